@@ -64,7 +64,7 @@ class Served:
 
 
 class Corpus:
-    """A corpus file with what was built from it.
+    """A corpus file with its builds.
 
     >>> corpus = Corpus.load("rag_pipeline/defs/sample/defs.yaml")
     >>> corpus.search("How long does confidentiality last?", k=5)
@@ -87,7 +87,7 @@ class Corpus:
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Read a corpus file; raise ConfigError naming what is wrong in it."""
+        """Read a corpus file; raise ConfigError naming its mistakes."""
         return cls(load_config(file), verify)
 
     @cached_property
@@ -299,7 +299,6 @@ class Corpus:
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
 
     def _searched_with(self, release: Release, index: Index) -> Served:
-        """Return an index with the models and settings of a release."""
         settings, now = release.typed_settings(), self.workspace.config
         reranker = at_current_endpoint(now, settings.reranker)
         chats = self._at_current_endpoints(settings.reranker_chats)

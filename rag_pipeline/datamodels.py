@@ -1,4 +1,4 @@
-"""What flows between the stages: frozen data classes, and the Arrow schemas they are stored in.
+"""Frozen data classes that the steps exchange, and the Arrow schemas of their tables.
 
 Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
 """
@@ -23,9 +23,9 @@ Vectors = npt.NDArray[np.float32]
 class Document:
     """One raw document, decoded.
 
-    `document_id` is the path or key relative to the source root in POSIX form; `content_hash`
-    the SHA-256 (hex) of the raw bytes, or of that and the parser's version where that is not the
-    first; `text` for plain text and Markdown exactly the decoded file. `page_map` is a packed
+    `document_id` is the path or key relative to the source root in POSIX form. `content_hash` is
+    the SHA-256 (hex) of the raw bytes, with the parser's version if it is not the first. `text` of
+    plain text and Markdown is exactly the decoded file. `page_map` is a packed
     `loading.page_map.PageMap`, None for formats without pages.
     """
 
@@ -55,16 +55,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ContextualizedChunk:
-    """A chunk with the short text that says where it stands in its document."""
+    """A chunk with its context: a short text about its place in the document."""
 
     chunk: Chunk
     context: str
 
     @property
     def indexed_text(self) -> str:
-        """Return what is embedded: chunk, blank line, context.
+        """Return the text to embed: chunk, blank line, context.
 
-        In this order, because a model that reads a limited number of tokens leaves out the end.
+        The chunk comes first because a model with a token limit ignores the end.
         """
         return f"{self.chunk.text}\n\n{self.context}" if self.context else self.chunk.text
 
@@ -80,13 +80,12 @@ class GoldSpan:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question with what answers it.
+    """A query with its gold.
 
-    `gold_documents` are documents that answer as a whole, where nobody marked a span. `entities`
-    maps an entity type to groups of acceptable variants; `critical_types` are the types that an
-    answer must get right; `tags` name the slices that it belongs to. Questions of one `group`, else
-    about the same document, count as one in intervals and verdicts. A `synthetic`
-    question was made from the documents by `rag questions`, not asked by a person.
+    `gold_documents` answer as a whole, without marked spans. `entities` maps an entity type to
+    groups of acceptable variants. An answer must get the `critical_types` right. `tags` name
+    slices. Queries of one `group`, or else about one document, count as one in intervals.
+    `rag questions` makes `synthetic` queries from the documents.
     """
 
     query_id: str
@@ -102,7 +101,7 @@ class Query:
 
     @property
     def answering_documents(self) -> tuple[str, ...]:
-        """Return the documents that answer: those of gold spans, and those that are gold."""
+        """Return the documents of the gold spans and the gold documents."""
         spans = (span.document_id for span in self.gold_spans if span.end > span.start)
         return tuple(dict.fromkeys((*spans, *self.gold_documents)))
 
@@ -209,8 +208,7 @@ class SearchResult:
     """The token weights of the index, where the chunks carry token signs."""
     kind: Kind = "general"
     contexts: int = 0
-    """Number of chunks that quotes come from first; the others count if these hardly meet the
-    query. 0 stands for all."""
+    """Number of chunks that quotes come from, unless these hardly meet the query; 0 is all."""
     rerank_error: str | None = None
     """Why the chunks are in the retriever's order although a reranker is set."""
     boost_error: str | None = None
@@ -269,9 +267,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of a call; `cached_tokens` are those of `input_tokens` that a prompt cache served.
+    """Tokens of a call; a prompt cache served `cached_tokens` of the `input_tokens`.
 
-    `searches` are what a reranker counts that does not charge by the token.
+    Some rerankers charge by `searches` instead of tokens.
     """
 
     input_tokens: int = 0
@@ -280,7 +278,7 @@ class Usage:
     searches: int = 0
 
     def __post_init__(self) -> None:
-        """Take what is no count, a negative number or a text that a server sent, as 0: not told."""
+        """Replace invalid counts of a server, such as negative numbers or texts, by 0."""
         for name in self.__slots__:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= 10**9:
@@ -288,7 +286,7 @@ class Usage:
 
 
 Messages = Sequence[Mapping[str, str]]
-"""The turns of a talk in the form of the OpenAI protocol, each with its `role` and `content`."""
+"""The turns of a conversation in OpenAI's format, each with its `role` and `content`."""
 Schema = Mapping[str, Any]
 """A JSON Schema."""
 
@@ -297,11 +295,9 @@ Schema = Mapping[str, Any]
 class Prompt:
     """One question to a chat model.
 
-    The model reads `system`, then the `examples` as turns of the talk (what was asked, what was
-    replied), then `prefix` and `user` as one message. Prompts that share a long
-    `prefix`, such as a document, are sent so that the provider's prompt cache serves it. With a
-    JSON `schema` the reply's `data` is a value of it; with `choices` it is the one of them that
-    the reply names.
+    The model reads `system`, then the `examples` as turns (question, reply), then `prefix` and
+    `user` as one message. The provider's prompt cache serves a long `prefix` that prompts share,
+    such as a document. The reply's `data` is a value of the JSON `schema`, or one of the `choices`.
     """
 
     user: str
@@ -313,7 +309,7 @@ class Prompt:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """Return the messages in the form of the OpenAI protocol."""
+        """Return the messages in OpenAI's format."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         examples = [
             {"role": role, "content": content}
@@ -324,7 +320,7 @@ class Prompt:
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object with these properties, all of them and no other."""
+    """Return the JSON Schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -335,7 +331,7 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's answer; `data` is what it was read as where the prompt has a schema or choices."""
+    """A model's reply; `data` is its value by the prompt's schema or choices."""
 
     text: str
     data: Any
@@ -346,7 +342,7 @@ STATE_FIELDS = [
     pa.field(name, pa.string(), nullable=False)
     for name in ("document_id", "content_hash", "fingerprint")
 ]
-"""Every derived table starts with these: what its rows were made from (see `store`)."""
+"""The first fields of every derived table: the origin of its rows (see `store`)."""
 
 _DOCUMENT_FIELDS = [
     pa.field("title", pa.string(), nullable=False),
@@ -360,7 +356,7 @@ _SPAN_FIELDS = [
 ]
 
 _ORIGIN_FIELD = pa.field("origin", pa.string())
-"""Which version of which object of a bucket a document was read from; null for a file's."""
+"""The object of a bucket, and its version, that a document was read from; null for a file."""
 
 DOCUMENTS_SCHEMA = pa.schema(
     [
@@ -407,7 +403,7 @@ def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Re
 
 
 def parse_metadata(value: str | None) -> dict[str, Any]:
-    """Return the value of a metadata column as a dictionary; {} for what is none."""
+    """Return the value of a metadata column as a dictionary; {} for any other value."""
     parsed = json.loads(value) if value else {}
     return parsed if isinstance(parsed, dict) else {}
 
@@ -417,7 +413,7 @@ def parse_metadata(value: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One query with the chunks that its answer was made from, best first, and the answer."""
+    """One query with its answer and the chunks that the answer was made from, best first."""
 
     query: Query
     contexts: Sequence[ScoredChunk]
@@ -426,7 +422,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A fact stated in a text: its type, and the text of it."""
+    """A fact in a text: its type and its words."""
 
     kind: str
     text: str
@@ -437,7 +433,7 @@ Level = Literal["high", "medium", "low", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was judged of one context, and the judge's reason if it gives one."""
+    """The judgement of one context, with the judge's reason if it gives one."""
 
     level: Level
     used: bool
@@ -446,7 +442,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class ContextJudgement:
-    """A query's contexts as judged, in their order, what they lack, and a word on all of them."""
+    """The judgements of a query's contexts in order, the missing information, and a summary."""
 
     contexts: tuple[Judged, ...]
     missing: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """The chance that retrieved passages answer a query, calibrated for each release.
 
 A small logistic model reads how well the passages meet the whole query, with the words that name a
-document. It is fitted to a release's own queries: to those whose answer is found, and to the same
-queries over the documents without the gold documents.
+document. It is fitted to a release's queries with gold. Each is searched once in all documents and
+once without its gold documents.
 """
 
 from collections.abc import Sequence
@@ -101,8 +101,8 @@ def evidence(
 
     `query` is the whole query: it also tells which document is meant.
 
-    - late interaction: the mean, weighted by the tokens' rarity, of the cosine of each token of
-      the query to the nearest token of the passage and its context;
+    - late interaction: the mean cosine of each token of the query to the nearest token of the
+      passage and its context, weighted by rarity;
     - worst met: the mean of the three lowest of these cosines;
     - lead: late interaction less its mean over the others of the first five passages;
     - same document: the share of those others that are of the passage's document.
@@ -226,7 +226,6 @@ def _folds(groups: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _fitted(rows: Floats, held: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Floats, float]:
-    """Return the weights and the intercept of a ridge logistic regression (Newton's method)."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     inputs = np.c_[(rows - mean) / scale, np.ones(len(rows))]
     penalty = np.diag([_PENALTY] * rows.shape[1] + [1e-6])

@@ -49,7 +49,7 @@ _CONTEXT_WEIGHT = 0.7
 Each context holds the document's name, so a sentence need not repeat it.
 """
 _NAME_WEIGHT = 0.3
-"""Weight of a token of a name, if another token weighs 1: names often stand where parties sign."""
+"""Weight of a token of a name, if another token weighs 1: names often occur without an answer."""
 _NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _GERMAN = re.compile(
     r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
@@ -64,7 +64,7 @@ _NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
 """An empty head and its line, which precede the names of columns in tables from Word."""
 _LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
-"""Maximum number of characters of a list that is quoted as one sentence."""
+"""Maximum characters of a list that one quote holds."""
 _WITHIN = 3.0
 """Largest difference in score from the best sentence for a further sentence."""
 _WITHIN_FACTS = 1.2
@@ -173,9 +173,9 @@ def sentence_features(
 ) -> tuple[list[Sentence], Floats]:
     """Return the sentences of passages, with their features, shape (sentences, `FEATURES`).
 
-    - late interaction: the mean of the cosine of each token of the query to the nearest token of
-      the sentence, weighted by rarity, names by `name_weight`. Tokens of its heading, its table's
-      names of columns and its chunk's context count `_CONTEXT_WEIGHT`;
+    - late interaction: the mean cosine of each token of the query to the nearest token of the
+      sentence, weighted by rarity. Names in the query weigh `name_weight`. Tokens of the heading,
+      of the table's columns and of the chunk's context count `_CONTEXT_WEIGHT`;
     - standardised: late interaction less its mean over all sentences, by its standard deviation;
     - passage: the same for the whole chunk's text;
     - backwards: the same from the sentence's tokens to the query's;
@@ -184,7 +184,7 @@ def sentence_features(
     - other kind of fact: 1 if the query asks for a duration, a sum … and the sentence states none;
     - leading document: 1 in the document of the best chunk.
 
-    A sentence of overlapping chunks stands once. Headings, names of columns and sentences without
+    A sentence of overlapping chunks occurs once. Headings, names of columns and sentences without
     words are left out.
     """
     if not read:
@@ -240,7 +240,6 @@ def sentence_features(
 
 
 def _is_table_head(text: str, start: int) -> bool:
-    """Tell whether the sentence at `start` names the columns of a table."""
     if text[start] != "|":
         return False
     before = text[max(0, start - _LONGEST_RULE) : start]

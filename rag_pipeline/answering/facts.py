@@ -1,8 +1,7 @@
 """The kind of fact that a question asks for, and whether a sentence states one, by patterns.
 
-The patterns of all languages are tried together. English, German, French, Spanish, Chinese and
-Arabic words hardly ever stand for another kind of fact in another of these languages. A yes/no
-question gets its verdict here.
+Patterns in English, German, French, Spanish, Chinese and Arabic are tried together, because their
+words hardly ever collide. Yes/no questions get a verdict.
 """
 
 import re
@@ -185,7 +184,7 @@ _LEAST = 0.6
 
 
 def verdict(question: str, sentence: str) -> str | None:
-    """Return "Yes" or "No" to an English question of what one may or must do.
+    """Return "Yes" or "No" to an English question with "may", "can", "must" or "shall".
 
     None if the sentence depends on a condition or is unclear. The sentence must use one modal verb,
     negated or not, for the same verb as the question, and hold most of the question's terms.

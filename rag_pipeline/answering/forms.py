@@ -81,8 +81,8 @@ def form_answers(
 
     A clause lookup, a definition or a general question gets up to `sentences` sentences, headed by
     "Yes" or "No" if that is certain (see `verdict`). A comprehensive question gets up to 12. A
-    comparison gets a row per document, from the document's chunks. A row is empty if its chunks
-    meet the query less than other chunks do, or state no fact of the kind that is asked for.
+    comparison gets a row per document, from the document's chunks. A row is empty if other chunks
+    meet the query better, or if it states no fact of the kind that is asked for.
     """
     made = []
     for one in found:
@@ -96,7 +96,6 @@ def form_answers(
 
 
 def _quotes(found: SearchResult, answer: Answer) -> Answer:
-    """Return an answer with each sentence in quotes and with its number."""
     if not answer.answered:
         return replace(answer, text=NO_ANSWER)
     lines = [_quote(citation) for citation in answer.citations]

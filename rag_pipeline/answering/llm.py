@@ -77,8 +77,8 @@ def write_answers(
 def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Answer:
     """Take a model's text apart into sentences and citations, and check the citations.
 
-    Problems are a number that no passage has, a sentence without a citation, and a sentence that
-    its cited passages, read as one text, do not support (see `supports`).
+    Problems are unknown numbers, sentences without a citation, and sentences that their cited
+    passages, read as one text, do not support (see `supports`).
     """
     if not text.strip() or _NO_ANSWER.fullmatch(text):
         return Answer(text.strip(), answered=False)

@@ -73,7 +73,7 @@ class Reader(Protocol):
     """Reads questions and passages token by token."""
 
     def question(self, text: str) -> Tokens:
-        """Return the tokens that say what a question asks."""
+        """Return the tokens of a question."""
 
     def passage(self, chunk: ScoredChunk) -> Passage:
         """Return a chunk with its tokens."""
@@ -169,7 +169,7 @@ class SentenceVectors:
         return made
 
     def question(self, text: str) -> Tokens:
-        """Return the tokens that say what a question asks."""
+        """Return the tokens of a question."""
         return self._questions(text)
 
     def passage(self, chunk: ScoredChunk) -> Passage:
@@ -223,7 +223,6 @@ def _cut(text: str) -> _Cut:
 
 
 def _read_passage(text: str) -> _Read:
-    """Return the tokens of a text whose signs no index keeps."""
     model = _packaged()
     if not len(model.tokens_of(text)[0]):
         return _Read(_cut(text), np.empty((0, model.dimension // 8), np.uint8))

@@ -33,8 +33,7 @@ def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Answe
 def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredChunk]) -> Answer:
     """Return a table with a row for each (document, statement).
 
-    A row about a document without a passage, or one that cites another document's passage, is a
-    problem.
+    A row about a document without a passage is a problem, and so is a citation of another document.
     """
     known = {chunk.document_id for chunk in chunks}
     parts: list[Answer] = []
@@ -112,7 +111,6 @@ def locate(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def _merged(text: str, parts: Sequence[Answer]) -> Answer:
-    """Return one answer of several; a citation supports if it does so in all of them."""
     citations: dict[int, Citation] = {}
     for citation in (c for part in parts for c in part.citations):
         known = citations.get(citation.number, citation)

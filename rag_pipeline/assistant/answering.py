@@ -1,4 +1,4 @@
-"""One question: intent, documents, passages, and an answer with checked citations, step by step."""
+"""One question on its way to an answer: intent, passages, answer, checked citations."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from rag_pipeline.search.staged import LocalExpansion
 
 @dataclass(eq=False, kw_only=True)
 class Answering:
-    """One question on its way to an answer; made by `Assistant.ask` and used once."""
+    """The steps of one question; made by `Assistant.ask` and used once."""
 
     searcher: CorporaSearcher
     settings: AssistantSettings
@@ -136,7 +136,7 @@ class Answering:
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
-        """Answer from the passages; a definition also from the passages of neutral queries."""
+        """Answer from the passages; a missing definition, from the passages of neutral queries."""
         answer = self._answer(found, detail)
         by_method = self._make_answers is not None
         if answer.answered or by_method or self._intent.kind != "definition":
@@ -180,13 +180,12 @@ class Answering:
         )
 
     def _quote(self, found: SearchResult) -> Answer:
-        """Answer by quotes, with default settings if the release's method is a model."""
         answers = self._answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
         return form_answers([found], settings, self.reader, calibration_of(self.chosen))[0]
 
     def _confidence(self, answer: Answer, found: SearchResult) -> float:
-        """Return the answer's confidence, else that of quotes from its passages."""
+        """Return the answer's confidence, else the confidence of quotes from its passages."""
         if not answer.answered:
             return 0.0
         if answer.confidence is not None:
@@ -230,7 +229,6 @@ class Answering:
         return answer, found
 
     def _improve(self, model: Model, answer: Answer, found: SearchResult) -> Answer:
-        """Let the model review the answer, as often as `reflections` allows."""
         for _ in range(self.settings.reflections):
             with self._step("reflection") as detail:
                 reflection = self._review(model, answer, found, detail)

@@ -34,7 +34,7 @@ from rag_pipeline.search.staged import documents_of, in_parallel
 
 MAX_QUERY_CHARACTERS = 4_000
 _PATIENCE_SECONDS = 5.0
-"""Maximum seconds for which a call that fails at once is tried again."""
+"""Maximum seconds of retries of a call."""
 _MAX_CACHED = 64
 """Maximum number of cached searches in memory, a few passages each."""
 _DISCOVERED = 200
@@ -186,7 +186,7 @@ class CorporaSearcher:
     reranker: PassageScorer | None
 
     def chosen(self, names: Sequence[str] | None, document_id: str | None) -> list[SearchedCorpus]:
-        """Return the named corpora, or the one that has a document; raise InputError for none."""
+        """Return the named corpora, or the corpus of a document; raise InputError for none."""
         chosen = choose(self.corpora, names)
         if document_id is None:
             return chosen
@@ -314,7 +314,6 @@ def _reranked(
 
 
 def _by_their_chunks(found: SearchResult) -> SearchResult:
-    """Return the documents in the order of their best chunks, then the other documents."""
     first = documents_of(found.chunks)
     known = {d.document_id for d in first}
     lowest = min((d.score for d in first), default=0.0)

@@ -1,4 +1,4 @@
-"""DSPy's requests -> our own calls to chat models: cached, paced, charged, with safe keys."""
+"""DSPy's requests -> calls to chat models with cache, rate limits, charges and safe keys."""
 
 import logging
 from typing import Any
@@ -10,7 +10,7 @@ from rag_pipeline.answering import Ask
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 
-# It warns of what comes back as an error anyway, and would print prompts beside it.
+# Its warnings repeat errors that are raised, and print prompts.
 logging.getLogger("dspy").setLevel(logging.CRITICAL)
 
 
@@ -41,7 +41,7 @@ class ChatEngine:
 
 def open_lm(ask: Ask, name: str) -> dspy.LM:
     """Return a DSPy model that asks through `ask`, with no cache and no retries of its own."""
-    # The name is only shown: with the model's own, DSPy would apply rules of its maker's.
+    # The name is only shown. For a known model's name DSPy would apply rules of its vendor.
     return dspy.LM(f"rag_pipeline/{name}", cache=False, num_retries=0, engine=ChatEngine(ask))
 
 
@@ -65,7 +65,6 @@ def _text(parts: Any) -> str:
 
 
 def _schema(wanted: Any) -> dict[str, Any] | None:
-    """Return the JSON schema of a response format in either of its two spellings."""
     if not wanted:
         return None
     schema: dict[str, Any] | None = wanted.get("json_schema", wanted).get("schema")

@@ -257,8 +257,8 @@ def require_dspy() -> None:
 def numbered(chunks: Sequence[ScoredChunk]) -> str:
     """Return chunks as passages numbered from 1, each with its document's name, in delimiters.
 
-    Text in a passage that looks like a delimiter is changed: a document must not be able to end its
-    passage and continue in another role.
+    Text that looks like a delimiter is changed, so that a document can't end its passage and
+    continue in another role.
     """
     return "\n\n".join(
         f'<passage number="{number}" document="{_inert(chunk.document_id)}">\n'

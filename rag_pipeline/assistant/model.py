@@ -1,4 +1,4 @@
-"""What a language model does for the assistant, and rules in place of a model that fails."""
+"""The part of a language model in the assistant, and the rules that replace a failing model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,9 +62,9 @@ class Model(Protocol):
 class ModelWithFallback:
     """Lets a model do the steps of one answer; if the model fails at a step, a rule does it.
 
-    The model is not asked again after an outage, a refused key, a spent budget or a call that was
-    given up: the user waits for one failure at most. With `needs_model` an outage, a refused key
-    and a spent budget are raised. Safe to share between threads.
+    The model is not asked again once no call can work, or a call was given up: the user waits for
+    one failure at most. With `needs_model` an outage, a refused key and a spent budget are raised.
+    Safe to share between threads.
     """
 
     def __init__(self, needs_model: bool = False) -> None:

@@ -166,7 +166,6 @@ def _bootstrap(
     queries: Sequence[Query],
     rng: random.Random,
 ) -> Prompts:
-    """Return prompts with examples from queries whose answers are good enough."""
     by_id = {query.query_id: query for query in queries}
     examples = [
         dspy.Example(query_id=query.query_id, query=query.query).with_inputs("query")
@@ -181,7 +180,7 @@ def _bootstrap(
         metric=good_enough,
         max_bootstrapped_demos=rng.randint(1, _MOST_EXAMPLES),
         max_labeled_demos=0,
-        max_errors=1,  # rules stand in for the model, so any error that is left must be raised
+        max_errors=1,  # rules replace a failing model, so any other error must be raised
     )
     printed = io.StringIO()  # DSPy draws a progress bar
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

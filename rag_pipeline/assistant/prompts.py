@@ -1,6 +1,6 @@
-"""Optimized prompts, each a JSON file with its scores in the store: `assistant/prompts/<n>.json`.
+"""Optimized prompts, each a JSON file with its scores: `assistant/prompts/<n>.json` in the store.
 
-Their examples hold text of documents and queries, and stay until the file is deleted.
+Their examples hold text of documents and queries until the file is deleted.
 """
 
 import re
@@ -20,7 +20,7 @@ class _PromptRecord(BaseModel):
 
 
 class StoredPrompt(_PromptRecord):
-    """What one signature is sent with."""
+    """The instructions and examples of one signature."""
 
     instructions: str
     examples: list[dict[str, Any]]
@@ -29,9 +29,9 @@ class StoredPrompt(_PromptRecord):
 class PromptVersion(_PromptRecord):
     """One result of an optimization.
 
-    Scores are means over the `validated` queries that no example was made of or chosen by;
-    `score_before` is that of the prompts which were in use. `fingerprint` is of the signatures
-    that the prompts were made for.
+    Scores are means over the `validated` queries, which were not used for examples or choices.
+    `score_before` is the score of the prompts in use before. `fingerprint` identifies the
+    signatures.
     """
 
     number: int
@@ -51,13 +51,13 @@ class PromptVersion(_PromptRecord):
 
 
 def history(store: Store) -> list[PromptVersion]:
-    """Return all versions, newest first; raise StoreError naming a file that is not one."""
+    """Return all versions, newest first; raise StoreError naming an invalid file."""
     names = [name for name in store.list(FOLDER) if re.fullmatch(r"\d+\.json", name)]
     return [_read(store, f"{FOLDER}/{name}") for name in sorted(names, key=_number, reverse=True)]
 
 
 def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
-    """Return the newest adopted version for these signatures and this model, if there is one."""
+    """Return the newest adopted version for these signatures and this model, else None."""
     for version in history(store):
         if version.adopted and (version.fingerprint, version.model) == (fingerprint, model):
             return version
@@ -65,7 +65,7 @@ def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
 
 
 def save(store: Store, version: PromptVersion) -> PromptVersion:
-    """Store a version under the next free number and return it with that."""
+    """Store a version under the next free number and return it with the number."""
     number = max((_number(name) for name in store.list(FOLDER) if _number(name)), default=0)
     while True:
         number += 1

@@ -1,4 +1,4 @@
-"""What the assistant returns: an answer, its sources, and a trace of how it came about."""
+"""The assistant's answer with its sources, and the trace of its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,11 +55,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistedAnswer:
-    """An answer of the assistant with its sources, and the trace of how it came about.
+    """An answer of the assistant with its sources, and the trace of its steps.
 
     Made by `Assistant.ask`; read by the command line and the servers. `passages` are the chunks
-    that the answer was made from. `problems` names wrong citations. `warnings` tells of steps that
-    were not done as set up.
+    that the answer was made from. `problems` names wrong citations. `warnings` names the steps that
+    rules did instead of the model.
     """
 
     query: str

@@ -1,4 +1,4 @@
-"""What the assistant asks a language model, as DSPy signatures; `Prompts` holds one of each."""
+"""The assistant's questions to a language model, as DSPy signatures, with their prompts."""
 
 import hashlib
 import json
@@ -133,7 +133,7 @@ SIGNATURES: dict[str, type[dspy.Signature]] = {
 
 
 class Prompts(dspy.Module):
-    """One predictor for each signature, with the instructions and examples that it is sent with."""
+    """One predictor for each signature, with its instructions and examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Prompts(dspy.Module):
         return dict(self.named_predictors())[name]
 
     def as_record(self) -> dict[str, StoredPrompt]:
-        """Return what each predictor is sent with."""
+        """Return the instructions and examples of each predictor."""
         return {
             name: StoredPrompt(
                 instructions=predictor.signature.instructions,
@@ -156,7 +156,7 @@ class Prompts(dspy.Module):
 
     @classmethod
     def of_record(cls, record: Mapping[str, StoredPrompt]) -> "Prompts":
-        """Return the predictors that `as_record` has described."""
+        """Return the predictors of a record made by `as_record`."""
         made = cls()
         for name, predictor in made.named_predictors():
             stored = record[name]
@@ -166,7 +166,7 @@ class Prompts(dspy.Module):
 
 
 def fingerprint() -> str:
-    """Return a hash of the signatures as they are in the code."""
+    """Return a hash of the signatures in the code."""
     schemas = [signature.model_json_schema() for signature in SIGNATURES.values()]
     return hashlib.sha256(json.dumps(schemas, sort_keys=True).encode()).hexdigest()[:16]
 

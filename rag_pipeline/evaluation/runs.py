@@ -1,6 +1,6 @@
-"""Index and queries -> the run of a configuration.
+"""Index and queries -> the run of a configuration: a Parquet file with a note of its sources.
 
-It is one Parquet file with a note of what it was made from; it is current while that holds.
+A run is current until its sources change.
 """
 
 import hashlib
@@ -40,14 +40,14 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 _FEW = 0.05
-"""Share of the queries that a model may fail on before the run fails."""
+"""Maximum share of queries that a model may fail on; above it the run fails."""
 
 
 # --- queries ---
 
 
 def queries_digest(workspace: Workspace) -> str:
-    """Hash the queries file and the documents that its gold spans point into."""
+    """Hash the queries file and the loaded documents."""
     path = workspace.config.queries_path
     content = path.read_bytes() if path and path.is_file() else b""
     documents = state_digest(workspace.documents().state())
@@ -55,7 +55,7 @@ def queries_digest(workspace: Workspace) -> str:
 
 
 def queries_are_current(workspace: Workspace) -> bool:
-    """Return whether the resolved queries are those of the file and the documents as they are."""
+    """Return whether the resolved queries are those of the current file and documents."""
     return QUERIES.digest(workspace) == queries_digest(workspace)
 
 
@@ -102,13 +102,13 @@ def load_queries(workspace: Workspace) -> list[Query]:
 
 
 def count_left_out(workspace: Workspace) -> int:
-    """Return how many of the file's queries are not measured; one may lack several spans."""
+    """Return the number of queries that are not measured; a query may lack several spans."""
     problems = QUERIES.note(workspace).get("problems", [])
     return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
 
 
 def left_out(workspace: Workspace) -> str:
-    """Return how many of the queries are not measured, as a sentence; "" if all are."""
+    """Return a sentence with the number of queries that are not measured; "" for none."""
     note, lost = QUERIES.note(workspace), count_left_out(workspace)
     if not lost or "read" not in note:
         return ""
@@ -120,14 +120,14 @@ def left_out(workspace: Workspace) -> str:
 
 
 def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
-    """Return what is wrong with the gold of a query that is left out."""
+    """Return the problems of the gold of a query that is left out."""
     problems = QUERIES.note(workspace).get("problems", [])
     start = problem_of(query_id)
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
 
 
 def count_synthetic(workspace: Workspace, query_ids: Collection[str] | None = None) -> int:
-    """Return how many of the queries are synthetic: of all, or of some."""
+    """Return the number of synthetic queries, of all or of some."""
     return sum(
         q.synthetic and (query_ids is None or q.query_id in query_ids)
         for q in load_queries(workspace)
@@ -137,7 +137,7 @@ def count_synthetic(workspace: Workspace, query_ids: Collection[str] | None = No
 def load_groups(workspace: Workspace) -> dict[str, str]:
     """Return each query's group: its own `group`, else its first gold document, else itself.
 
-    Questions of one group are not independent (see `evaluation.intervals`).
+    Queries of one group are not independent (see `evaluation.intervals`).
     """
     found = {}
     for query in load_queries(workspace):
@@ -150,7 +150,7 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
 
 
 def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> str:
-    """Hash what a configuration's run depends on: settings, both indexes, queries."""
+    """Hash the sources of a configuration's run: settings, both indexes, queries."""
     config = workspace.config
     vectors = workspace.vector_index(configuration.vector_key).state(pinned.vector_version)
     return fingerprint(
@@ -164,7 +164,7 @@ def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinne
 
 
 def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
-    """Return whether a configuration's run was made from the indexes and queries as they are."""
+    """Return whether a configuration's run was made from the current indexes and queries."""
     note = RUN.note(workspace, configuration.name)
     if not note or not workspace.vector_index(configuration.vector_key).exists():
         return False
@@ -180,13 +180,13 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
 
 
 def run_is_incomplete(workspace: Workspace, configuration: Configuration) -> bool:
-    """Return whether all that a run lacks is queries that a model failed on."""
+    """Return whether a run is current except for queries that a model failed on."""
     failed = RUN.note(workspace, configuration.name).get("failed")
     return bool(failed) and run_is_current(workspace, configuration)
 
 
 def _digest_without(made_from: str, failed: Sequence[str]) -> str:
-    """Hash what a run is of; where models answer what they failed on before, it is another run."""
+    """Hash the sources of a run and the queries that it lacks, which a later run may add."""
     return fingerprint(made_from, "without", *failed) if failed else made_from
 
 
@@ -262,7 +262,6 @@ def _searcher(
 
 
 def _pin_builds(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> None:
-    """Keep the versions that were searched: scores and a release are made from them."""
     searched = workspace.vector_index(configuration.vector_key)
     searched.pin(f"run-{configuration.name}", pinned.vector_version)
     if pinned.documents_version is not None:
@@ -328,16 +327,15 @@ class _Run:
 
 
 def _are_few(failures: Sequence[str], queries: Sequence[Query]) -> bool:
-    """Return whether failures are of so few queries that these are the cause, and not the model."""
     return len(failures) < len(queries) and len(failures) <= max(1, _FEW * len(queries))
 
 
 def usd_per_query(
     charged: Totals | None, spent: float, unpriced: int, counts: CallCounts, queries: int
 ) -> float | None:
-    """Return what a query's calls cost; what the cache answered counts as the calls made did.
+    """Return the mean cost of a query's calls; a cached call counts like a call that was made.
 
-    None where that is not known: a call without a price, or nobody counted.
+    None if the cost is unknown: a call had no price, or no meter counted.
     """
     if charged is None or charged.unpriced > unpriced or not queries:
         return None
@@ -346,7 +344,7 @@ def usd_per_query(
 
 
 def retriever_of(workspace: Workspace, configuration: Configuration) -> Retriever:
-    """Return a configuration's retriever, with the weights that its last run learned if any."""
+    """Return a configuration's retriever, with the weights that its last run learned."""
     weights = RUN.note(workspace, configuration.name).get("weights")
     return with_weights(workspace.config.retrievers[configuration.retriever], weights)
 
@@ -357,7 +355,7 @@ def retrieve_again(
     """Return the chunks for another query in the builds of the last run; [] without a run."""
     config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
-    if pinned is None:  # a dry run stands in for the chunks of queries, without a run
+    if pinned is None:  # a dry run without an earlier run
         return []
     reranker = config.rerankers[configuration.reranker]
     searcher = Searcher(
@@ -388,20 +386,20 @@ def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str
 def load_ranked(
     workspace: Workspace,
     configuration: str,
-    depth: int | None = None,
+    k: int | None = None,
     of: Sequence[str] | None = None,
 ) -> dict[str, list[ScoredChunk]]:
-    """Return the first `depth` ranked chunks of every query of a run, best first, by query id.
+    """Return the first `k` ranked chunks of every query of a run, best first, by query id.
 
-    With `of`, the ids of some queries, of these alone. Raises StoreError when there is no run.
+    `of` limits the queries to some ids. Raises StoreError without a run.
     """
     import pyarrow.compute as pc
 
     run = RUN.read(workspace, configuration)
     if run is None:
         raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")
-    if depth is not None:
-        run = run.filter(pc.less_equal(run.column("rank"), depth))
+    if k is not None:
+        run = run.filter(pc.less_equal(run.column("rank"), k))
     if of is not None:
         run = run.filter(pc.is_in(run.column("query_id"), value_set=pa.array(of, pa.string())))
     every = of if of is not None else (query.query_id for query in load_queries(workspace))
@@ -415,7 +413,7 @@ def load_ranked(
 
 
 def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
-    """Return the queries of a run that its embedding model failed on, so that it found nothing."""
+    """Return the queries of a run without chunks, because its embedding model failed on them."""
     failed = set(RUN.note(workspace, configuration).get("failed", ()))
     if not failed:
         return failed

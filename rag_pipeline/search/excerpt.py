@@ -1,4 +1,4 @@
-"""The part of a passage to show beside a question, where the whole is too long."""
+"""The part of a passage that is shown with a question, if the whole is too long."""
 
 from collections import Counter
 
@@ -7,11 +7,11 @@ from rag_pipeline.search.tokenization import default_tokenizer
 
 
 def excerpt(text: str, query: str, length: int) -> str:
-    """Return at most `length` characters of a text: from the sentence on that suits the query.
+    """Return at most `length` characters of a text, from the sentence that suits the query best.
 
-    White space is folded; an ellipsis stands where text is left out. Each word of the query weighs
-    one over the number of sentences that hold it, so that a name which every sentence repeats
-    decides little. Without a word of the query the text's beginning is returned.
+    White space is folded; an ellipsis replaces omitted text. A word of the query weighs one over
+    the number of sentences that hold it, so a name in every sentence decides little. Without any
+    word of the query the excerpt is the text's beginning.
     """
     flat = " ".join(text.split())
     if len(flat) <= length:
@@ -30,7 +30,7 @@ def excerpt(text: str, query: str, length: int) -> str:
         return sum(1 / max(1, holding[term]) for term in within)
 
     best = max(starts, key=lambda start: (weight(start), start)) if holding else 0
-    # What would stay empty after the text's end is filled by the sentences before.
+    # Near the text's end, earlier sentences fill the excerpt.
     best = next(start for start in starts if start >= min(best, len(flat) - length + 1))
     head = "…" if best else ""
     shown = flat[best : best + length - len(head)]

@@ -1,4 +1,4 @@
-"""A user's filter in LanceDB's SQL -> one condition that stands by itself, or a clear error."""
+"""A user's filter in LanceDB's SQL -> one isolated condition, or a clear error."""
 
 import re
 from contextlib import suppress
@@ -9,33 +9,33 @@ _PIECES = re.compile(
     r"""(?P<string>(?<!\w)'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)"""
     r"""|(?P<paren>[()])|(?P<refused>;|--|/\*|['"`$])"""
 )
-"""Literals and quoted names, which may hold anything; parentheses; what ends or hides a part."""
+"""Literals and quoted names, which may hold any text; parentheses; refused characters."""
 _DEEPEST = 20
-"""Most parentheses inside each other: the time to parse some doubles with each."""
+"""Maximum depth of parentheses: with each level the time to parse some filters doubles."""
 _MOST_OPERATORS = 50
-"""Most operators without an AND or OR between them: some 900 overflow the stack of the process."""
+"""Maximum operators without AND or OR between them: about 900 overflow the process's stack."""
 _OPERATOR = re.compile(r"::|[-+*/%|&^~<>=!\[]|\b(?:IS|I?LIKE|IN|NOT|BETWEEN|AT|COLLATE)\b", re.I)
 _JOINING = re.compile(r"\b(?:AND|OR)\b", re.I)
 _BETWEEN = re.compile(r"\bBETWEEN\b", re.I)
 _GROWING = re.compile(
     r"\b((?:array_|list_)?(?:repeat|resize)|[lr]pad|(?:regexp_)?replace|overlay)[\"`]?\s*\(", re.I
 )
-"""Functions that make texts and lists of any size, and so use up the memory of the process."""
+"""Functions that can make texts and lists of any size, and so exhaust memory."""
 
 
 def filter_of(*parts: str | None) -> str | None:
-    """Return one filter that keeps what all parts keep; None where no part is given.
+    """Return the conjunction of filters; None if no part is given.
 
-    LanceDB reads a filter up to the end of its first expression and ignores what follows, so each
-    part is put into parentheses. Raises InputError for a part that would leave them: one with a
-    semicolon, a comment, an open literal, or a parenthesis too many.
+    LanceDB ignores any text after the first expression, so each part is put into parentheses.
+    Raises InputError for a part that could leave them: one with a semicolon, a comment, an open
+    literal, or a parenthesis too many.
     """
     given = [_alone(part) for part in parts if part is not None]
     return " AND ".join(given) if given else None
 
 
 def as_written(where: str) -> str:
-    """Return a filter without the parentheses that `filter_of` puts around a single part."""
+    """Return a filter without the parentheses that `filter_of` adds."""
     for _ in range(3):
         inner = where[1:-1]
         with suppress(InputError):
@@ -65,7 +65,6 @@ def _alone(where: str) -> str:
 
 
 def _check_size(where: str, deepest: int) -> None:
-    """Raise InputError for a filter that would end the process, or take all its time or memory."""
     shown = where if len(where) <= 200 else f"{where[:200]}…"
     if deepest - (len(where) - len(where.lstrip("("))) > _DEEPEST:
         raise InputError(f"--where {shown!r}: more than {_DEEPEST} parentheses inside each other")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 Item = TypeVar("Item", str, int)
 RankedItems = Sequence[tuple[Item, float]]
-"""(chunk, score) pairs, best first; each chunk, named by its id or a number, at most once."""
+"""(chunk, score) pairs, best first; each chunk, an id or a number, at most once."""
 
 
 def reciprocal_rank_fusion(
@@ -17,8 +17,8 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[Item, float]]:
     """Sum `weight / (k + rank)` over the lists, ranks counted from 1; return best first.
 
-    Only the order within each list counts, not its scores. Ties are broken by chunk; without
-    weights each list weighs 1. Raises ValueError for a repeated chunk or unusable weights.
+    The scores of the lists do not count. Ties are broken by chunk; without weights each list weighs
+    1. Raises ValueError for a repeated chunk or unusable weights.
 
     Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
     individual Rank Learning Methods", SIGIR 2009.
@@ -37,11 +37,9 @@ def weighted_fusion(
 ) -> list[tuple[Item, float]]:
     """Sum `weight * score` over the lists, each list's scores scaled to 0..1; return best first.
 
-    A list is scaled by its own minimum and maximum for this query; where all its scores are equal
-    (or it has one item) they scale to 1. A chunk that is absent from a list gets 0 from it, and so
-    does the list's last candidate: being last among the candidates counts as not being found.
-    That is fair where the lists are deep enough (`candidates`) to end in poor matches; the tail of
-    a short list is judged too harshly.
+    A list is scaled by its own minimum and maximum for this query; equal scores scale to 1. A chunk
+    that is absent from a list gets 0 from it, and so does the list's last chunk. That is fair if
+    the lists are deep enough (`candidates`) to end in poor matches.
 
     Scores lie within 0..sum(weights); ties are broken by chunk. Raises ValueError for a
     repeated chunk, a score that is not finite, or unusable weights.
@@ -50,7 +48,7 @@ def weighted_fusion(
 
 
 def scaled(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return scores by their own minimum and maximum as 0..1; all 1 where they are equal."""
+    """Scale scores by their own minimum and maximum to 0..1; equal scores become 1."""
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
     if low >= high:
         return np.ones(len(scores))
@@ -82,6 +80,6 @@ def _fuse(
                 raise ValueError(f"{chunk_id!r} occurs twice in one ranking")
             seen.add(chunk_id)
             shares.setdefault(chunk_id, []).append(weight * score)
-    # fsum is exact, so the order of the lists can't move a score by a rounding error
+    # fsum is exact, so the order of the lists never changes a score by a rounding error.
     fused = [(chunk_id, math.fsum(parts)) for chunk_id, parts in shares.items()]
     return sorted(fused, key=lambda item: (-item[1], item[0]))

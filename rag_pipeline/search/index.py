@@ -17,14 +17,13 @@ from rag_pipeline.search.reranking import Weights, token_weights
 from rag_pipeline.store.tables import data_files
 
 RESIDENT_BYTES = 400 << 20
-"""Maximum size in bytes of vectors that stay in memory: reading hundreds of a query's candidates
-from disk takes longer than all else together."""
+"""Maximum size in bytes of vectors in memory; a read of hundreds of vectors dominates a query."""
 
 _TAKEN = 4096
-"""Rows whose vectors are copied or taken at once; where more are new, all are read."""
+"""Number of rows whose vectors are copied or read in one step; if more are new, all are read."""
 
 Positions = npt.NDArray[np.int64]
-"""Numbers of chunks in an opened index: their places in the order of the chunk ids."""
+"""Positions of chunks in an opened index: their places in the order of the chunk ids."""
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Texts = Callable[[Sequence[str]], Mapping[str, str]]
@@ -44,27 +43,27 @@ class Index:
     neighbours: Positions
     """The positions of the chunks before and after each in its document, or -1; shape (n, 2)."""
     _chunk_ids: pa.Array
-    """The chunk's id at each position, sorted."""
+    """Sorted."""
     _document_ids: pa.Array
     _document_of: Positions
-    """Which of the ids above is the document's at each position."""
+    """The index into `_document_ids` at each position."""
     _by_row_id: Positions
     probes: int
-    """Partitions of the vector index that a search goes through; 0 without one."""
+    """Number of partitions of the vector index that a search reads; 0 without a vector index."""
     vectors: Vectors | None
-    """The vector at each position, shape (n, dimension); None where they are too large."""
+    """The vector at each position, shape (n, dimension); None above `RESIDENT_BYTES`."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
     texts: "Texts | None" = None
-    """Reads the documents that the chunks are of; None where these are not kept."""
+    """Reads the texts of the documents; None if they are not kept."""
 
     @classmethod
     def open(
         cls, table: Any, lexical: LexicalIndex | None, before: "Index | None" = None
     ) -> "Index":
-        """Pair the two; raise StoreError where a file is damaged or they hold other chunks.
+        """Pair the two; raise StoreError if a file is damaged or they hold different chunks.
 
-        Vectors that the index opened `before` read from the same files are not read again.
+        Vectors are copied from the index `before` if they come from the same files.
         """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
@@ -93,7 +92,7 @@ class Index:
 
     @property
     def terms(self) -> "_Terms":
-        """Return the lexical part; raise StoreError where there is none."""
+        """Return the lexical part; raise StoreError for none."""
         if self._terms is None:
             raise StoreError("this index has no lexical part; run `rag run` again")
         return self._terms
@@ -105,19 +104,19 @@ class Index:
 
     @property
     def token_weights(self) -> Weights:
-        """Return how much each token counts; raise StoreError where no tokens are kept."""
+        """Return each token's weight; raise StoreError if no tokens are kept."""
         if self._token_weights is None:
             raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
         return self._token_weights
 
     def positions(self, row_ids: vector_index.RowIds) -> Positions:
-        """Return where rows stand."""
+        """Return the positions of rows."""
         at = np.searchsorted(self.row_ids, row_ids, sorter=self._by_row_id)
         positions: Positions = self._by_row_id[at]
         return positions
 
     def matching(self, where: str) -> Mask:
-        """Return the chunks that LanceDB's SQL keeps; raise InputError for what is no filter."""
+        """Return the chunks that a filter in SQL keeps; raise InputError for an invalid filter."""
         allowed = np.zeros(len(self), np.bool_)
         allowed[self.positions(vector_index.matching(self.table, where))] = True
         return allowed
@@ -137,12 +136,12 @@ class Index:
         return outside
 
     def at(self, chunk_ids: Sequence[str]) -> Positions:
-        """Return the positions of chunks that are here."""
+        """Return the positions of chunks; all must be in the index."""
         at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
         return np.array(at, np.int64)
 
     def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
-        """Return the token vectors' signs of chunks that are here."""
+        """Return the signs of the token vectors of chunks; all must be in the index."""
         rows = self.take(self.at(chunk_ids), ["token_vectors"])
         found: list[bytes] = rows.column("token_vectors").to_pylist()
         return found
@@ -154,25 +153,25 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The lexical index, its rows and documents told by the positions of the chunks."""
+    """The lexical index, with its rows and documents by the positions of the chunks."""
 
     lexical: LexicalIndex
     rows: Positions
     """The lexical index's row at each position."""
     positions: Positions
-    """The position of each row; -1 of one that no vector is of."""
+    """The position of each row; -1 for a row without a vector."""
     document_of: Positions
     """The number of the document at each position; empty without an index of documents."""
     by_document: Positions
     """All positions, document by document."""
     document_starts: Positions
-    """Where each document's stretch of `by_document` starts, and the last one's end."""
+    """The start of each document's stretch of `by_document`, and the end of the last stretch."""
 
     @classmethod
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
-        """Find each chunk in the lexical index, which may have documents besides.
+        """Find each chunk in the lexical index; raise StoreError if they hold different chunks.
 
-        Those are the ones that an embedding model failed on. Raises StoreError.
+        The lexical index also has the documents that an embedding model failed on.
         """
         import pyarrow.compute as pc
 
@@ -201,7 +200,7 @@ class _Terms:
     def search(
         self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
     ) -> tuple[Positions, Floats]:
-        """Return chunks with BM25 scores above 0: the k best with ties, and those of `also`."""
+        """Return chunks with BM25 scores above 0: the k best with ties, and those in `also`."""
         mask = None if allowed is None else allowed[self.positions]
         if len(self.rows) < len(self.positions):
             found_here = self.positions >= 0
@@ -219,7 +218,6 @@ class _Terms:
 
 
 def _neighbours(documents: Positions, starts: Positions) -> Positions:
-    """Return what stands before and after each row in its document, by where they start."""
     order = np.lexsort((starts, documents))
     neighbours = np.full((len(order), 2), -1, np.int64)
     together = documents[order[1:]] == documents[order[:-1]]
@@ -235,7 +233,6 @@ def _resident(
     by_row_id: Positions,
     before: Index | None,
 ) -> Vectors | None:
-    """Gather all vectors in the order of the positions, if they fit."""
     dimension = int(table.schema.field("vector").type.list_size)
     if len(row_ids) * dimension * 4 > RESIDENT_BYTES:
         return None
@@ -245,7 +242,7 @@ def _resident(
         common, here, there = np.intersect1d(
             row_ids, before.row_ids, assume_unique=True, return_indices=True
         )
-        # A row id is a fragment's number and a place in its files, which are never changed.
+        # A row id is the number of a fragment and a place in its files, which never change.
         files = data_files(before.table.to_lance())
         same = [n for n, own in data_files(table.to_lance()).items() if files.get(n) == own]
         kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))
@@ -267,7 +264,7 @@ def _resident(
 
 
 def _besides(chunks: pa.Table, lexical: LexicalIndex) -> int:
-    """Return the count of a lexical index's rows that are of documents without any chunk."""
+    """Return the number of a lexical index's rows whose documents have no chunk in the table."""
     import pyarrow.compute as pc
 
     if len(lexical) == len(chunks):

@@ -53,7 +53,7 @@ def open_index(workspace: Workspace, pinned: Pinned) -> Index:
 
 
 def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
-    """Open the pinned builds for searching; what they share with `before` is not read again."""
+    """Open the pinned builds for searching; copy the vectors that they share with `before`."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None
     if pinned.lexical_path is not None:

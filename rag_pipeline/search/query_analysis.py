@@ -1,7 +1,6 @@
 """Query -> the words that name a document, the words that ask, and the documents that are named.
 
-Every stretch of words is read as the name of every document. The best reading decides, wherever the
-words stand and whatever the punctuation is.
+Every stretch of words is tried as the name of every document; the best match decides.
 """
 
 import re
@@ -62,7 +61,7 @@ class _Word(NamedTuple):
 
 
 def whole(query: str) -> ParsedQuery:
-    """Return a query that is searched for as a whole; of a long query, the part that asks."""
+    """Return a query that names no document; of a long query the part that asks is searched for."""
     return ParsedQuery(query, query, _asking(query))
 
 

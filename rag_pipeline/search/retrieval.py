@@ -159,7 +159,6 @@ class Searcher:
                 )
 
     def _selected(self, request: SearchRequest, ranking: Ranking) -> Ranking:
-        """Return the part of a ranking that the query needs."""
         k = self.retriever.k
         ranking = ranking[:k]
         adaptive = self.retriever.adaptive or single_pass(self.retriever).adaptive

@@ -49,8 +49,8 @@ class ContextAwareRetriever(RetrieverSettings):
     """Discover documents by a single pass `over`, then search the leading documents once more.
 
     The second search uses up to `variants` boosted queries in each of `boosted_files` documents.
-    The score of a chunk for them (0..1) counts `boost_weight`. If one of the three is 0, the
-    ranking is that of the single pass. `k` is that of both; `adaptive` defaults to that of `over`.
+    The score of a chunk for them (0..1) counts `boost_weight`. If one of the three is 0, the single
+    pass ranks alone. `k` holds for both searches; `adaptive` of `over` is the default.
     """
 
     model_config = ConfigDict(defer_build=True)  # its union of single passes is this module's too
@@ -63,7 +63,7 @@ class ContextAwareRetriever(RetrieverSettings):
     boost_weight: float = Field(default=0.1, ge=0.0)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return what the single pass depends on, and the settings."""
+        """Return the dependencies of these settings and of the single pass."""
         return [*super().made_from(config), *self.over.made_from(config)]
 
     @property
@@ -178,7 +178,7 @@ def boosted_ranking(
         return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
-    # A search in memory takes less time than the start of a thread.
+    # A search in memory takes less time than starting a thread.
     run = in_parallel if index.vectors is None else map
     for (document_id, _), found in zip(searches, run(search_document, searches), strict=True):
         for position, score in found:
@@ -192,7 +192,7 @@ class LocalExpansion:
     """Local query expansion: a query with the words that set some chunks apart from all found.
 
     A word counts by its frequency in a document's best chunks, times its inverse frequency among
-    all chunks found: pseudo-relevance feedback (Rocchio 1971) without an index of its own.
+    all chunks found. This is pseudo-relevance feedback (Rocchio 1971).
     """
 
     def __init__(self, query: str, found: Sequence[str]) -> None:
@@ -229,13 +229,12 @@ def _terms_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the first term of each word, with the word."""
     terms = ((default_tokenizer().tokenize(word), word) for word in _WORD.findall(text))
     return tuple((of_word[0], word) for of_word, word in terms if of_word)
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Do work that waits for something else on all items at once, each in the caller's context."""
+    """Return the results of blocking work on each item, in threads with the caller's context."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), _MAX_THREADS)) as pool:

@@ -1,4 +1,4 @@
-"""Turn text into the terms that every BM25 engine indexes and searches."""
+"""Text -> the terms that every BM25 engine indexes and searches."""
 
 import itertools
 import re
@@ -30,7 +30,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _STEMMED = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "ar")
 _UNSTEMMED = ("none", "chinese")
 _TOO_SHORT_TO_TELL = 100
-"""Length in characters up to which a question may be taken for another language."""
+"""Length in characters below which the language of a text is uncertain."""
 _ASKING = {
     "german": "wie was wer wem wen wann wo wohin woher warum weshalb welche welcher welches "
     "welchem welchen wieviel",
@@ -40,7 +40,7 @@ _ASKING = {
     "portuguese": "que qual quais quando onde como quanto quanta quantos quantas quem",
     "dutch": "wat wie wanneer waar waarom hoe hoeveel welk welke",
 }
-"""What questions begin with: rare in documents, it would outweigh the words that matter."""
+"""Words that begin questions: they are rare in documents and would outweigh other words."""
 _ARABIC_STOP_WORDS = (
     "في من على إلى عن أن إن كان كانت هذا هذه ذلك تلك التي الذي الذين ما ماذا هل متى أين كيف كم "
     "لماذا و أو ثم لا لم لن قد كل بعد قبل مع هو هي هم أي عند بين غير"
@@ -52,15 +52,15 @@ _MAX_CACHED_WORDS = 1_000_000
 class Tokenizer:
     """Split text into case-folded, stemmed terms without stop words.
 
-    - Numbers and section references stay whole: `3.2`, `12(b)` (with `12` beside it, so that the
-      section finds its subsections); thousands lose their commas: `$1,000` is `1000`.
+    - Numbers and section references stay whole: `3.2`, `12(b)`. `12(b)` also gives `12`, so that a
+      section finds its subsections. Thousands lose their commas: `$1,000` is `1000`.
     - Identifiers are kept and split: `getChunk` is `getchunk`, `get`, `chunk`; `max_size` is
       `max_size`, `max`, `size` (each stemmed).
     - Letters cut off by an apostrophe are dropped: `company's`, `l'accord`.
-    - Language `none` neither stems nor drops stop words; nor does `chinese` stem, whose terms are
-      pairs of characters.
-    - Language `auto` is that of each text. Of a text too short to tell, such as most questions,
-      words are stemmed by all languages.
+    - Language `none` does not stem and keeps stop words. `chinese` has pairs of characters as terms
+      and does not stem.
+    - Language `auto` detects the language of each text. Short texts, such as most questions, are
+      stemmed by all languages.
 
     Safe to share between threads.
     """
@@ -75,12 +75,12 @@ class Tokenizer:
             self._terms_of = _WordTerms(settings.language)
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the terms of a text in order, repeated as often as they occur."""
+        """Return the terms of a text in order, with repetitions."""
         words = _WORD.findall(_normalized(text))
         return list(itertools.chain.from_iterable(map(self._terms_in(text).__getitem__, words)))
 
     def has_terms(self, text: str) -> bool:
-        """Return whether a text has any terms; of most, a word or two is looked at."""
+        """Return whether a text has any terms; usually the first words decide."""
         terms_of = self._terms_in(text)
         return any(terms_of[word[0]] for word in _WORD.finditer(_normalized(text)))
 
@@ -98,7 +98,7 @@ class Tokenizer:
 
 @lru_cache(maxsize=8)
 def tokenizer_of(settings: Lexical) -> Tokenizer:
-    """Return the tokenizer of some settings, which remembers the words it has seen."""
+    """Return the tokenizer of some settings; it keeps the terms of known words."""
     return Tokenizer(settings)
 
 
@@ -109,7 +109,7 @@ def default_tokenizer() -> Tokenizer:
 
 
 class _WordTerms(dict[str, tuple[str, ...]]):
-    """The terms of each distinct word, worked out when the word is first seen."""
+    """The terms of each distinct word, computed at its first use."""
 
     def __init__(self, language: str, asks: bool = False) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _WordTerms(dict[str, tuple[str, ...]]):
 
 
 class _AnyLanguage(dict[str, tuple[str, ...]]):
-    """The terms of each distinct word in whichever language it is; none if it is a stop word."""
+    """The terms of each distinct word in all languages; none for a stop word of any language."""
 
     def __init__(self, by_language: Mapping[str, _WordTerms]) -> None:
         super().__init__()
@@ -171,7 +171,6 @@ class _AnyLanguage(dict[str, tuple[str, ...]]):
 
 
 def _normalized(text: str) -> str:
-    """Return compatibility-composed text: ligatures spelt out, soft hyphens gone."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
@@ -184,7 +183,7 @@ def _number_terms(word: str) -> list[str]:
 
 
 def _names(piece: str) -> list[str]:
-    """Return an identifier and its parts; for an ordinary word only itself."""
+    """Return an identifier and its parts; an ordinary word has no other parts."""
     whole = piece.strip("_")
     parts = [part for part in _IDENTIFIER_PART.split(whole) if part]
     if len(parts) < 2:
@@ -204,8 +203,7 @@ def _stop_words(language: str) -> frozenset[str]:
     from bm25s import stopwords
 
     lists = {
-        # the longer English list: questions bring `what`, `who` and `does`, which are rare
-        # in documents and would outweigh the words that matter
+        # The longer list holds `what`, `who` and `does`, which questions repeat and documents lack.
         "english": stopwords.STOPWORDS_EN_PLUS,
         "german": stopwords.STOPWORDS_GERMAN,
         "french": stopwords.STOPWORDS_FRENCH,

@@ -1,4 +1,4 @@
-"""Contextualized chunks -> LanceDB rows with a unit vector each, and nearest-neighbour search."""
+"""Contextualized chunks -> LanceDB rows with a unit vector each; nearest-neighbour search."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,32 +18,31 @@ from rag_pipeline.store.errors import clear_errors, is_of_store
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
-"""Maximum number of rows that are scanned exactly; above, an IVF index is built and maintained."""
+"""Maximum number of rows that are scanned exactly; larger tables get an IVF index."""
 RowIds = npt.NDArray[np.uint64]
-"""LanceDB's numbers of rows, good for one version of a table."""
+"""LanceDB's row ids, valid for one version of a table."""
 _REFINE = 4
 _REFINED_ROWS = 400
-"""Least number of rows that are compared exactly: a short answer needs a deeper second look."""
+"""Least number of rows that are compared exactly after a quantised search."""
 _NPROBES = 64
 _PROBED = 6
-"""Number of partitions for each one that is searched; `_NPROBES` are at least. Fewer searched
-partitions miss neighbours as a table grows, more cost time."""
+"""One of this many partitions is searched, but at least `_NPROBES` partitions."""
 _OUTGROWN = 1.5
-"""Factor of too few or too many partitions from which on they are trained anew."""
+"""Factor of too few or too many partitions that causes a new training."""
 _SKEWED = 3.0
-"""Factor by which the largest partition's share may grow before they are trained anew."""
+"""Factor of growth of the largest partition's share that causes a new training."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
-"""Settings of k-means: fewer samples a partition than Lance takes, as its time grows with them."""
+"""Settings of k-means, with fewer samples per partition than Lance's default, to save time."""
 
 
 def indexed_text(context: str | None, text: str) -> str:
-    """Return what is embedded (see `ContextualizedChunk.indexed_text`)."""
+    """Return the text to embed (see `ContextualizedChunk.indexed_text`)."""
     return f"{text}\n\n{context}" if context else text
 
 
 def indexed_texts(batch: pa.RecordBatch) -> list[str]:
-    """Return what is embedded of each contextualized chunk."""
+    """Return the text to embed of each contextualized chunk."""
     contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
     return [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
 
@@ -77,8 +76,8 @@ def index_chunks(
 
 
 def maintain(table: Table) -> str:
-    """Compact the table and keep its index fit for its size; return the index's kind."""
-    table.compact()  # which adds new rows to an index that is there
+    """Compact the table and retrain its index if its size changed much; return the index's kind."""
+    table.compact()  # also adds new rows to an existing index
     lance = table.open()
     rows = lance.count_rows()
     sizes = _partition_sizes(lance)
@@ -125,7 +124,7 @@ def _partitions(rows: int) -> int:
 
 
 def index_probes(lance: Any) -> int:
-    """Return how many partitions a search goes through; 0 where there is no index to search."""
+    """Return the number of partitions that a search reads; 0 without an index."""
     partitions = len(_partition_sizes(lance))
     return partitions and min(partitions, max(_NPROBES, partitions // _PROBED))
 
@@ -141,9 +140,8 @@ def search(
 ) -> pa.Table:
     """Return the k rows nearest by cosine: `_distance`, `_rowid` and `columns`.
 
-    `probes` are `index_probes` of the table where the caller knows them. Without `refine`,
-    neighbours are those of the quantised vectors, and so are their distances.
-    Raises InputError when `where` is not a filter that LanceDB understands.
+    `probes` is `index_probes` of the table, if the caller knows it. Without `refine`, neighbours
+    and distances are those of the quantised vectors. Raises InputError for an invalid `where`.
     """
     query = (
         lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
@@ -163,14 +161,14 @@ def search(
 
 
 def matching(lance: Any, where: str) -> RowIds:
-    """Return the row ids of all rows that a filter keeps."""
+    """Return the row ids that a filter keeps."""
     query = lance.search().where(where).select(["start"]).with_row_id(True)
     row_ids: RowIds = _filtered(lance, query, where).column("_rowid").to_numpy()
     return row_ids
 
 
 def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of rows, in the order of their ids."""
+    """Return some columns of rows, in the order of `row_ids`."""
     with reading(lance):
         query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
         rows = query.to_arrow()
@@ -188,13 +186,13 @@ def vectors_of(table: pa.Table) -> Vectors:
 
 @contextmanager
 def reading(lance: Any) -> Iterator[None]:
-    """Turn what LanceDB raises of a damaged table into a StoreError that says how it is mended."""
+    """Turn LanceDB's errors about a damaged table into a StoreError that names the repair."""
     try:
         yield
     except BaseException as error:
         if not is_of_store(error):
             raise
-        # Not before: to tell its version, LanceDB's own thread is asked.
+        # Only now, because reading the version blocks on LanceDB's own thread.
         with clear_errors(f"{lance.name}, version {lance.version}", "search"):
             raise
 

@@ -1,4 +1,4 @@
-"""Ranked chunks -> larger passages: what is indexed small is returned with what is around it."""
+"""Ranked chunks -> larger passages: each chunk with the text around it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from rag_pipeline.loading.text import headings
 from rag_pipeline.search.index import Index
 
 EXPAND: tuple[Expand, ...] = get_args(Expand)
-"""From the least to the most."""
+"""In ascending order of size."""
 _LONGEST = 4_000
-"""Maximum characters of a section that is returned whole."""
+"""Maximum characters of a section."""
 
 
 def widened(
@@ -22,9 +22,9 @@ def widened(
 ) -> list[tuple[int, ScoredChunk]]:
     """Return larger passages that don't overlap, each with the place of its best chunk.
 
-    `neighbours` adds the chunks before and after. `section` takes all from the heading above to the
-    next; where there is none, or that is longer than 4,000 characters, the neighbours. An index
-    that doesn't know its documents' texts leaves all as it is.
+    `neighbours` adds the chunks before and after. `section` takes the text between the headings
+    around the chunk; without headings or above 4,000 characters it takes the neighbours. An index
+    without the documents' texts returns the chunks unchanged.
     """
     if expand == "none" or index.texts is None or not chunks:
         return list(enumerate(chunks))
@@ -58,9 +58,9 @@ def widened(
 
 
 def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
-    """Return the span from the start of the chunk before to the end of the one after.
+    """Return the span from the start of the chunk before to the end of the chunk after.
 
-    A chunk of a release that was made meanwhile is not here: its own span.
+    A chunk of a newer release is not in the index: its span is its own.
     """
     at = np.minimum(index.at([chunk.chunk_id for chunk in chunks]), len(index) - 1)
     around = np.column_stack([at, index.neighbours[at]])
@@ -77,7 +77,6 @@ def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
 
 
 def _section(text: str, chunk: ScoredChunk) -> Span | None:
-    """Return the stretch between the headings around a chunk, None where that is no section."""
     start, end = -1, len(text)
     for offset, _, _ in headings(text):
         if offset <= chunk.start:

@@ -58,7 +58,7 @@ class ExpandedCorpus:
         self.documents = ExpandedDocuments(released.config, settings, clock)
         self._released = released
         self._indexed = _IndexedExpansion(released, self.documents)
-        # Two users who ask the same at once look outside once.
+        # Concurrent users with one question look outside once.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
     def search(self, request: SearchRequest) -> SearchResult:
@@ -162,8 +162,6 @@ def _passages(number: int, found: Outside) -> list[ScoredChunk]:
 
 
 class _ExpansionWorkspace(Workspace):
-    """A corpus's workspace over another store."""
-
     def __init__(self, config: CorpusConfig, store: Store) -> None:
         super().__init__(config)
         self.store = store
@@ -237,7 +235,6 @@ def _bring_up_to_date(workspace: Workspace) -> Index:
 
 
 def _drop_superseded(store: Store, path: str | None) -> None:
-    """Remove lexical indexes that no process is about to open."""
     folder = f"lexical/{_KEY.at('contextualizer')}"
     for name in store.list(folder):
         other = f"{folder}/{name}"
@@ -256,4 +253,4 @@ def _clear_errors(workspace: Workspace) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as error:
         place = workspace.store.address("")
         reason = " ".join(str(error).split())[:200]
-        raise StoreError(f"{place}: cannot use what was found outside: {reason}") from error
+        raise StoreError(f"{place}: cannot use the documents from outside: {reason}") from error

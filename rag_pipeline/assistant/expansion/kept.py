@@ -1,8 +1,8 @@
-"""What was found outside, kept as documents with source, place, time and query.
+"""Documents found outside, kept with source, place, time and query.
 
     <store>/<corpus>/expansion/   tables and indexes like the corpus's own, and never among them
 
-A re-index of the corpus leaves them, and they leave with their folder.
+A re-index of the corpus keeps them; deleting the folder deletes them.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from rag_pipeline.indexing import document_rows
 from rag_pipeline.store import Store, Table, TableState
 
 PREFIX = "expanded/"
-"""Prefix of the ids of kept documents; a corpus's own document of such a name is left alone."""
+"""Prefix of the ids of kept documents; a corpus's own document may have it too."""
 FOLDER = "expansion"
 _DAY = 86_400.0
 _SLUG_CHARACTERS = 60
@@ -32,7 +32,7 @@ _SLUG_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A document from outside; `time` is when it was found (ISO 8601, UTC)."""
+    """A kept document; `time` is the time of finding it (ISO 8601, UTC)."""
 
     document_id: str
     content_hash: str
@@ -45,17 +45,17 @@ class Kept:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Return what an answer says of where it comes from."""
+        """Return the document's origin, as answers show it."""
         return {"source": self.source, "place": self.place, "time": self.time, "query": self.query}
 
 
 def is_expanded(document_id: str) -> bool:
-    """Tell whether an id is one that kept documents have."""
+    """Tell whether an id has the prefix of kept documents."""
     return document_id.startswith(PREFIX)
 
 
 def expanded_id(found: Outside) -> str:
-    """Return `expanded/<hash>-<slug>`: the hash is of place and content, the slug of the place."""
+    """Return `expanded/<hash of place and content>-<slug of the place>`."""
     digest = hashlib.sha256(f"{found.place}\0{found.content_hash}".encode()).hexdigest()
     slug = re.sub(r"[^a-z0-9]+", "-", found.place.lower().split("://")[-1]).strip("-")
     return f"{PREFIX}{digest[:16]}-{slug[:_SLUG_CHARACTERS].strip('-') or 'document'}"
@@ -65,8 +65,8 @@ def expanded_id(found: Outside) -> str:
 class ExpandedDocuments:
     """One corpus's kept documents; safe to share between threads, and with other processes.
 
-    Without settings, as where expansion was switched off, nothing is kept and nothing expires.
-    `clock` tells the time in Unix seconds.
+    Without settings, because expansion is switched off, no document is added and none expires.
+    `clock` returns the time in Unix seconds.
     """
 
     _config: CorpusConfig
@@ -86,24 +86,23 @@ class ExpandedDocuments:
         return self.store.table("documents", DOCUMENTS_SCHEMA)
 
     def live(self) -> list[Kept]:
-        """Return what is kept and not past its time, newest first."""
+        """Return the documents that have not expired, newest first."""
         if self._settings is None:
             return self._all()
         first = self._clock() - self._settings.days_to_live * _DAY
         return [kept for kept in self._all() if _seconds(kept.time) > first]
 
     def expired(self) -> list[Kept]:
-        """Return what is past its time and still stored."""
+        """Return the expired documents."""
         live = {kept.document_id for kept in self.live()}
         return [kept for kept in self._all() if kept.document_id not in live]
 
     def keep(
         self, found: Sequence[Outside], query: str, source: str, taken: Collection[str] = ()
     ) -> list[Kept]:
-        """Store documents; beyond `max_documents` the oldest go. Return what is kept of them.
+        """Store documents and return them; beyond `max_documents` the oldest are dropped.
 
-        One that is kept already stays as it is. A document whose id is `taken` by the corpus
-        itself is left out.
+        A kept document is not changed. A document whose id the corpus has `taken` is left out.
         """
         settings = self._settings
         assert settings is not None
@@ -132,7 +131,7 @@ class ExpandedDocuments:
                 )
             if new:
                 self._write(new, {k.document_id: json.dumps(k.origin) for k in kept})
-            # Others may have written meanwhile: what is too many is read off the table itself.
+            # Other processes may have written meanwhile, so the table is counted.
             ordered = self._all()
             excess = [k.document_id for k in ordered[settings.max_documents :]]
             self.drop(excess)
@@ -146,7 +145,7 @@ class ExpandedDocuments:
         table.compact()
 
     def remove(self, document_id: str) -> Kept:
-        """Forget one document; raise InputError where there is none of this id."""
+        """Delete one document; raise InputError for an unknown id."""
         for kept in self._all():
             if kept.document_id == document_id:
                 self.drop([document_id])
@@ -157,13 +156,13 @@ class ExpandedDocuments:
         )
 
     def clear(self) -> int:
-        """Forget everything, with all indexes made of it; return how many documents there were."""
+        """Delete all documents and their indexes; return the number of documents."""
         count = len(self._all())
         Store(self._config.store_url, self._config.corpus).files.remove_folder(FOLDER)
         return count
 
     def prune(self, state: TableState | None = None) -> list[Kept]:
-        """Drop what is past its time, and what the corpus (in this state) has itself by now."""
+        """Drop expired documents, and documents that the corpus (in this state) has itself."""
         own = set(state or ())
         hashes = {one.content_hash for one in (state or {}).values()}
         gone = self.expired()
@@ -172,19 +171,19 @@ class ExpandedDocuments:
         return gone
 
     def drop(self, document_ids: Sequence[str]) -> None:
-        """Delete documents, those that are there, with what was made of them."""
+        """Delete the rows of documents in all tables; unknown ids are ignored."""
         for name in self.store.tables() if document_ids else ():
             table = self.store.table(name, None)
             with suppress(StoreError):
                 table.drop(document_ids)
 
     def drop_versions(self, dry_run: bool = False) -> int:
-        """Drop superseded versions of the tables past their time; return the bytes freed."""
+        """Drop superseded, expired versions of the tables; return the number of bytes freed."""
         tables = [self.store.table(name, None) for name in self.store.tables()]
         return sum(table.drop_versions(dry_run) for table in tables)
 
     def _all(self) -> list[Kept]:
-        if "documents" not in self.store.tables():  # and make no folder by looking
+        if "documents" not in self.store.tables():  # to open a table would create it
             return []
         columns = ["document_id", "content_hash", "title", "characters", "origin"]
         made = [

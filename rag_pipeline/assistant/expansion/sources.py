@@ -1,8 +1,8 @@
 """A question -> documents from outside the corpus: a folder, a SearXNG server, a web search.
 
-Whatever comes in is data: it is decoded, stripped of markup and cut, never followed or run. No
-page that a search names is fetched, so a result can't make this machine call an address; what is
-kept of it is the text that the search itself returned.
+All results are data: they are decoded, stripped of markup and cut, never followed or run. No page
+of a search result is fetched, so a result can't make this machine call an address. Only the text of
+the search result itself is kept.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A document from outside; `place` is its path or address, `content_hash` of its bytes."""
+    """A document from outside; `place` is its path or address."""
 
     place: str
     title: str
@@ -58,19 +58,19 @@ class Outside:
 
 
 class OutsideSource(Protocol):
-    """Where to look; `kind` is what answers call it."""
+    """A source of documents; answers show its `kind`."""
 
     kind: str
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
-        """Return at most k documents, best first, but none whose content hash is `indexed`.
+        """Return at most k documents, best first, whose content hashes are not in `indexed`.
 
-        Raises ProviderError or ConfigError naming what can't be reached and why.
+        Raises ProviderError or ConfigError naming the unreachable source and the reason.
         """
 
 
 def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
-    """Return the source that a corpus file names; nothing is opened yet."""
+    """Return the source of a corpus file, unopened."""
     look_in = expansion.look_in
     if isinstance(look_in, FolderSource):
         return Folder(config.path(look_in.path), expansion.max_characters)
@@ -83,9 +83,9 @@ def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
 
 
 class Folder:
-    """Documents that are not indexed yet, ranked by their best passage's BM25 score.
+    """Documents that are not indexed yet, ranked by the BM25 score of their best passage.
 
-    Files are hashed at every question, and read again when one has changed.
+    Every question hashes the files; a changed file causes a new index.
     """
 
     kind = "folder"
@@ -113,7 +113,7 @@ class Folder:
             ranked.setdefault(chunk_id.rpartition("#")[0])
         made: list[Outside] = []
         for document_id in ranked:
-            with suppress(DocumentError):  # it changed or went meanwhile
+            with suppress(DocumentError):  # changed or deleted meanwhile
                 made.append(self._load(sources[document_id]))
             if len(made) == k:
                 break
@@ -131,10 +131,9 @@ class Folder:
         )
 
     def _ranked(self, sources: Mapping[str, SourceFile]) -> LexicalIndex:
-        """Return the index of the folder as it is; of documents that can't be read, nothing."""
         listed = [(s.document_id, s.content_hash) for s in sources.values()]
         if self._index is None or listed != self._listed:
-            # What is searched is mapped into memory, and outlives the folder's name.
+            # The index is mapped into memory and outlives the folder.
             with tempfile.TemporaryDirectory(prefix="rag-outside-") as name:
                 folder = Path(name) / "index"
                 build_lexical_index("bm25s", self._passages(sources), Lexical(), folder)
@@ -167,9 +166,9 @@ class Folder:
 
 
 class Searxng:
-    """Titles and snippets of a SearXNG server's results; their pages are not fetched.
+    """Titles and snippets of a SearXNG server's results; pages are not fetched.
 
-    The JSON form must be switched on: https://docs.searxng.org/dev/search_api
+    The server must allow the JSON format: https://docs.searxng.org/dev/search_api
     """
 
     kind = "searxng"
@@ -198,7 +197,7 @@ class Searxng:
         parameters = {"q": query, "format": "json"}
         end = time.monotonic() + settings.timeout_seconds
         try:
-            # A redirect is an error: it could lead to where the operator's address does not.
+            # A redirect is an error: it could leave the operator's address.
             with httpx.stream(
                 "GET", address, params=parameters, timeout=settings.timeout_seconds
             ) as reply:
@@ -234,7 +233,7 @@ class Searxng:
 
 
 class WebSearch:
-    """What a model of `chats` says about the pages that it found and cites."""
+    """The statements of a model of `chats` about the pages that it finds and cites."""
 
     kind = "openai_web_search"
 
@@ -262,7 +261,7 @@ class WebSearch:
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Outside | None:
     """Return a search result as a document; None without an http address or text.
 
-    Markup is taken out by the loader's own parser, scripts with their content.
+    The loader's parser removes markup, and scripts with their content.
     """
     if not (isinstance(url, str) and isinstance(text, str)) or not is_web_address(url):
         return None
@@ -291,7 +290,7 @@ def is_web_address(url: str) -> bool:
 
 
 def cut(text: str, characters: int) -> str:
-    """Return the text's first characters, without a word that the cut would tear."""
+    """Return the text's first characters, cut between words."""
     if len(text) <= characters:
         return text
     head = text[:characters]

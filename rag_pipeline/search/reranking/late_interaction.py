@@ -1,4 +1,4 @@
-"""Candidate chunks' token vectors + a query's -> how well each word of the query is met."""
+"""Token vectors of chunks and of a query -> how well each chunk meets the query's words."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Literal
@@ -13,19 +13,18 @@ from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
 
 _CHUNKS_AT_ONCE = 8
-"""Number of chunks whose unpacked bits stay in the processor's cache."""
+"""Number of chunks whose unpacked bits fit the processor's cache."""
 _PRODUCT_SIZE = 1 << 18
-"""Multiplications up to which OpenBLAS starts no threads: these would wait for each other where
-many queries are answered at once, or cores are few."""
+"""Maximum multiplications for which OpenBLAS starts no threads, which would wait for each other."""
 
 MaxSimScores = npt.NDArray[np.float64]
 
 
 class MaxSimReranker(RerankerSettings):
-    """Late interaction over token vectors, needing an embedding with `token_vectors`.
+    """Late interaction over token vectors; needs an embedding with `token_vectors`.
 
-    The `candidates` best score (1 - weight) x what the retriever gave (scaled to 0..1, except
-    that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
+    The `candidates` best chunks score (1 - weight) x retriever's score + weight x MaxSim. Both are
+    scaled to 0..1; scores of `weighted` fusion are on that scale already.
     """
 
     code_version = 2
@@ -36,10 +35,10 @@ class MaxSimReranker(RerankerSettings):
 
 
 def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
-    """Return each token's inverse chunk frequency, by its id; the last is that of any later id.
+    """Return each token's inverse chunk frequency by its id; later ids have the last value.
 
-    `token_ids` are the column of the vector index, in batches: the distinct ids of each chunk. Of
-    N chunks, n hold a token that weighs ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
+    `token_ids` are batches of the vector index's column, the distinct ids of each chunk. If n of N
+    chunks hold a token, it weighs ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
     """
     chunks = 0
     holding = np.zeros(1, np.int64)
@@ -56,10 +55,9 @@ def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
 def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimScores:
     """Return each chunk's late interaction with the query, shape (chunks,).
 
-    Every token of the query counts, by its weight, with its cosine to the nearest token of the
-    chunk: ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020) as a weighted mean. Of a chunk's
-    tokens only the signs are kept; their common length, the root of the dimension, makes it a
-    cosine again. A chunk without tokens scores 0, as do all for a query without.
+    It is the mean cosine of each token of the query to the nearest token of the chunk, weighted by
+    the tokens: ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020). A chunk's tokens are signs, whose
+    length is the root of the dimension. Without tokens of the chunk or the query the score is 0.
     """
     scores = np.zeros(len(token_vectors))
     importance = weights[np.minimum(query.ids, len(weights) - 1)].astype(np.float64)
@@ -86,7 +84,7 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
 def small_products(
     rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """Return rows @ columns, worked out some rows at a time."""
+    """Return rows @ columns, computed in blocks of rows."""
     dimension, width = columns.shape
     height = max(_PRODUCT_SIZE // (dimension * width), 1)
     whole = len(rows) // height * height
@@ -98,7 +96,7 @@ def small_products(
 
 
 def _flat(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return a binary column's bytes, and where each value starts in them, with the end."""
+    """Return a binary column's bytes and the offset of each value in them, with the end."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     if data is None or not len(starts):

@@ -49,7 +49,7 @@ class LLMReranker(FunctionReranker):
 def score_by_chat(
     asked: Sequence[RerankInput], settings: LLMReranker, ask: AskChat
 ) -> list[Relevance]:
-    """Return a chat model's scores 0..1, each passage judged by itself; see `chat.ask`."""
+    """Return a chat model's scores 0..1, one call per passage; see `chat.ask`."""
     prompts = [
         Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)
         for query, passages in asked
@@ -66,6 +66,5 @@ def score_by_chat(
 
 
 def _filled(prompt: str, query: str, passage: str) -> str:
-    """Return a prompt with query and passage in it, whatever braces these have."""
     values = {"{query}": query, "{passage}": passage}
     return re.sub(r"\{query\}|\{passage\}", lambda place: values[place[0]], prompt)

@@ -38,7 +38,7 @@ def score_passages(
 ) -> list[Relevance]:
     """Return the scores of each query's passages, in order.
 
-    A query with its passages that was scored before, or stands here twice, is not sent again;
+    A repeated query with the same passages is sent once, also across runs;
     each reply is stored when it arrives, a failure never. Raises CallsStoppedError when no call
     can work. A query's passages are split only where they are more than one request may hold.
     """
@@ -86,7 +86,6 @@ def score_passages(
 def _requests(
     query: str, passages: tuple[str, ...], scorer: Scorer, counter: TokenCounter
 ) -> list[RerankInput]:
-    """Return a query and its passages as requests within the limits of the model."""
     limits = scorer.limits
     if not passages:
         return []
@@ -168,7 +167,7 @@ def _score_here(
     failed: dict[bytes, ProviderError],
 ) -> None:
     if not isinstance(scorer, LocalScorer):
-        raise TypeError(f"{scorer.identity} is neither a local nor a remote scorer")
+        raise TypeError(f"{scorer.identity} is no LocalScorer or RemoteScorer")
     for key, (query, passages) in requests.items():
         try:
             keep(key, scorer.score(query, passages))

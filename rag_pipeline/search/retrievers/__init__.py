@@ -36,8 +36,8 @@ class SinglePassRetriever(RetrieverSettings):
     def checked_ranking(self, search: Search, depth: int | None = None) -> Ranking:
         """Return the first `depth` chunks, by default `k`.
 
-        Raises ConfigError if a chunk stands in the ranking twice or in no index, or if scores are
-        not finite or rise.
+        Raises ConfigError for a chunk that occurs twice or is not in the index, and for scores that
+        are not finite or rise.
         """
         depth = depth or self.k
         ranking = self.rank(search, depth)[:depth]

@@ -36,11 +36,11 @@ class HybridRetriever(TermRetriever):
 
     In `weighted`, BM25 counts less if the best chunk holds few of the query's words.
 
-    `document_weight` adds a share of the document's score to a chunk's score. A document's score
-    runs from 0 to about 1: how well the query names the document, else how far its file name, title
-    and head cover the query. `split_query` finds the words that name a document, by file names and
-    heads, and searches chunks with the other words. `neighbour_weight` adds a share of the mean
-    score of the chunks before and after a chunk. Each search finds `candidates` chunks, at least k.
+    `document_weight` adds a share of the document's score to a chunk's score. The document scores
+    0 to about 1: how well the query names it, else how far its file name, title and head cover the
+    query. `split_query` finds the words that name a document, and searches with the others.
+    `neighbour_weight` adds a share of the mean score of the chunks before and after a chunk. Each
+    search finds `candidates` chunks, at least `k`.
     """
 
     code_version = 3
@@ -99,8 +99,8 @@ class HybridRetriever(TermRetriever):
 def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Positions, Floats]:
     """Return the best chunks of each search and of the leading documents, with their features.
 
-    The features have the shape (chunks, 3): the cosine and the BM25 score, both scaled to 0..1 for
-    this query, and the document's score, 0 if `document_weight` is 0.
+    The features have the shape (chunks, 3): cosine, BM25 score and the document's score. The first
+    two are scaled to 0..1 for this query. The third is 0 if `document_weight` is 0.
     """
     index, terms, vector = search.index, search.index.terms, search.vector
     wanted = max(settings.candidates, settings.k)
@@ -135,7 +135,6 @@ def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Posit
 
 
 def _leading_documents(search: Search, scores: Floats) -> Positions:
-    """Return the documents with the highest scores that the filter keeps a chunk of."""
     if search.allowed is not None:
         kept = np.zeros(len(scores), np.bool_)
         kept[search.index.terms.document_of[search.allowed]] = True
