@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rag_pipeline.chunking.code import code_spans
 from rag_pipeline.chunking.given import read_given_chunks as read_given_chunks
+from rag_pipeline.chunking.recursive import code_spans
 from rag_pipeline.chunking.sizes import SizedChunking
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
@@ -22,14 +22,13 @@ def chunk(
     embed: Callable[[Sequence[str]], Vectors] | None = None,
     given: Mapping[str, Sequence[Span]] | None = None,
 ) -> list[Chunk]:
-    """Cut a document into chunks, in the order of their offsets, none twice or only white space.
+    """Cut a document into distinct chunks, sorted by offset; none is only white space.
 
-    Those of the built-in methods together cover every character but white space, and none starts
-    or ends with white space; only `given` spans are taken as they are. Source code whose
-    definitions are known is cut between them by every method with a size. Outside of a corpus, in
-    the place of its `models`, `semantic` needs `embed` (texts to one row each) and `given` needs
-    `given` (`document_id` to spans, see `read_given_chunks`); ValueError if it is missing.
-    DocumentError for a span that is not in the text.
+    The chunks of built-in methods are trimmed and cover all but white space; `given` spans are
+    taken as they are. Methods with a size cut source code between its definitions. Without the
+    `models` of a corpus, `semantic` needs `embed` (texts to one row each) and `given` needs `given`
+    (`document_id` to spans, see `read_given_chunks`); ValueError if it is missing. Raises
+    DocumentError for a span outside the text.
     """
     text = document.text
     models = models or NoCorpus(embed)
@@ -53,28 +52,27 @@ def chunk(
 
 @dataclass(frozen=True, slots=True)
 class NoCorpus:
-    """What a method can be given where there is no corpus file."""
+    """The models of a method without a corpus file."""
 
     embed: Callable[[Sequence[str]], Vectors] | None = None
 
     @property
     def config(self) -> CorpusConfig:
-        """Raise ValueError: there is none."""
+        """Raise ValueError."""
         raise ValueError(
-            "given chunking takes its spans from you: pass given=, a mapping from document_id to "
-            "(start, end) pairs"
+            "given chunking: pass given=, a mapping from document_id to (start, end) pairs"
         )
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        """Embed texts with what was given; raise ValueError where nothing was."""
+        """Embed texts with `embed`; raise ValueError if it is missing."""
         if self.embed is None:
-            raise ValueError("texts are compared: pass embed=, a function from texts to vectors")
+            raise ValueError("pass embed=, a function from texts to vectors")
         return self.embed(texts)
 
     def token_starts(self, text: str, embedding: str | None) -> TokenStarts:
-        """Return where the packaged model's tokens start."""
+        """Return the offsets of the packaged model's tokens."""
         return packaged_embedding().token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        """Raise ValueError: there is no chat model."""
+        """Raise ValueError."""
         raise ValueError(f"the chat model {chat!r} is one of a corpus: pass models=")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from rag_pipeline.chunking.spans import trim
+from rag_pipeline.chunking.sentences import trim
 from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.config.models import TokenStarts, embedding_or_packaged, packaged_embedding
@@ -35,22 +35,22 @@ class FixedChunking(ChunkingSettings):
         return fixed_spans(document.text, self.tokens, self.overlap, starts)
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
-        """Return no model: counting tokens asks none."""
+        """Return no model, as counting tokens asks none."""
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the model whose tokens are counted, where it is not the packaged one."""
+        """Return the model whose tokens are counted, if it is not the packaged one."""
         return [embedding_or_packaged(config, self.tokens_of)] if self.tokens_of else []
 
 
 def fixed_spans(
     text: str, tokens: int, overlap: int, starts: TokenStarts | None = None
 ) -> list[Span]:
-    """Return windows of `tokens` tokens, each starting `tokens - overlap` after the one before.
+    """Return windows of `tokens` tokens; each starts `tokens - overlap` after the one before.
 
-    A window reaches to the start of the first token after it, so that characters without a token
-    (control characters) are in a window too. `starts` tells where tokens start, by default those of
-    the packaged model; of a word too long for its vocabulary, every 4 characters count as a token.
+    A window reaches to the start of the next token, so it includes characters without a token.
+    `starts` are the offsets of the tokens, by default the packaged model's. Every 4 characters of a
+    word too long for its vocabulary count as a token.
     """
     if starts is None:
         starts = packaged_embedding().token_starts(text)

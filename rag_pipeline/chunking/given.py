@@ -1,4 +1,4 @@
-"""Spans that were cut upstream, read from a `chunks.jsonl`."""
+"""Spans of chunks that another program cut, read from a `chunks.jsonl`."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from rag_pipeline.errors import ConfigError, InputError
 
 
 class GivenChunking(ChunkingSettings):
-    """Spans that were cut upstream, read from a `chunks.jsonl` (beside the queries by default)."""
+    """Spans that another program cut, read from a `chunks.jsonl`, by default beside the queries."""
 
     any_document = False
     method: Literal["given"]
     path: str | None = None
 
     def spans(self, document: Document, models: Models) -> Sequence[Span]:
-        """Return the document's spans; they are taken untrimmed."""
+        """Return the document's spans, untrimmed."""
         return self._read(models.config).get(document.document_id, ())
 
     def covers(self, config: CorpusFile, document_id: str) -> bool:
@@ -33,7 +33,7 @@ class GivenChunking(ChunkingSettings):
         return [hashlib.sha256(self.file(config).read_bytes()).hexdigest()]
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError or InputError where the file is not there or can't be read."""
+        """Raise ConfigError or InputError if the file is missing or can't be read."""
         self._read(config)
 
     def _read(self, config: CorpusFile) -> Mapping[str, Sequence[Span]]:
@@ -42,7 +42,7 @@ class GivenChunking(ChunkingSettings):
         return _read_once(path, stat.st_mtime_ns, stat.st_size)
 
     def file(self, config: CorpusFile) -> Path:
-        """Return where the spans stand; raise ConfigError where no file is."""
+        """Return the file of the spans; raise ConfigError if it is missing."""
         if self.path:
             path = config.path(self.path)
         elif config.queries_path:
@@ -60,10 +60,10 @@ def _read_once(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Spa
 
 
 def read_given_chunks(path: Path) -> dict[str, list[Span]]:
-    """Read `{"document_id", "start", "end"}` a line, offsets in code points; more keys are ignored.
+    """Read a line `{"document_id", "start", "end"}` for each span, offsets in code points.
 
-    Raise InputError naming file, line, field and value. Whether a span fits its document is
-    checked when that document is chunked, so that one wrong span costs one document.
+    Ignores other keys. Raises InputError with file, line, field and value. `chunk` checks whether a
+    span fits its document, so that one wrong span costs one document.
     """
     spans: dict[str, list[Span]] = {}
     try:

@@ -1,10 +1,9 @@
-"""Parts of a text that are kept together: lines of tables and code, a heading with what follows."""
+"""Text -> sentences that keep lines of tables and code whole, and a heading with its text."""
 
 import re
 from collections.abc import Sequence
 
-from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.chunking.spans import trim
+from rag_pipeline.chunking.sentences import sentence_spans, trim
 from rag_pipeline.datamodels import Span
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
@@ -13,9 +12,9 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S[^\n]*")
 
 
 def whole_lines(text: str) -> list[Span]:
-    """Return the sentences of a text, where a table's row and a line of fenced code are whole.
+    """Return the sentences of a text; a table's row and a line of fenced code are whole.
 
-    A heading is one with what follows it. Linear in the text.
+    A heading is joined with the sentence after it. Linear in the text.
     """
     spans: list[Span] = []
     begin = at = 0

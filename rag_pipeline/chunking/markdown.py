@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from rag_pipeline.chunking.recursive import recursive_spans
+from rag_pipeline.chunking.sentences import trim
 from rag_pipeline.chunking.sizes import Limit, SizedChunking
-from rag_pipeline.chunking.spans import trim
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.memory import collection_paused
@@ -34,11 +34,10 @@ class MarkdownChunking(SizedChunking):
 
 
 def markdown_spans(text: str, largest: int | Limit) -> list[Span]:
-    """Return the sections of a text; those over `largest` characters are cut as `recursive` does.
+    """Return the sections of a text; sections over `largest` characters are cut as by `recursive`.
 
-    Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. A heading with
-    nothing under it goes with the section that follows, and when a section is cut its heading
-    stays with the text under it.
+    Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. An empty section
+    is joined with the next one. A cut section's heading stays with the text below it.
     """
     limit = Limit(largest) if isinstance(largest, int) else largest
     return [
@@ -51,7 +50,7 @@ def markdown_spans(text: str, largest: int | Limit) -> list[Span]:
 
 
 def _sections(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, start of the text under the heading, and end of each section."""
+    """Yield each section's start, the start of its text below the heading, and its end."""
     start = body = 0
     for heading, below in _headings(text):
         if text[body:heading].strip():
@@ -77,5 +76,5 @@ def _tokens(text: str) -> "list[Token]":
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    # Block structure is all that is needed; inline rules are where the time goes.
+    # Inline rules take most of the time, and only block structure is needed.
     return MarkdownIt("commonmark").disable(["inline", "reference"])

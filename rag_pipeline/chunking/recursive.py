@@ -1,20 +1,21 @@
-"""Text -> pieces of a maximum size, cut at the largest separator that is there.
+"""Text -> pieces of a maximum size, cut at the largest separators.
 
-The idea of LangChain's RecursiveCharacterTextSplitter without overlap, on spans: whatever is too
-long is cut at blank lines, what is still too long at line ends, then sentence ends, words and
-characters; neighbours of one such cut are put together again while they fit.
+The idea of LangChain's RecursiveCharacterTextSplitter without overlap, on spans. A text that is too
+long is cut at blank lines, its long pieces at line ends, then at sentence ends, words and
+characters. Neighbours from one such cut are joined while they fit.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from rag_pipeline.chunking.lines import follows_heading
-from rag_pipeline.chunking.sentences import sentence_ends
+from rag_pipeline.chunking.sentences import pieces_between, sentence_ends
 from rag_pipeline.chunking.sizes import Limit, SizedChunking
-from rag_pipeline.chunking.spans import pieces_between
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.loading.code import Symbol
 
 _NEWLINE = r"(?>\r\n|\r|\n)"
 _PARAGRAPH = re.compile(rf"{_NEWLINE}[^\S\r\n]*{_NEWLINE}\s*|[\f\u2029]\s*")
@@ -22,7 +23,7 @@ _LINE = re.compile(r"[\r\n\v\x1c-\x1e\x85\u2028]\s*")
 _WORD = re.compile(r"\s+")
 
 Cuts = Callable[[str, int, int], Iterator[int]]
-"""A text and a span of it -> offsets inside, ascending."""
+"""A function from a text and a span of it to ascending offsets inside."""
 
 
 class RecursiveChunking(SizedChunking):
@@ -42,7 +43,7 @@ def _after(pattern: re.Pattern[str]) -> Cuts:
 _LEVELS: tuple[Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), sentence_ends, _after(_WORD))
 _AFTER_LINES = _LEVELS[:2]
 CODE_LEVELS: tuple[Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), _after(_WORD))
-"""Those of source code, where a line that begins with `#` is no heading."""
+"""The levels of source code, which has no sentences."""
 
 
 def recursive_spans(
@@ -55,8 +56,8 @@ def recursive_spans(
 ) -> list[Span]:
     """Return pieces of `text[start:end]` of at most `largest` characters; linear in the text.
 
-    No cut is made up to offset `glued`, unless in the middle of a word that is too long. What
-    does not fit is cut at the first of `levels`, its pieces that do not fit at the next.
+    A piece that does not fit is cut at the first of `levels`, its long pieces at the next. Up to
+    the offset `glued`, only words that are too long are cut.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
     limit = Limit(largest) if isinstance(largest, int) else largest
@@ -90,3 +91,29 @@ def _split(
             yield from _split(text, piece, limit, glued, levels[1:])
     if merged:
         yield merged
+
+
+def code_spans(text: str, symbols: Sequence[Symbol], limit: Limit) -> list[Span]:
+    """Cut source code into chunks of whole functions and types, as many neighbours as fit.
+
+    A definition over the size is cut between its inner definitions, then at blank lines, then at
+    lines. `symbols` are sorted, outer ones first.
+    """
+    edges: list[list[int]] = []
+    ends: list[int] = []
+    for symbol in symbols:
+        while ends and ends[-1] <= symbol.start:
+            ends.pop()
+        if len(edges) == len(ends):
+            edges.append([])
+        edges[len(ends)] += [symbol.start, symbol.end]
+        ends.append(symbol.end)
+    levels = (_at(sorted(set(depth))) for depth in edges)
+    return recursive_spans(text, limit, levels=(*levels, *CODE_LEVELS))
+
+
+def _at(offsets: Sequence[int]) -> Cuts:
+    def cuts(text: str, start: int, end: int) -> Iterator[int]:
+        yield from offsets[bisect_right(offsets, start) : bisect_left(offsets, end)]
+
+    return cuts

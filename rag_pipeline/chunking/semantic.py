@@ -1,4 +1,4 @@
-"""Text -> runs of sentences that stay on one subject, by the distances of their embeddings."""
+"""Text -> runs of sentences on one subject, by the distances of their embeddings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -19,17 +19,16 @@ from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.datamodels import Document, Span, Vectors
 
 _NOISE = 1e-6
-"""What rounding of single-precision unit vectors can add to a distance: no reason to break."""
+"""Maximum rounding error of the distance of two single-precision unit vectors."""
 
 _Distances = npt.NDArray[np.float64]
 
 
 class SemanticChunking(SizedChunking):
-    """Break where neighbouring sentences drift apart by more than mean + threshold x deviation.
+    """Cut where the distance of neighbouring sentences exceeds mean + threshold x deviation.
 
-    On short documents the size decides more than `threshold` does.
-    `window` is the number of neighbours on each side that a sentence is embedded with;
-    `embedding` names the variant whose model compares sentences (the packaged one by default).
+    On short documents the size decides more than `threshold`. A sentence is embedded with `window`
+    neighbours on each side, by the model of the variant `embedding` (by default the packaged one).
     """
 
     method: Literal["semantic"]
@@ -48,7 +47,7 @@ class SemanticChunking(SizedChunking):
         )
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
-        """Return the settings of the model that sentences are compared with."""
+        """Return the settings of the model that compares sentences."""
         return [embedding_or_packaged(config, self.embedding)]
 
 
@@ -60,13 +59,11 @@ def semantic_spans(
 ) -> list[Span]:
     """Return spans of whole sentences, cut where neighbours differ most.
 
-    Each sentence is embedded with `window` neighbours on each side, in one call of `embed`. A cut
-    is where the cosine distance between consecutive sentences exceeds mean + `threshold` x
-    population standard deviation over the document (after Kamradt's "5 Levels of Text
-    Splitting"). Then pieces under `min_characters` join the neighbour they differ less from, and
-    pieces over the size are cut where they differ most, if possible leaving both sides
-    `min_characters`. The size always holds; sentences over it are cut beforehand as `recursive`
-    does.
+    One call of `embed` embeds each sentence with its neighbours. A cut is where the cosine distance
+    of consecutive sentences exceeds mean + `threshold` x population standard deviation over the
+    document (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
+    nearer neighbour. Pieces over the size are cut at their largest distance, if possible with
+    `min_characters` on both sides. Sentences over the size are first cut as by `recursive`.
     """
     limit = limit or Limit(settings.max_characters)
     split = whole_lines if settings.by_tokens else sentence_spans
@@ -95,7 +92,7 @@ def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
 
 
 def _distances(vectors: Vectors, sentences: int) -> _Distances:
-    """Return 1 - cosine of each row and the next; a zero row is at distance 1 from everything."""
+    """Return 1 - cosine of each row and the next; a zero row has distance 1."""
     if vectors.ndim != 2 or len(vectors) != sentences:
         raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
@@ -144,7 +141,7 @@ def _split_long(
         inner = np.where(smaller >= settings.min_characters, distances[first : past - 1], -np.inf)
         if np.isneginf(inner).all():
             inner = distances[first : past - 1]
-        # Of equal distances the middlemost: a monotonous text is to be halved, not peeled.
+        # Of equal distances the middle one, so that a monotonous text is halved.
         equals = np.flatnonzero(inner >= inner.max() - _NOISE)
         cut = first + 1 + int(equals[smaller[equals].argmax()])
         todo += [(cut, past), (first, cut)]

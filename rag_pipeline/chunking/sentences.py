@@ -1,10 +1,9 @@
 """Text -> the spans of its sentences, by rules that hold for prose, contracts and lists."""
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 
-from rag_pipeline.chunking.spans import pieces_between
 from rag_pipeline.datamodels import Span
 
 _END = re.compile(
@@ -13,7 +12,7 @@ _END = re.compile(
       | ;\s+(?:(?:and|or)\s+)?(?=\([A-Za-z0-9]{1,4}\)\s)""",
     re.VERBOSE,
 )
-"""Always consumes the run of stops that it looked at: a million dots are seen once."""
+"""Consumes each run of stops as a whole, so that a million dots are read once."""
 
 _NUMBER = r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivxlcIVXLC]{1,4})"
 _UNIT_WORD = (
@@ -27,7 +26,7 @@ _CLAUSE_HEADING = re.compile(
         \s+ [^.!?;]{{1,50}}""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What a numbered clause starts with, "2." or "2. Term.": part of the sentence that follows."""
+"""The head of a numbered clause, "2." or "2. Term.": part of the sentence that follows."""
 LIST_ITEM = re.compile(
     rf"\s*(?:[-*+•◦▪‣·–—]\s|[#|>]|```|{_NUMBER}[.)\]]+\s|\d{{1,3}}(?:\.\d{{1,3}})+\s)"
 )
@@ -50,7 +49,7 @@ _BEFORE_NUMBER = re.compile(
 _MAYBE_LAST = re.compile(
     r"bros|co|corp|etc|gmbh|inc|jr|llc|ltd|ph\.d|plc|sr|(?:[^\W\d_]\.)*[^\W\d_]"
 )
-"""The last word of a sentence if one of the words below follows; the last case is initials."""
+"""The last word of a sentence only if an `_OPENER` follows; the last case is initials."""
 _OPENER = re.compile(
     r"""[\W_]{0,2}(?:A|After|All|An|And|Any|As|At|Because|Before|Both|But|By|During|Each|Either|
     Every|Except|For|From|Her?|His|However|I|If|In|Its?|Neither|No|Nothing|Notwithstanding|On|Or|
@@ -73,17 +72,34 @@ _SPLIT = {
     re.compile(rf"(?<!\w){_UNIT_WORD}$", re.IGNORECASE): re.compile(r"\d{1,3}(?:\.\d)+"),
     re.compile(r"[^\W\d_]$"): re.compile(rf"\d{{1,2}}\.\s+{_MONTH.pattern}", re.IGNORECASE),
 }
-"""How a line ends and the next one starts that go on: "eight / (8) weeks", "under clause / 10.2",
+"""Ends and starts of two lines of one sentence: "eight / (8) weeks", "under clause / 10.2",
 "am / 31. Dezember"."""
 _LONGEST_WRAPPED_LINE = 200
+
+
+def trim(text: str, start: int, end: int) -> Span:
+    """Move both ends inwards over white space; a blank span becomes empty."""
+    piece = text[start:end]
+    end = start + len(piece.rstrip())
+    return end - len(piece[: end - start].lstrip()), end
+
+
+def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
+    """Yield the trimmed pieces of `text[start:end]` between ascending cuts, without blank ones."""
+    for cut in chain(cuts, [end]):
+        if start < cut <= end:
+            piece = trim(text, start, cut)
+            if piece[0] < piece[1]:
+                yield piece
+            start = cut
 
 
 def sentence_spans(text: str) -> list[Span]:
     """Return the trimmed sentences in order; they cover all but white space. Linear.
 
     A sentence ends at its closing punctuation, at a blank line, before a list item or numbered
-    clause, and at a line end unless the text is wrapped there: a line break is a wrap if the next
-    word would not have fitted into the longest line of the paragraph.
+    clause, and at a line end unless the line is wrapped. A line is wrapped if the next word does
+    not fit into the width of the paragraph's longest line.
     """
     return [
         sentence
@@ -118,14 +134,13 @@ def _is_hard(line: str, following: str, width: int) -> bool:
 
 
 def _goes_on(line: str, following: str) -> bool:
-    """Tell whether what looks like an item is the rest of a sentence: see `_SPLIT`."""
     return any(
         last.search(line) and first.match(following.lstrip()) for last, first in _SPLIT.items()
     )
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield where sentences after the first start in `text[start:end]`, line breaks aside."""
+    """Yield the starts of all sentences but the first in `text[start:end]`; ignore line breaks."""
     begin = start
     for match in _END.finditer(text, start, end):
         if match.end() < end and (match["stop"] is None or _ends(text, begin, match)):
@@ -162,7 +177,6 @@ def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
 
 
 def _is_capitalised(head: str) -> bool:
-    """Tell whether a sentence starts with a capital: in text without any, they tell nothing."""
     enumerator = LIST_ITEM.match(head)
     letter = _LETTER.search(head, enumerator.end() if enumerator else 0)
     return letter is not None and letter.group().isupper()

@@ -1,4 +1,4 @@
-"""Limits of a chunk's size: in characters, in tokens of the model that reads it, or in both."""
+"""Limits of a chunk's size in characters, in tokens of an embedding, or both."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -13,7 +13,7 @@ from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.errors import ConfigError
 
 _SPECIAL_TOKENS = 2
-"""What a model puts around a text: [CLS] and [SEP]."""
+"""Number of tokens that a model adds to a text: [CLS] and [SEP]."""
 
 
 class Limit:
@@ -30,17 +30,17 @@ class Limit:
         self._starts = starts
 
     def fits(self, start: int, end: int, share: float = 1.0) -> bool:
-        """Return whether a span may be a chunk, or has at most a share of that size."""
+        """Return whether a span has at most this size, or a share of it."""
         if self.characters is not None and end - start > share * self.characters:
             return False
         return self.tokens is None or self._tokens(start, end) <= share * self.tokens
 
     def size(self, start: int, end: int) -> int:
-        """Return a span's size: in characters where these are limited, else in tokens."""
+        """Return a span's size in characters if these are limited, else in tokens."""
         return end - start if self.characters is not None else self._tokens(start, end)
 
     def cuts(self, start: int, end: int) -> Iterator[int]:
-        """Yield where a span is cut, anywhere, so that all of its parts fit."""
+        """Yield offsets that cut a span into parts that fit."""
         at = start
         while not self.fits(at, end):
             steps = [at + self.characters] if self.characters is not None else []
@@ -60,9 +60,9 @@ class Limit:
 class SizedChunking(ChunkingSettings):
     """A method whose chunks have at most `max_characters` or `max_tokens`, or both.
 
-    Tokens are those of the embedding that `tokens_of` names, by default the packaged one, and may
-    not be more than it reads. With `max_tokens` alone characters do not count. Then too no line of
-    a table or of fenced code is cut unless it is too long itself, and no chunk ends in a heading.
+    Tokens are counted as the embedding `tokens_of` does (by default the packaged one), up to the
+    number that it reads. With `max_tokens` alone characters do not count. Then lines of tables and
+    fenced code are cut only if they are too long themselves, and no chunk ends in a heading.
     """
 
     max_characters: int | None = Field(default=500, ge=32)
@@ -94,22 +94,22 @@ class SizedChunking(ChunkingSettings):
         return Limit(self.max_characters, self.max_tokens, starts)
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
-        """Return no model: counting tokens asks none."""
+        """Return no model, as counting tokens asks none."""
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the models asked, and the one whose tokens are counted."""
+        """Return the models used, and the one whose tokens are counted."""
         counted = [embedding_or_packaged(config, self.tokens_of)] if self.by_tokens else []
         return [*super().made_from(config), *counted]
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError where chunks may be larger than what the model reads."""
+        """Raise ConfigError if chunks may be longer than the model reads."""
         if self.max_tokens is not None:
             check_window(self.max_tokens, self.tokens_of, config)
 
 
 def check_window(tokens: int, embedding: str | None, config: CorpusFile) -> None:
-    """Raise ConfigError where an embedding reads less than so many tokens of a text."""
+    """Raise ConfigError if an embedding reads fewer tokens of a text."""
     window = embedding_or_packaged(config, embedding).window
     if window is not None and tokens > window - _SPECIAL_TOKENS:
         raise ConfigError(

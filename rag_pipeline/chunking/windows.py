@@ -1,4 +1,4 @@
-"""Text -> windows of whole sentences, as many as fit a maximum size."""
+"""Text -> windows of as many whole sentences as fit a maximum size."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -14,9 +14,9 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class SentencesChunking(SizedChunking):
-    """Windows of whole sentences, as many as fit the size; neighbours share `overlap`.
+    """Windows of as many whole sentences as fit the size; neighbours share `overlap`.
 
-    `overlap` counts characters, or tokens where these alone limit the size.
+    `overlap` counts characters, or tokens if only these limit the size.
     """
 
     method: Literal["sentences"]
@@ -45,11 +45,10 @@ def window_spans(
     overlap: int,
     split: Callable[[str], list[Span]] = sentence_spans,
 ) -> list[Span]:
-    """Return windows of at most `largest` characters, each beginning where a sentence does.
+    """Return windows of whole sentences with at most `largest` characters. Linear in the text.
 
-    A window starts after the one before, or up to `overlap` characters earlier with whole
-    sentences of it, as far as the next sentence still fits. A sentence over the maximum is cut as
-    `recursive` does. Linear in the text.
+    A window begins with the last sentences of the one before, up to `overlap` characters, if the
+    next sentence still fits. A sentence over the maximum is cut as by `recursive`.
     """
     limit = Limit(largest) if isinstance(largest, int) else largest
     sentences = [

@@ -1,7 +1,7 @@
-"""Bring the tables of a corpus up to date: plan what is stale, build it in shards, drop orphans.
+"""Bring the tables of a corpus up to date: plan stale documents, build in shards, drop orphans.
 
-A document is *stale* in a table when its rows there are missing or made from something else, and
-*orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
+A document is *stale* in a table if its rows are missing or have another origin. It is *orphaned* if
+the upstream table no longer has it. After a crash, unfinished documents are stale again.
 """
 
 from rag_pipeline.indexing.documents import listing_digest as listing_digest

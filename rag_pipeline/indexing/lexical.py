@@ -1,7 +1,7 @@
-"""Contextualized chunks -> BM25 indexes; documents that did not change are carried over.
+"""Contextualized chunks -> BM25 indexes.
 
-An index is immutable and its statistics are the whole corpus's: a change makes a new one, for
-which the terms of unchanged documents are copied from the last and not read again.
+An index is immutable, and its statistics are those of the whole corpus. A change makes a new index,
+which copies the terms of unchanged documents from the last one.
 """
 
 import json
@@ -16,11 +16,11 @@ from rag_pipeline.store import TableState
 from rag_pipeline.workspace import Workspace
 
 _ORIGINS = "origins.json"
-"""Beside an index: what each document's terms were made from."""
+"""A file beside an index with the origin of each document's terms."""
 
 
 def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
-    """Return the engines whose index of the chunks as they are now has not been built."""
+    """Return the engines without an index of the current chunks."""
     return [
         engine
         for engine in workspace.config.lexical_engines(context_key)
@@ -61,7 +61,7 @@ def _origins(state: TableState) -> dict[str, str]:
 
 
 def _earlier(workspace: Workspace, path: str, state: TableState) -> Earlier | None:
-    """Return the newest index that most of this one can be copied from; None to build it whole."""
+    """Return the newest index that shares most documents; None if all have to be read."""
     store = workspace.store
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"
@@ -71,9 +71,7 @@ def _earlier(workspace: Workspace, path: str, state: TableState) -> Earlier | No
         if not isinstance(origins, dict):
             continue
         now = _origins(state)
-        kept = [
-            document_id for document_id, made in origins.items() if now.get(document_id) == made
-        ]
+        kept = [name for name, made in origins.items() if now.get(name) == made]
         if len(kept) < len(now) / 2:
             return None
         folder = store.local_folder(sibling)

@@ -1,11 +1,11 @@
-"""Files or objects -> the documents table: load what is new or changed, drop what is gone.
+"""Files or objects -> the documents table: load new and changed ones, drop those that are gone.
 
-A load is a plan, shards that read, parse and commit, and an end; in one process, one shard. Files
-are told apart by the plan, which hands out their documents; objects by the shard that reads them.
+A load is a plan, shards that read, parse and commit, and an end. In one process there is one shard.
 """
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
@@ -35,45 +35,42 @@ from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.workspace import Workspace
 
 LoadedRow = parallel.ParsedSource[str | None]
-"""A document's source, its origin, and the document or why there is none."""
+"""A document's source, its origin, and the document or the error of loading it."""
 
 _LOAD_CHARACTERS = 4_000_000
 _SHARD_DOCUMENTS = 2_000
 _SHARD_BYTES = 64_000_000
 _FREE_DELETIONS = 10
-"""Number of documents that may always be deleted, whatever share of the corpus they are."""
+"""Number of documents that a load may always delete, whatever `max_deleted` says."""
 
 
 @dataclass(slots=True)
 class LoadFound:
-    """What one look at all files or objects found that the end of their load needs."""
+    """What the end of a load needs of its plan."""
 
     listing: str
-    """See `listing_digest`."""
+    """The digest of the listing."""
     loaded: int
     """Number of documents in the table."""
     gone: dict[str, str]
-    """The ids that no unchanged file or object has, with the key that each was read from.
-
-    They are gone unless they are loaded now.
-    """
+    """The ids, with their objects' keys, that are dropped unless this load reads them again."""
     seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of a shard."""
+    """The result of a shard."""
 
     ids: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The documents' ids with the object's key, "" for none, and why each is quarantined."""
+    """The documents' ids with the object's key and the reason for quarantine, "" for none."""
     unread: set[str] = field(default_factory=set)
     contested: set[str] = field(default_factory=set)
-    """The ids that another object had, too; nothing of them was committed."""
+    """The ids that another object has too; they were not committed."""
     seconds: float = 0.0
 
 
 def update_documents(workspace: Workspace) -> Report:
-    """Load new and changed files, quarantine what can't be used, drop what is gone."""
+    """Load new and changed files, quarantine unusable ones, drop those that are gone."""
     stale, taken, found = plan_load(workspace)
     return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])
 
@@ -94,13 +91,13 @@ def plan_load(workspace: Workspace) -> tuple[Sequence[Stale], set[str], LoadFoun
 
 
 def load_shards(stale: Sequence[Stale]) -> list[list[Any]]:
-    """Return what is stale in groups of some minutes of parsing at most, as JSON."""
+    """Return the stale files or objects in groups of some minutes of parsing, as JSON."""
     grouped = groups((one.n_bytes for one in stale), _SHARD_DOCUMENTS, _SHARD_BYTES)
     return [[_packed(stale[place]) for place in group] for group in grouped]
 
 
 def load_shard(workspace: Workspace, shard: Sequence[Any]) -> Loaded:
-    """Load one shard of a plan, beside others; what one commits is final but for `contested`."""
+    """Load one shard of a plan, while other shards run."""
     return load_stale(workspace, [_unpacked(workspace.config, packed) for packed in shard])
 
 
@@ -112,9 +109,9 @@ def load_stale(
 ) -> Loaded:
     """Read, parse and commit files' documents or objects.
 
-    `taken` are the ids of unchanged objects, to which those loaded are added; without it, the ids
-    that rows of another object have are left alone and returned as `contested`. Rows of `gone` ids
-    stay where their object can't be read.
+    `taken` are the ids of unchanged objects; the loaded ids are added. Without it other shards run:
+    ids with a row of another object are not committed but returned as `contested`. The rows of
+    `gone` ids stay if their object can't be read.
     """
     started = time.perf_counter()
     made = Loaded()
@@ -166,23 +163,20 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
 
 
 def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
-    """Drop what is gone, maintain the table, and report what the shards loaded.
+    """Drop the documents that are gone, maintain the table, and report all shards.
 
-    Of an id that several objects have, shards can't tell whose it is: all of these are read again
-    here, in their order.
+    Objects that share an id are read again here, in their order: the first one keeps the id.
     """
     started = time.perf_counter()
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
-    keys: dict[str, set[str]] = {}
-    for part in parts:
-        for i, (key, _) in part.ids.items():
-            keys.setdefault(i, set()).add(key)
+    keys = {(i, key) for part in parts for i, (key, _) in part.ids.items()}
+    times = Counter(i for i, _ in keys)
     contested = {i for part in parts for i in part.contested}
-    doubtful = {i for i in keys if len(keys[i]) > 1 or i in contested}
+    doubtful = sorted(i for i in times if times[i] > 1 or i in contested)
     gone = found.gone
     if doubtful or contested:
-        documents.drop(sorted(doubtful))
-        quarantine.drop(sorted(doubtful))
+        documents.drop(doubtful)
+        quarantine.drop(doubtful)
         stale, taken, again = plan_load(workspace)
         gone = again.gone
         parts = [*parts, load_stale(workspace, stale, taken, gone)]
@@ -198,7 +192,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
     if report.documents or report.dropped:
         documents.compact()
         workspace.store.hash_table(documents.name)
-    if not unread:  # which the next load may read, though no file has changed
+    if not unread:  # else the next load tries again, also if no file changes
         workspace.store.write_json(LOADED, found.listing)
     spent = time.perf_counter() - started
     report.seconds = found.seconds + spent + sum(part.seconds for part in parts)
@@ -206,7 +200,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
 
 
 def _packed(stale: Stale) -> Any:
-    """Return what is handed to a shard's process, whose folder may be mounted elsewhere."""
+    """Return a source as JSON, without its folder, which another process may mount elsewhere."""
     if isinstance(stale, Listed):
         return list(stale)
     names = (each.name for each in fields(stale))
@@ -224,7 +218,7 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
 
 
 def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
-    """Raise InputError where so many documents are gone that a person should look first."""
+    """Raise InputError if more documents are gone than may be deleted without a person's word."""
     limit = config.documents.max_deleted
     if gone > _FREE_DELETIONS and gone > limit * loaded:
         raise InputError(
@@ -237,7 +231,7 @@ def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
 def document_rows(
     documents: Sequence[Document], fingerprint: str, origins: Mapping[str, str | None]
 ) -> pa.RecordBatch:
-    """Return rows of the documents table, with where each document came from."""
+    """Return rows of the documents table, with the origin of each document."""
     columns: dict[str, Sequence[object]] = {
         "document_id": [d.document_id for d in documents],
         "content_hash": [d.content_hash for d in documents],

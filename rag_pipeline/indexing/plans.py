@@ -1,4 +1,4 @@
-"""What a materialization would do and what it did, and the rows that it writes."""
+"""The plan of a step over documents, the report of its work, and rows of quarantine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,23 +11,23 @@ from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
 MADE_OTHERWISE = "settings or code changed"
-"""Why something is made anew although nothing that it reads has changed."""
+"""The reason for stale documents whose inputs have not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a materialization of one partition would do."""
+    """The documents that a step over one partition would change."""
 
     stale: tuple[str, ...]
     orphaned: tuple[str, ...]
     current: int
     waiting: int = 0
-    """Documents whose rows in the table before are themselves stale."""
+    """Number of documents whose rows in the upstream table are stale."""
     shards: tuple[tuple[str, ...], ...] = ()
     why: str = ""
-    """Why documents are stale that have not changed, "" where none are."""
+    """The reason for stale documents that have not changed, "" if there are none."""
     missing: tuple[str, ...] = ()
-    """Those of the stale that a model failed on when last asked, and that have no rows."""
+    """The stale documents without rows that a model failed on in the last run."""
 
     @property
     def is_current(self) -> bool:
@@ -36,9 +36,9 @@ class Plan:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the table may be released: current, but for documents that are missing.
+        """Return whether the table may be released: all but `missing` documents are current.
 
-        Never where more than half of all documents are missing.
+        False if more than half of all documents are missing.
         """
         rest = len(self.stale) - len(self.missing)
         few = len(self.missing) <= self.current
@@ -47,27 +47,27 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """What a materialization did."""
+    """The work that a step did."""
 
     documents: int = 0
     rows: int = 0
     dropped: int = 0
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Documents that a model failed on, with the reasons; they stay stale."""
+    """The reasons by documents that a model failed on; these stay stale."""
     again: set[str] = field(default_factory=set)
-    """Those of them that it failed on in an earlier run too."""
+    """The failed documents that failed in an earlier run too."""
     too_long: list[str] = field(default_factory=list)
-    """Documents of which a model saw a summary and a part, as they are longer than its window."""
+    """Documents longer than a model's window: it read a summary and a part."""
     calls: CallCounts = field(default_factory=CallCounts)
     costs: Totals = field(default_factory=Totals)
     seconds: float = 0.0
 
     @property
     def blamed(self) -> Sequence[str]:
-        """Return the documents that are to blame themselves for a model's failure.
+        """Return the failed documents that cause the failure themselves.
 
-        A model that failed on all that it was asked may be down: these failed in an earlier run.
+        If all documents of a run failed, the model may be down. Then only repeated failures count.
         """
         built = self.documents - len(self.failed) - len(self.quarantined)
         return [d for d in self.failed if built or d in self.again]
