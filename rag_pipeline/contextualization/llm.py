@@ -1,14 +1,12 @@
-"""Documents + chunks -> contexts that a chat model writes, having read the whole document.
+"""Documents + chunks -> contexts that a chat model writes after reading the whole document.
 
-Anthropic, "Introducing Contextual Retrieval" (September 2024). The document comes first in each
-prompt and the chunk last, so that the provider's prompt cache serves the document to all chunks
-but the first. A document that is longer than the model's window is shown as a summary of it, made
-once by the same model, and the part around the chunk; chunks near each other are shown the same
-part, so that this too is served from the cache.
+Anthropic, "Introducing Contextual Retrieval" (September 2024). Each prompt begins with the document
+and ends with the chunk, so that the provider's prompt cache serves the document to all chunks but
+the first. If a document is longer than the model's window, the prompt holds the model's summary of
+it and the part around the chunk. Neighbouring chunks share a part, so the cache serves it too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -31,7 +29,7 @@ from rag_pipeline.models.chat import Ask, Prompt, Reply
 _SUMMARY_CHARACTERS = 2_000
 _NAME = "{document_name}"
 _FRAME_TOKENS = 64
-"""What a server's chat template puts around a message."""
+"""Number of tokens that a server's chat template adds to a message."""
 _SUMMARIZE = (
     "\n\nSummarize the text above in one paragraph of at most 150 words: what kind of document it "
     "is, between whom or about what, of when, and what its parts deal with. Answer with the "
@@ -56,11 +54,11 @@ alone.
 
 
 class LLMContext(ContextualizerSettings):
-    """A context that the chat model `chat` writes, having read the whole document.
+    """A context that the chat model `chat` writes after reading the whole document.
 
-    `template` holds `{document}`, and after it `{chunk}`; where `{document_name}` stands in it, the
+    `template` holds `{document}`, and after it `{chunk}`. In the place of `{document_name}` the
     model reads title, file name, parties and date. With `structural`, the free structural context
-    stands before what the model says.
+    stands before the model's sentences.
     """
 
     method: Literal["llm"]
@@ -68,20 +66,6 @@ class LLMContext(ContextualizerSettings):
     template: str = CONTEXT_TEMPLATE
     max_characters: int = Field(default=600, ge=16)
     structural: bool = False
-
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """Return what stands before the document, between document and chunk, and after it."""
-        before, _, rest = self.template.partition("{document}")
-        return before, *rest.split("{chunk}")  # type: ignore[return-value]
-
-    def parts_about(self, document: Document) -> tuple[str, str, str]:
-        """Return the parts with the document's name in them."""
-        if _NAME not in self.template:
-            return self.parts
-        name = "; ".join(part for part in about(document) if part)
-        before, between, after = (part.replace(_NAME, name) for part in self.parts)
-        return before, between, after
 
     @model_validator(mode="after")
     def _template_has_both(self) -> "LLMContext":
@@ -94,39 +78,45 @@ class LLMContext(ContextualizerSettings):
         return self
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the chat model, and with `structural` what makes the other part."""
+        """Return the chat model, and with `structural` the settings of the other part."""
         given = [StructuralContext(method="structural")] if self.structural else []
         return [*super().made_from(config), *given]
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
-        """Return what the model writes about each chunk; raise ProviderError where it fails."""
+        """Return the model's context of each chunk; raise ProviderError if the model fails."""
         ((_, made),) = self.contextualize([(document, chunks)], models)
         if isinstance(made, ProviderError):
             raise made
         return [one.context for one in made]
 
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
-        """Ask about all documents at once, so that many prompts are in flight."""
+        """Ask about all documents together, so that many prompts are in flight."""
         chunked = list(documents)
         chat = models.config.section("chats")[self.chat]
         made = contextualize_with_model(chunked, self, chat, partial(models.ask, chat=self.chat))
         yield from zip((document for document, _ in chunked), made, strict=True)
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether document and chunk may not fit the model's window together."""
-        return is_too_long(document, chunks, self, c.section("chats")[self.chat])
+        """Return whether document and chunk may exceed the model's window together."""
+        room = _room(document, chunks, self, c.section("chats")[self.chat])
+        return most_tokens(document.text) > room
+
+    def parts(self, document: Document) -> tuple[str, str, str]:
+        """Return the template's text before the document, up to the chunk, and after it."""
+        before, _, rest = self.template.partition("{document}")
+        between, _, after = rest.partition("{chunk}")
+        name = "; ".join(part for part in about(document) if part) if _NAME in self.template else ""
+        # Only now, as a document's name may hold braces too.
+        return before.replace(_NAME, name), between.replace(_NAME, name), after.replace(_NAME, name)
 
 
 def contextualize_with_model(
-    documents: Sequence[tuple[Document, Sequence[Chunk]]],
-    settings: LLMContext,
-    chat: ChatSettings,
-    ask: Ask,
+    documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[list[ContextualizedChunk] | ProviderError]:
     """Return each document's chunks with the contexts that the model writes.
 
-    A document of which one chunk fails comes back as that ProviderError; the contexts of its
-    other chunks are in the call cache by then. Raises what `ask` raises when no call can work.
+    If a chunk fails, its document gets that ProviderError; the call cache keeps the contexts of the
+    other chunks. Raises the error of `ask` if no call can work.
     """
     summaries = _summaries(documents, settings, chat, ask)
     prompts: list[Prompt] = []
@@ -152,14 +142,12 @@ def context_prompts(
     chat: ChatSettings,
     summary: str = "",
 ) -> list[Prompt]:
-    """Return the prompt of each chunk; with a `summary`, of a document that is too long."""
-    before, between, after = settings.parts_about(document)
-    if not summary:
-        shown = [document.text] * len(chunks)
-    else:
+    """Return the prompt of each chunk; a document that is too long needs a `summary`."""
+    before, between, after = settings.parts(document)
+    shown = [document.text] * len(chunks)
+    if summary:
         room = _room(document, chunks, settings, chat) - most_tokens(summary)
-        windows = _Windows.over(document.text, room)
-        shown = [_excerpt(document, summary, windows.around(chunk)) for chunk in chunks]
+        shown = list(_excerpts(document, chunks, summary, room))
     # One string per document or window: thousands of prompts share it.
     prefixes = {text: before + text + between for text in dict.fromkeys(shown)}
     return [
@@ -168,17 +156,11 @@ def context_prompts(
     ]
 
 
-def is_too_long(
-    document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
-) -> bool:
-    """Return whether document and chunk may not fit the model's window together."""
-    return most_tokens(document.text) > _room(document, chunks, settings, chat)
-
-
 def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
-    frame = most_tokens("".join(settings.parts_about(document))) + _FRAME_TOKENS
+    """Return the number of tokens that a prompt leaves to the document."""
+    frame = most_tokens("".join(settings.parts(document))) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
 
 
@@ -189,43 +171,37 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 # --- documents longer than the window ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """Parts of a text, each overlapping the next one by half."""
-
-    text: str
-    width: int
-
-    @classmethod
-    def over(cls, text: str, tokens: int) -> "_Windows":
-        """Return windows of at most as many tokens."""
-        share = tokens / most_tokens(text)
-        return cls(text, max(2, int(len(text) * share * 0.9)))
-
-    def around(self, chunk: Chunk) -> str:
-        """Return the window whose middle is nearest to the chunk's."""
-        step = self.width // 2
-        last = max(0, -(-(len(self.text) - self.width) // step))
-        number = round(((chunk.start + chunk.end) / 2 - self.width / 2) / step)
-        start = step * min(max(number, 0), last)
-        return self.text[start : start + self.width]
+def _width(text: str, tokens: int) -> int:
+    """Return a number of characters of the text that hold at most so many tokens."""
+    share = tokens / most_tokens(text)
+    return int(len(text) * share * 0.9)
 
 
-def _excerpt(document: Document, summary: str, window: str) -> str:
+def _excerpts(
+    document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
+) -> Iterator[str]:
+    """Yield, for each chunk, the summary and the window of the text nearest to the chunk.
+
+    Each window overlaps the next one by half.
+    """
     title = f"{document.title}\n\n" if document.title else ""
-    return f"{title}Summary of the whole document: {summary}\n\nA part of it:\n{window}"
+    width = max(2, _width(document.text, tokens))
+    step = width // 2
+    last = max(0, -(-(len(document.text) - width) // step))
+    for chunk in chunks:
+        number = round(((chunk.start + chunk.end) / 2 - width / 2) / step)
+        start = step * min(max(number, 0), last)
+        part = document.text[start : start + width]
+        yield f"{title}Summary of the whole document: {summary}\n\nA part of it:\n{part}"
 
 
 def _summaries(
-    documents: Sequence[tuple[Document, Sequence[Chunk]]],
-    settings: LLMContext,
-    chat: ChatSettings,
-    ask: Ask,
+    documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[str | ProviderError]:
-    """Return the summary of each document that is too long, "" of the others.
+    """Return the summary of each document that is too long, "" for the others.
 
-    A document is summarized in pieces that fit the window, then what was said of them, until one
-    piece is left.
+    The model summarizes pieces that fit the window, then the joined summaries, until one piece is
+    left.
     """
     summaries: list[str | ProviderError] = [""] * len(documents)
     pending: dict[int, str] = {}
@@ -240,16 +216,17 @@ def _summaries(
             continue
         summaries[number] = ProviderError(
             f"its {most_tokens(document.text)} tokens don't fit into chats.{settings.chat}."
-            f"context_window {chat.context_window}, which has room for {max(0, room)} beside "
-            f"max_output_tokens {chat.max_output_tokens}, prompt and chunk; at least {least} are "
-            f"needed: raise context_window, or lower max_output_tokens or the chunks' size"
+            f"context_window {chat.context_window}: beside max_output_tokens "
+            f"{chat.max_output_tokens}, prompt and chunk there is room for {max(0, room)}, and at "
+            f"least {least} are needed. Raise context_window, or lower max_output_tokens or the "
+            f"chunks' size"
         )
     while pending:
-        pieces = {n: list(_pieces(text, rooms[n])) for n, text in pending.items()}
+        pieces = {n: _pieces(text, rooms[n]) for n, text in pending.items()}
         replies = iter(ask([Prompt(_SUMMARIZE, prefix=p) for own in pieces.values() for p in own]))
         for number, own in pieces.items():
             del pending[number]
-            # Shorter than what it is of, whatever the model says, or there would be no end.
+            # Each summary is shorter than its piece, so that the loop ends.
             limit = min(_SUMMARY_CHARACTERS, max(1, len(own[0]) // 3))
             said: list[str] = []
             for reply in [next(replies) for _ in own]:
@@ -266,15 +243,11 @@ def _summaries(
     return summaries
 
 
-def _pieces(text: str, tokens: int) -> Iterator[str]:
-    """Cut a text into pieces of at most as many tokens, the instruction's included."""
-    share = (tokens - most_tokens(_SUMMARIZE)) / most_tokens(text)
-    if share >= 1:
-        yield text
-        return
-    width = max(1, int(len(text) * share * 0.9))
-    for start in range(0, len(text), width):
-        yield text[start : start + width]
+def _pieces(text: str, tokens: int) -> list[str]:
+    """Cut a text into pieces that fit so many tokens together with the instruction."""
+    own = tokens - most_tokens(_SUMMARIZE)
+    width = max(1, len(text) if own >= most_tokens(text) else _width(text, own))
+    return [text[start : start + width] for start in range(0, len(text), width)]
 
 
 def _joined(

@@ -1,8 +1,8 @@
-"""Document + chunks -> contexts that cost nothing and depend on the document's text alone.
+"""Document + chunks -> free contexts from the document's text alone.
 
-They say what the document is, between whom and of when, the headings above the chunk, the sentence
-or block that it continues, the head of its table, what a source file defines, and the defined terms
-that the chunk uses.
+A context holds the document's title, parties and date, the headings above the chunk, the sentence
+or block that it continues, its table's head, a source file's definitions and the defined terms that
+the chunk uses.
 """
 
 import itertools
@@ -37,7 +37,7 @@ _NUMBERED = re.compile(
     )""",
     re.VERBOSE,
 )
-"""A numbered heading or clause; a number alone only on a short line that is no sentence."""
+"""A numbered heading or clause; a bare number counts only on a short line without a sentence."""
 _LIST_ITEM = re.compile(
     r"[ \t]*(?:[-*•·–][ \t]|\(?[A-Za-z][.)][ \t]|\(?[ivx]{1,5}[.)][ \t]|\(?\d{1,2}[.)][ \t])"
 )
@@ -74,7 +74,7 @@ _DEFINITION = re.compile(
 class StructuralContext(ContextualizerSettings):
     """A free, deterministic context from the document's own structure.
 
-    With `table_heads` rows of a table that was cut are told the names of its columns.
+    With `table_heads`, chunks from inside a table get the names of its columns.
     """
 
     code_version = 3
@@ -83,17 +83,14 @@ class StructuralContext(ContextualizerSettings):
     table_heads: bool = False
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
-        """Return what the document's structure says of each chunk."""
+        """Return the structural context of each chunk."""
         return structural_contexts(document, chunks, self)
 
 
 def structural_contexts(
     document: Document, chunks: Sequence[Chunk], settings: StructuralContext
 ) -> list[str]:
-    """Return the context of each chunk, in their order.
-
-    Linear in the document's length; a context has at most `max_characters`.
-    """
+    """Return the context of each chunk, at most `max_characters` long; linear in the document."""
     outline = _Outline.of(document)
     pieces = (outline.pieces(chunk, settings.table_heads) for chunk in chunks)
     return [_joined(piece, settings.max_characters) for piece in pieces]
@@ -101,18 +98,18 @@ def structural_contexts(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What stands above a line: headings, the lead-in of its list, the blocks it is inside of."""
+    """The headings, lead-in of a list and blocks above a line."""
 
     headings: tuple[str, ...]
     lead_in: str
     blocks: tuple[str, ...]
     columns: str = ""
-    """The head of the table whose row it is."""
+    """The head of the line's table."""
 
 
 @dataclass(slots=True)
 class _Outline:
-    """A document's structure, worked out once for all of its chunks."""
+    """A document's structure, read once for all chunks."""
 
     about: list[str]
     definitions: list[str]
@@ -136,7 +133,7 @@ class _Outline:
                 continue
             outline.starts.append(start)
             indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
-            if words != "{":  # opens what the line above it names
+            if words != "{":  # opens the block that the line above names
                 while blocks and blocks[-1][0] >= indent:
                     blocks.pop()
             if _TABLE_RULE.fullmatch(words):
@@ -182,7 +179,7 @@ class _Outline:
         self.places.append(_Place(headings, lead_in, tuple(text for _, text in blocks), columns))
 
     def pieces(self, chunk: Chunk, table_heads: bool = False) -> list[str]:
-        """Return what is to be said before a chunk, the most telling first."""
+        """Return the parts of a chunk's context, the most important first."""
         blank = len(chunk.text) - len(chunk.text.lstrip())
         line = bisect_right(self.starts, chunk.start + blank) - 1
         place = self.places[line] if line >= 0 else _Place((), "", ())
@@ -208,7 +205,7 @@ class _Outline:
 
 
 def about(document: Document) -> list[str]:
-    """Return title, readable name, parties and date; of separated values the columns' names."""
+    """Return title, readable file name, parties and date; for CSV and TSV the columns' names."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
@@ -231,7 +228,6 @@ def about(document: Document) -> list[str]:
 
 
 def _definitions(text: str) -> list[str]:
-    """Return the first types and functions of a source file; prose has none."""
     found = (cut_line(match[0]) for match in _DEFINITION.finditer(text))
     return list(itertools.islice(dict.fromkeys(found), _DEFINITIONS))
 
@@ -244,7 +240,6 @@ def _defined_terms(text: str) -> dict[str, str]:
 
 
 def _joined(pieces: Sequence[str], limit: int) -> str:
-    """Join distinct pieces by bars while they fit."""
     context = ""
     for piece in dict.fromkeys(p for p in pieces if p):
         longer = f"{context} | {piece}" if context else piece[:limit]
@@ -254,13 +249,13 @@ def _joined(pieces: Sequence[str], limit: int) -> str:
 
 
 def _first_clause(words: str) -> str:
-    """Return a numbered heading's number and words, without the sentence that may follow."""
+    """Return a numbered heading without the sentence after it."""
     end = re.search(r"(?<=[\w)\"”’]{2})[.:;](?=\s|$)", words[4:])
     return cut_line(words[: 4 + end.start()] if end else words)
 
 
 def cut_line(text: str, limit: int = _PIECE) -> str:
-    """Return a text on one line, cut at a blank below the limit."""
+    """Return a text on one line, cut at a blank before the limit."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line

@@ -5,7 +5,7 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import load_config, parse_config
-from rag_pipeline.contextualization import context_prompts, contextualize_with_model, is_too_long
+from rag_pipeline.contextualization import context_prompts, contextualize_with_model
 from rag_pipeline.contextualization.llm import LLMContext
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import ConfigError, ProviderError
@@ -113,7 +113,6 @@ def test_a_document_longer_than_the_window_is_shown_as_summary_and_part():
     window = chat(context_window=3000, max_output_tokens=100)
     model = Model(lambda t: f"summary of {len(t)}" if "Summarize" in t else "context")
     result = contextualize_with_model([(whole, chunks)], SETTINGS, window, model)
-    assert is_too_long(whole, chunks, SETTINGS, window)
     assert isinstance(result[0], list)
     summaries = [p for p in model.asked if "Summarize" in p.user]
     assert len(summaries) > 2, "in pieces, and then what was said of them"
