@@ -23,6 +23,7 @@ from rag_pipeline.config import (
     load_config,
 )
 from rag_pipeline.config.endpoints import at_current_endpoint
+from rag_pipeline.config.models import Embedder
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
@@ -31,7 +32,7 @@ from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.embedding import embed_queries
-from rag_pipeline.models.providers import Embedder, open_embedder
+from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
 from rag_pipeline.release.settings import ReleaseSettings

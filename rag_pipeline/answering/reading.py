@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import ScoredChunk, Span, Weights
-from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
+from rag_pipeline.config.models import LocalEmbedder, Tokens
+from rag_pipeline.datamodels import ScoredChunk, Span, Vectors, Weights
 from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, TokenIds
 from rag_pipeline.search.reranking.late_interaction import small_products
 from rag_pipeline.search.tokenization import default_tokenizer

@@ -39,7 +39,7 @@ from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers import BatchedChat
+from rag_pipeline.models.providers.batching import BatchedChat
 from rag_pipeline.models.replies import Chats, ask_one, is_cut, pack, unpack, unpack_first
 from rag_pipeline.models.replies import read_reply as read_reply
 

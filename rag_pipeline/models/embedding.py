@@ -23,7 +23,15 @@ from rag_pipeline.calls.cache import NO_USAGE
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.datamodels import Usage
+from rag_pipeline.config.models import (
+    Embedder,
+    InputType,
+    LocalEmbedder,
+    RemoteEmbedder,
+    TokenEmbedder,
+    Tokens,
+)
+from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import (
     CallsStoppedError,
     PaidInVainError,
@@ -31,15 +39,6 @@ from rag_pipeline.errors import (
     TextsFailedError,
     TransientError,
     UnknownReplyError,
-)
-from rag_pipeline.models.providers import (
-    Embedder,
-    InputType,
-    LocalEmbedder,
-    RemoteEmbedder,
-    TokenEmbedder,
-    Tokens,
-    Vectors,
 )
 
 _REFUSED_ALIKE = 3

@@ -11,9 +11,9 @@ from typing import Any
 
 from rag_pipeline.calls.costs import request_tokens
 from rag_pipeline.config import ChatSettings
+from rag_pipeline.config.models import Chat, Completion
 from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.providers import Chat, Completion
 
 _MORE_ROOM = 4
 """Factor by which a reply may be longer that is asked for in the place of a cut one."""

@@ -18,12 +18,12 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import ChargedTokens, attributed
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import Configuration
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, StoreError, UnknownReplyError
 from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.significance import Comparison, compare_family
 from rag_pipeline.models.embedding import embed_tokens
-from rag_pipeline.models.providers import Vectors
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.search.vector_index import indexed_texts, vectors_of
 from rag_pipeline.workspace import Workspace

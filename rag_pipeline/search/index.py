@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import StoreError
-from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.reranking import Weights, token_weights

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import Mask, ScoredChunk, parse_metadata
-from rag_pipeline.models.providers import Vectors
+from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors, parse_metadata
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery

@@ -5,9 +5,9 @@ from functools import lru_cache
 import openai
 
 from rag_pipeline.assistant import LanguageModel
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, read_reply
-from rag_pipeline.models.providers import Usage
 from rag_pipeline.models.providers.openai import ChatModel, request_body
 
 _SECONDS = 20.0

@@ -14,8 +14,8 @@ from rag_pipeline.answering.confidence import (
     threshold,
 )
 from rag_pipeline.answering.reading import Passage, read_passages
+from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import ScoredChunk, SearchResult
-from rag_pipeline.models.providers import Tokens
 
 HALF = 1 / np.sqrt(2)
 

@@ -13,8 +13,8 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.answering.reading import Passage, read_passages
 from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import ScoredChunk, SearchResult
-from rag_pipeline.models.providers import Tokens
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 
 DOCUMENT = (

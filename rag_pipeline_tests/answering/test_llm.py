@@ -1,10 +1,9 @@
 import pytest
 
 from rag_pipeline.answering import read_answer, supports, write_answers
-from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult
+from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult, Usage
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.providers import Usage
 
 CHUNKS = [
     ScoredChunk("a#0-60", "a", 0, 60, "Confidentiality lasts for five (5) years.", 2.0, title="A"),

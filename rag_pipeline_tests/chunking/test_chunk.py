@@ -15,8 +15,7 @@ from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.chunking.semantic import SemanticChunking
 from rag_pipeline.chunking.windows import SentencesChunking
 from rag_pipeline.config import Chunking
-from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.models.providers import Vectors
+from rag_pipeline.datamodels import Chunk, Document, Vectors
 
 LIMIT = 40
 METHODS: list[Chunking] = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.chunking.semantic import SemanticChunking, semantic_spans
-from rag_pipeline.models.providers import Vectors
+from rag_pipeline.datamodels import Vectors
 
 # Four distances 0, 1, 0, 0: mean 1/4, variance 3/16; the 1 is sqrt(3) = 1.732 deviations above.
 FIVE = "Aaaa aa. Bbbb bb. Cccc cc. Dddd dd. Eeee ee."

@@ -7,10 +7,9 @@ from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import load_config, parse_config
 from rag_pipeline.contextualization import context_prompts, contextualize_with_model
 from rag_pipeline.contextualization.llm import LLMContext
-from rag_pipeline.datamodels import Chunk, Document
+from rag_pipeline.datamodels import Chunk, Document, Usage
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.providers import Usage
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.metadata import Listing
 from rag_pipeline.pipeline.updates import table_outcome

@@ -5,10 +5,11 @@ import pytest
 
 from rag_pipeline.calls import CallCounts, call_key
 from rag_pipeline.calls.progress import listening
+from rag_pipeline.config.models import Tokens
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models import embedding
 from rag_pipeline.models.embedding import embed, embed_tokens, read_signs, read_tokens
-from rag_pipeline.models.providers import Tokens, Vectors
 from rag_pipeline_tests.testing.dry_calls import missing_texts
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search import index as opened
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.recording import RecordingCache
+from rag_pipeline.config.models import Embedder
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.models.embedding import embed_tokens
-from rag_pipeline.models.providers import Embedder
 
 
 def missing_texts(

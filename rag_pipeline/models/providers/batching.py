@@ -1,9 +1,12 @@
-"""What batches of requests are, whoever the provider is."""
+"""Batches of chat requests, whoever the provider is."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
+
+from rag_pipeline.config.models import Chat, Completion
+from rag_pipeline.datamodels import Messages, Schema
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 190_000_000
@@ -21,31 +24,45 @@ class Batch:
     files: tuple[str, ...]
     errors: tuple[str, ...]
     lines: int = 0
-    """Least number of lines in its files, as far as the provider tells."""
+    """Minimum number of lines in its files, 0 if unknown."""
 
     @property
     def ended(self) -> bool:
-        """Return whether nothing more will be answered."""
+        """Return whether no further answers follow."""
         return self.status in _ENDED
 
 
 class Batches(Protocol):
-    """The batches of one account; each carries a token by which it is found again."""
+    """The batches of one account; each carries a token that finds it again."""
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
-        """Upload requests and start their batch, unless one with this token is there already."""
+        """Upload requests and start their batch, unless a batch with this token exists."""
 
     def find(self, token: str) -> Batch | None:
-        """Return the newest batch with a token, None if there is none that may bring answers."""
+        """Return the newest batch with a token that has not failed, or None."""
 
     def get(self, batch_id: str) -> Batch | None:
-        """Return a batch as it stands now, None if the provider has it no longer."""
+        """Return the current state of a batch, None if the provider has deleted it."""
 
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
-        """Yield the answered lines and the failed ones, in no order."""
+        """Yield the answered lines and the failed ones, in any order."""
 
     def close(self) -> None:
         """Close the connections."""
+
+
+@runtime_checkable
+class BatchedChat(Chat, Protocol):
+    """A chat model that also answers many requests as one file, at a lower price."""
+
+    def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
+        """Return the body of a request in a batch."""
+
+    def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
+        """Return the answer to a request of a batch; raise ProviderError."""
+
+    def batches(self) -> Batches:
+        """Return the batches of the account."""
 
 
 def batch_line(custom_id: str, body: Mapping[str, Any]) -> str:

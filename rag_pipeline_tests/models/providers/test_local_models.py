@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rag_pipeline.config.models import InputType
 from rag_pipeline.errors import ConfigError, TextTooLongError
-from rag_pipeline.models.providers import InputType
 from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedding
 from rag_pipeline.models.providers.flashrank_models import FlashRankReranker
 from rag_pipeline.models.providers.minilm import MiniLM, load_tokenizer

@@ -6,9 +6,11 @@ from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.config import Reranker
+from rag_pipeline.config.rerankers import Scorer
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.providers import Scorer, Usage, open_scorer
+from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Relevance, RerankInput, score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker

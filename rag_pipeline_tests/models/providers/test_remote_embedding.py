@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from rag_pipeline.calls import CallCache, CallCounts, call_key
 from rag_pipeline.config import Embedding
+from rag_pipeline.config.models import Embedder
 from rag_pipeline.errors import (
     CallsStoppedError,
     ConfigError,
@@ -16,7 +17,7 @@ from rag_pipeline.errors import (
     TextTooLongError,
 )
 from rag_pipeline.models.embedding import embed, embed_tokens
-from rag_pipeline.models.providers import Embedder, open_embedder
+from rag_pipeline.models.providers import open_embedder
 from rag_pipeline_tests.testing.dry_calls import missing_texts
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
