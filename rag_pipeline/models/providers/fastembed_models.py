@@ -21,10 +21,10 @@ TOKENS_PER_BATCH = 4096
 class FastEmbedEmbedding(EmbeddingSettings):
     """BGE and other ONNX models by the package fastembed, on this machine.
 
-    With `path`, the model is read from that folder (`model_file`, tokenizer.json,
-    tokenizer_config.json) and nothing is downloaded; a `model` that fastembed does not know then
-    needs `dimensions` and `pooling`. Without it, fastembed fetches `model` from its hub once.
-    Texts over the model's window are cut only with `truncate`.
+    With `path` the model is read from that folder (`model_file`, tokenizer.json,
+    tokenizer_config.json) and nothing is downloaded. A `model` that fastembed does not know then
+    needs `dimensions` and `pooling`. Without `path` fastembed downloads `model` once. Texts over
+    the model's window are cut only with `truncate`.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
@@ -38,12 +38,12 @@ class FastEmbedEmbedding(EmbeddingSettings):
     threads: int | None = Field(default=None, ge=1)
 
     def open(self) -> "FastEmbedEmbedder":
-        """Return the model; raise ConfigError where it has no file."""
+        """Return the model; raise ConfigError if `path` has no model file."""
         return FastEmbedEmbedder(self)
 
 
 class FastEmbedEmbedder:
-    """One model; it is loaded, and fetched where it has no folder, when it is first used."""
+    """One model; its first use loads or downloads it."""
 
     def __init__(self, settings: FastEmbedEmbedding) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class FastEmbedEmbedder:
         if settings.path is not None and not (Path(settings.path) / settings.model_file).is_file():
             raise ConfigError(
                 f"{settings.model}: no file {settings.model_file} in {settings.path}; set `path` "
-                f"and `model_file` to where the model is"
+                f"and `model_file`"
             )
 
     @cached_property
@@ -74,7 +74,7 @@ class FastEmbedEmbedder:
 
     @cached_property
     def identity(self) -> str:
-        """Return the model's name and, of a folder, the hash of its file."""
+        """Return the model's name, and the hash of a local file."""
         settings = self._settings
         version = "hub"
         if settings.path is not None:
@@ -86,7 +86,7 @@ class FastEmbedEmbedder:
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield positions sorted by token count, at most 4096 tokens with padding.
 
-        Raises TextTooLongError for a text over the model's window, unless it may be cut.
+        Raises TextTooLongError for a text over the model's window, unless `truncate` is set.
         """
         encoded = self._model.model.tokenizer.encode_batch(list(texts)) if texts else []
         lengths = [sum(e.attention_mask) for e in encoded]
@@ -101,7 +101,7 @@ class FastEmbedEmbedder:
         return padded_groups(order, lengths, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Embed one batch; queries get the prefix that the model wants, if fastembed knows one."""
+        """Embed one batch; queries get the model's prefix if fastembed knows one."""
         model = self._model
         run = model.query_embed if input_type == "query" else model.passage_embed
         with self._lock:
@@ -134,16 +134,16 @@ def _fastembed() -> Any:
 
 
 def _known(model: str) -> int | None:
-    """Return the dimension of a model that fastembed knows by itself."""
+    """Return the dimension of one of fastembed's own models, None for another."""
     models = _fastembed().TextEmbedding.list_supported_models()
     found = [m["dim"] for m in models if m["model"].lower() == model.lower()]
     return int(found[0]) if found else None
 
 
 def _register(settings: FastEmbedEmbedding, identity: str) -> str:
-    """Tell fastembed of a model that it doesn't know; return the name that it has from now on.
+    """Register a model with fastembed under its identity; return that name.
 
-    fastembed keeps such names for the whole process: the identity makes each one of its own.
+    fastembed keeps registered names for the whole process.
     """
     from fastembed.common.model_description import ModelSource, PoolingType
 

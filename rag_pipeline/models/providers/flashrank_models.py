@@ -20,7 +20,7 @@ _PASSAGES_PER_BATCH = 32
 class FlashRankReranker(ModelReranker):
     """A cross-encoder from a local folder by the package flashrank; nothing is downloaded.
 
-    The folder is called as flashrank calls the model, such as `ms-marco-MiniLM-L-12-v2`.
+    The folder has flashrank's name of the model, such as `ms-marco-MiniLM-L-12-v2`.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})
@@ -42,7 +42,7 @@ class FlashRankScorer:
         self._settings = settings
         self._lock = Lock()
         self.limits = RerankLimits(passages=1000, pair_tokens=None)
-        self.truncate = True  # counted here, by the model's own tokenizer
+        self.truncate = True  # The model's own tokenizer counts in `score`.
 
     @cached_property
     def identity(self) -> str:
@@ -74,7 +74,7 @@ class FlashRankScorer:
         for passage, encoding in zip(passages, encoded, strict=True):
             if encoding.overflowing:
                 raise TextTooLongError(
-                    f"{self._settings.model}: query and passage are more than max_tokens "
+                    f"{self._settings.model}: query and passage have more than max_tokens "
                     f"{self._settings.max_tokens:,}; make chunks smaller or set `truncate: true`",
                     passage,
                 )
@@ -92,8 +92,8 @@ class FlashRankScorer:
         file = folder / str(model_file_map[model])
         if not file.is_file() or folder.name != model:
             raise ConfigError(
-                f"flashrank: {folder} is not the folder of {model}: it must be called so and hold "
-                f"{model_file_map[model]} (huggingface.co/prithivida/flashrank has them)"
+                f"flashrank: {folder} is not the folder of {model}: it must have this name and "
+                f"hold {model_file_map[model]}, from huggingface.co/prithivida/flashrank"
             )
         return file
 
@@ -112,6 +112,6 @@ class FlashRankScorer:
                 f"flashrank: cannot load {self._settings.model} from {folder}: {reason}"
             ) from None
         finally:
-            # flashrank sets up the whole program's logging
+            # flashrank configures the logging of the whole program.
             root.handlers[:] = before[0]
             root.setLevel(before[1])

@@ -1,4 +1,4 @@
-"""What the providers accept in one request, by model, and how inputs are made to fit it.
+"""The limits of one request by model, and how texts are counted and cut to fit them.
 
 Sources: platform.openai.com/docs/api-reference/embeddings, docs.voyageai.com/docs/embeddings,
 docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/reranker,
@@ -16,10 +16,10 @@ from rag_pipeline.errors import ConfigError, TextTooLongError
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingLimits:
-    """`dimensions` are the lengths that vectors can have, the usual one first.
+    """`dimensions` are the possible lengths of vectors, the default first.
 
-    `texts` and `request_tokens` bound a request, `text_tokens` each text or, of a model that
-    embeds chunks together (`contextual`), each document.
+    `texts` and `request_tokens` bound a request. `text_tokens` bounds each text, or each document
+    of a `contextual` model, which embeds chunks together.
     """
 
     texts: int
@@ -30,12 +30,11 @@ class EmbeddingLimits:
     contextual: bool = False
 
     def dimension(self, model: str, wanted: int | None) -> int:
-        """Return the length of a model's vectors; raise ConfigError where it can't be that."""
+        """Return the length of a model's vectors; raise ConfigError if `wanted` is impossible."""
         if not self.dimensions:
             if wanted is None:
                 raise ConfigError(
-                    f"{model}: not a model whose dimensions are known here; set `dimensions` to "
-                    f"the length of its vectors"
+                    f"{model}: unknown model; set `dimensions` to the length of its vectors"
                 )
             return wanted
         usual = self.dimensions[0]
@@ -54,7 +53,7 @@ def _voyage(request_tokens: int) -> EmbeddingLimits:
     return EmbeddingLimits(1000, request_tokens, 32_000, _VOYAGE_3)
 
 
-# Of a document's chunks without auto-chunking at most 32,000 tokens a request are accepted.
+# Without auto-chunking a request accepts at most 32,000 tokens.
 _VOYAGE_CONTEXT = EmbeddingLimits(1000, 32_000, 32_000, _VOYAGE_3, contextual=True)
 _OPENAI_3 = EmbeddingLimits(2048, 300_000, 8192, any_shorter=True)
 EMBEDDING_LIMITS: dict[str, EmbeddingLimits] = {
@@ -84,7 +83,7 @@ RERANK_LIMITS: dict[str, RerankLimits] = {
     "rerank-v3.5": RerankLimits(10_000, 4_092),
     "rerank-english-v3.0": RerankLimits(10_000, 4_092),
     "rerank-multilingual-v3.0": RerankLimits(10_000, 4_092),
-    # v3 compares the passages with each other, so that they must stay together
+    # v3 compares the passages of one request with each other.
     "jina-reranker-v3": RerankLimits(1000, 131_000),
     "jina-reranker-v2-base-multilingual": RerankLimits(1000, None),
     "jina-reranker-m0": RerankLimits(1000, 10_240),
@@ -98,7 +97,7 @@ def embedding_limits(
     request_tokens: int | None = None,
     text_tokens: int | None = None,
 ) -> EmbeddingLimits:
-    """Return a model's limits, those that are given in the place of the known ones."""
+    """Return a model's limits; given values replace the known ones."""
     known = EMBEDDING_LIMITS.get(model, _UNKNOWN)
     return replace(
         known,
@@ -109,10 +108,10 @@ def embedding_limits(
 
 
 class TokenCounter:
-    """Count a text's tokens, by a tokenizer.json or by an estimate that is rather too high.
+    """Count a text's tokens by a tokenizer.json, or by a high estimate.
 
-    Estimated are a token for 3 characters of ASCII and for 2 bytes of anything else in UTF-8;
-    English prose has a token for 4 to 5 characters, Chinese one for 1 to 2.
+    The estimate is one token per 3 ASCII characters and per 2 other bytes of UTF-8. English prose
+    has one token per 4 to 5 characters, Chinese one per 1 to 2.
     """
 
     def __init__(self, tokenizer: str | None = None) -> None:
@@ -131,7 +130,7 @@ class TokenCounter:
 
     @property
     def exact(self) -> bool:
-        """Return whether tokens are counted and not estimated."""
+        """Return whether a tokenizer counts the tokens."""
         return self._tokenizer is not None
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -141,15 +140,14 @@ class TokenCounter:
         return [_estimate(text) for text in texts]
 
     def cut(self, text: str, tokens: int) -> str:
-        """Return the longest beginning of a text that has at most so many tokens."""
+        """Return the longest prefix of a text with at most `tokens` tokens."""
         ends = range(1, len(text) + 1)
         return text[: bisect_right(ends, tokens, key=lambda end: self.count([text[:end]])[0])]
 
     def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
-        """Return the texts, those over `most` tokens cut; raise TextTooLongError if not `truncate`.
+        """Return the texts, cut to `most` tokens; raise TextTooLongError if not `truncate`.
 
-        A text whose bytes are no more than its tokens may be is never counted: every tokenizer
-        in use makes at least a byte of a token.
+        A text with at most `most` bytes is not counted: each token has at least one byte.
         """
         fitting = list(texts)
         for place, text in enumerate(texts):

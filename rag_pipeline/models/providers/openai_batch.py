@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class OpenAIBatches:
-    """The batches of one account; each carries a token by which it is found again."""
+    """The batches of one account; each carries a token that finds it again."""
 
     def __init__(self, model: str, settings: RemoteModel) -> None:
         self._what = f"{model} at {settings.base_url or 'api.openai.com'}, batch"
         self._api_key_env = settings.api_key_env
         self._key = os.environ.get(settings.api_key_env)
         keep_secret(self._key)
-        # The SDK tries nothing again: it knows neither a garbled reply nor a lost `create`.
+        # `_tried` retries instead: the SDK does not detect a garbled reply or a lost `create`.
         self._client = openai.OpenAI(
             api_key=self._key or "none",
             base_url=settings.base_url,
@@ -45,10 +45,9 @@ class OpenAIBatches:
         )
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
-        """Upload requests and start their batch, unless one with this token is there already.
+        """Upload requests and start their batch, unless a batch with this token exists.
 
-        A lost answer to `create` may mean that the batch runs: it is looked for before it would
-        be created again.
+        After a lost answer to `create` the batch may run, so it is searched for first.
         """
         with tempfile.NamedTemporaryFile("w+b", suffix=".jsonl") as file:
             for line in lines:
@@ -75,9 +74,9 @@ class OpenAIBatches:
         return self._tried(create, lost=lambda: self.find(token))
 
     def _tried(self, work: Callable[[], T], lost: Callable[[], T | None] = lambda: None) -> T:
-        """Return what a request brings, made again where it may pass, up to eight times.
+        """Return the result of a request; retry transient errors, up to eight attempts.
 
-        What it did may have been done all the same: `lost` returns that, None if it was not.
+        A failed request may have worked: `lost` returns its result then, else None.
         """
         for tries in range(1, _TRIES + 1):
             try:
@@ -94,7 +93,7 @@ class OpenAIBatches:
         raise AssertionError("unreachable")
 
     def find(self, token: str) -> Batch | None:
-        """Return the newest batch with a token, None if there is none that may bring answers."""
+        """Return the newest batch with a token that has not failed, or None."""
 
         def look() -> Batch | None:
             newest = self._client.batches.list(limit=_BATCHES_PER_PAGE)
@@ -107,7 +106,7 @@ class OpenAIBatches:
         return self._tried(look)
 
     def get(self, batch_id: str) -> Batch | None:
-        """Return a batch as it stands now, None if the provider has it no longer."""
+        """Return the current state of a batch, None if the provider has deleted it."""
 
         def look() -> Batch | None:
             try:
@@ -118,16 +117,15 @@ class OpenAIBatches:
         return self._tried(look)
 
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
-        """Yield the answered lines and the failed ones, in no order.
+        """Yield the answered lines and the failed ones, in any order.
 
-        A file that came without some of the lines that it has is read again, up to three times:
-        what was not read would be paid for again.
+        An incomplete file is read again, up to three times: a missing line would be paid twice.
         """
         seen: set[str] = set()
         for _ in range(_DOWNLOADS):
             for file_id in batch.files:
                 for line in self._tried(partial(self._lines, file_id)):
-                    with suppress(ValueError):  # a broken line answers nothing
+                    with suppress(ValueError):  # a broken line
                         answer = json.loads(line)
                         name = str(answer.get("custom_id")) if isinstance(answer, dict) else ""
                         if name not in seen:
@@ -148,7 +146,7 @@ class OpenAIBatches:
 
 
 def _is_a(reply: object, kind: type[T]) -> T:
-    """Return a reply that is what it should be; raise TransientError for anything else."""
+    """Return a reply of the given kind; raise TransientError for any other."""
     if not isinstance(reply, kind) or not getattr(reply, "id", None):
         raise TransientError(f"the reply is no {kind.__name__}: {str(reply)[:80]!r}")
     return reply

@@ -1,4 +1,4 @@
-"""Files of models that installed packages carry."""
+"""Model files inside installed packages."""
 
 import hashlib
 from importlib.util import find_spec
@@ -8,9 +8,9 @@ from rag_pipeline.errors import ProviderError
 
 
 def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
-    """Return a file of an installed package; raise ProviderError where it is missing.
+    """Return a file of an installed package; raise ProviderError if it is missing.
 
-    With `sha256` it must also be the file that was tested.
+    With `sha256` the file's hash must match, too.
     """
     spec = find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []
@@ -20,7 +20,7 @@ def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
         raise ProviderError(f"the packaged model is missing: {package}/{file}; {reinstall}")
     if sha256 is not None and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
         raise ProviderError(
-            f"{path}: not the model that was tested (SHA-256 differs); {reinstall} as pinned in "
+            f"{path}: not the tested model (SHA-256 differs); {reinstall} as pinned in "
             f"constraints.txt"
         )
     return path

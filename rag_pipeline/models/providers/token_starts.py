@@ -1,4 +1,4 @@
-"""Text -> where each of a model's tokens starts in it, so that texts are cut to what it reads."""
+"""Text -> the offset of each token, to cut texts at a model's token limit."""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 _SLICE = 65_536
 _LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 _LONGEST_WORD = 100
-"""WordPiece makes one unknown token of a word over 100 characters, however long it is."""
+"""WordPiece turns any word over 100 characters into one unknown token."""
 _CHARACTERS_PER_TOKEN = 4
 
 
 def tokenizer_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
-    """Return where each token of a tokenizer that neither cuts nor pads starts.
+    """Return the ascending offsets of a text's tokens; the tokenizer must not cut or pad.
 
-    Of a word too long for the vocabulary, every 4 characters count as a token. The text is
-    tokenized in slices that end after white space: the tokens are the same, and a long document's
-    encoding (some 150 bytes a token) is never in memory as a whole.
+    In a word too long for the vocabulary, every 4 characters count as a token. The text is
+    tokenized in slices that end after white space, as an encoding takes about 150 bytes a token.
     """
     parts = [np.empty(0, np.int64)]
     begin = 0
@@ -34,7 +33,7 @@ def tokenizer_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
         offsets = tokenizer.encode(text[begin:end], add_special_tokens=False).offsets
         parts.append(begin + _long_words_cut(np.array(offsets, np.int64).reshape(-1, 2)))
         begin = end
-    # Unicode normalisation may swap marks: without this a window could end before it starts.
+    # Unicode normalisation may swap marks, so offsets may descend.
     ascending: TokenStarts = np.maximum.accumulate(np.concatenate(parts))
     return ascending
 
