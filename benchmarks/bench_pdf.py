@@ -1,9 +1,9 @@
 """Measure the reading of PDFs beside pdfminer's and markitdown's: text, headings, tables, speed.
 
-`python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of a part, slowly;
-`--pages N` writes a report of N pages and says how fast, and in how much memory, it is read, and
-how fast as eight reports, by one process and by two;
-`--files FOLDER` reads the PDFs of a folder and says what is wrong with their text.
+`python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of a part, slowly.
+`--pages N` writes a report of N pages, and prints the speed and memory of reading it. It prints
+the speed of eight shorter reports in one process and in two.
+`--files FOLDER` reads the PDFs of a folder and prints warnings about their text.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def read_long(pages: int) -> None:
 
 
 def read_several(pages: int, documents: int = 8) -> None:
-    """Print how fast documents of so many pages together are read by one process and by two."""
+    """Print the speed of reading documents with `pages` pages in one process and in two."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(documents):
             Path(folder, f"{number}.pdf").write_bytes(_long(pages // documents, number))
@@ -133,7 +133,7 @@ def _long(pages: int, seed: int = 1) -> bytes:
 
 
 def read_folder(folder: Path) -> None:
-    """Print what is wrong with the text of each PDF of a folder."""
+    """Print the warnings about the text of each PDF in a folder."""
     for path in sorted(folder.rglob("*.pdf")):
         started = time.process_time()
         try:

@@ -1,6 +1,6 @@
-"""One corpus of hostile and good documents, run once through `rag` itself.
+"""One corpus of hostile and good documents, run once through `rag`.
 
-A document that can't be used is quarantined with its reason, and no good one is lost for it.
+An unusable document is quarantined with its reason; no good document is lost.
 """
 
 import json
@@ -129,11 +129,13 @@ def test_a_hostile_document_is_quarantined_with_its_reason(
     refused: dict[str, str], document_id: str, reason: str
 ) -> None:
     assert reason in refused[document_id]
+    assert "\n" not in refused[document_id]
+    assert len(refused[document_id]) < 300
 
 
 @pytest.fixture(scope="module")
 def found(hostile: Any) -> dict[str, str]:
-    """Return the text that a search for everything finds, by document."""
+    """Return the texts that a search finds, by document."""
     shown = said("search", "umbrella stand", "-k", "1000", "--json", "-c", hostile[2])
     texts: dict[str, str] = {}
     for chunk in json.loads(shown):

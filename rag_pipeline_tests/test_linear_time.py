@@ -1,4 +1,4 @@
-"""Work in proportion to the text: what is called, and how long it takes, over growing inputs."""
+"""Work grows in proportion to the text: count calls and measure time over growing inputs."""
 
 import io
 import json
@@ -137,11 +137,11 @@ def seconds(function, *arguments):
 
 
 def held_to_linear_time(name, function):
-    """Fail if the work of a function of a text's length grows faster than that."""
+    """Fail if a function's work grows faster than its argument, the length of a text."""
     few, many = calls(function, SMALL), calls(function, SMALL * TIMES)
     assert many <= TIMES * 1.2 * few + 500, f"{name}: {few} calls, {many} for {TIMES} times it"
-    # What one call takes (a regular expression, a sort) is not counted: it is timed, with room
-    # for noise. Quadratic work takes 64 times as long for 8 times the text.
+    # Counting misses the work inside one call, such as a regular expression, so measure time too.
+    # Quadratic work takes 64 times as long for 8 times the text.
     quick = max(seconds(function, SMALL), 0.002)
     for _ in range(3):
         slow = seconds(function, SMALL * 8)

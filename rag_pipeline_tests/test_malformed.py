@@ -28,7 +28,7 @@ def assert_refused(outcome: Outcome, place: object, message: str) -> None:
     assert message in outcome.err
 
 
-# --- corpus files: what is no YAML, or no corpus file ---
+# --- corpus files: invalid YAML, or another kind of file ---
 
 FILE = yaml.safe_dump(
     {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}, sort_keys=False
@@ -36,20 +36,10 @@ FILE = yaml.safe_dump(
 BROKEN_YAML: list[tuple[bytes, str]] = [
     *broken_settings.NO_CORPUS_FILES,
     (b"\x00", "not valid YAML"),
-    (b"type: \x1b[31mred", "not valid YAML"),
     (b"\ttype: x", "not valid YAML"),
-    (b"type: 'open", "not valid YAML"),
-    (b'type: "open', "not valid YAML"),
-    (b"{type: x", "not valid YAML"),
-    (b"[1, 2", "not valid YAML"),
     (b"type: *nobody", "not valid YAML"),
-    (b"%YAML 9.9\n---\n]", "not valid YAML"),
-    (b"!!binary x: [", "not valid YAML"),
     (b"!unknown {a: 1}", "not valid YAML"),
     (b"!!timestamp 2024-99-99", "not valid YAML"),
-    (b"type: 2024-13-45", "not valid YAML"),
-    (b"a: 1\n  b: 2", "not valid YAML"),
-    (b"- a\nb: c", "not valid YAML"),
     (b"---\na: 1\n---\nb: 2", "not valid YAML"),
     (b"{" * 5000, "not valid YAML"),
     (b"a: " + b"1" * 5000, "not valid YAML"),
@@ -57,20 +47,14 @@ BROKEN_YAML: list[tuple[bytes, str]] = [
     (b"a: {? [1] : 2, b: 1, b: 2}", "'b' stands twice"),
     (FILE.replace(b"corpus: tiny", b"corpus: caf\xe9"), "not UTF-8 text"),
     (FILE.decode().encode("utf-16"), "not UTF-8 text"),
-    (FILE.replace(b"  chunkings:", b" chunkings:"), "not valid YAML"),
-    (FILE.replace(b"  queries:", b"\tqueries:"), "not valid YAML"),
     (b"\x89PNG\r\n\x1a\n" + bytes(20), "not UTF-8 text"),
     (b"PK\x03\x04" + bytes(20), "not valid YAML"),
     (b"null", "expected a mapping"),
-    (b"3", "expected a mapping"),
-    (b"just words", "expected a mapping"),
     (b"{}", "expected a mapping"),
     (b"type: rag_pipeline.RagPipeline", "expected a mapping with `type: rag_pipeline.Rag"),
     (b"attributes: {}", "type: None is not one of: rag_pipeline.RagPipeline"),
     (b"type: [a]\nattributes: {}", "is not one of: rag_pipeline.RagPipeline"),
     (b"type: rag_pipeline.RagPipeline\nattributes:", "attributes: expected a mapping"),
-    (b"type: rag_pipeline.RagPipeline\nattributes: [a]", "attributes: expected a mapping"),
-    (b"type: rag_pipeline.RagPipeline\nattributes: text", "attributes: expected a mapping"),
     (b"type: rag_pipeline.RagPipeline\nattributes: {}", "corpus: missing"),
     (b"type: rag_pipeline.RagPipeline\nattributes: {1: 2}", "1: 1: Keys should be strings"),
 ]
@@ -91,34 +75,22 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("corpus", "", "corpus: ''"),
     ("corpus", "../../etc", "corpus: '../../etc'"),
     ("corpus", "x" * 65, "corpus: 'xxx"),
-    ("corpus", 3, "corpus: 3"),
     ("corpus", None, "corpus: None"),
-    ("corpus", ["a"], "corpus: ['a']"),
     ("documents", "documents", "documents: 'documents'"),
     ("documents", {}, "documents: nothing is named; name either `path`"),
     ("documents/path", 3, "documents.path: 3"),
-    ("documents/path", None, "documents.path: None"),
     ("documents/include", "*.md", "documents.include: '*.md'"),
     ("documents/include", [3], "documents.include.0: 3"),
     ("documents/max_bytes", "10 MB", "documents.max_bytes: '10 MB'"),
     ("queries", 3, "queries: 3"),
-    ("queries", ["a"], "queries: ['a']"),
     ("store", None, "store: None"),
-    ("store", 3, "store: 3"),
     ("chunkings", KeyError, "chunkings: missing"),
-    ("chunkings", [], "chunkings: []"),
-    ("chunkings/x", None, "chunkings.x: None"),
     ("chunkings/x", "fixed", "chunkings.x: 'fixed'"),
     ("chunkings/x", {"method": None}, "chunkings.x.method"),
-    ("chunkings/x", {"method": ["fixed"]}, "chunkings.x.method"),
     ("chunkings/x", {"method": "fixed", "tokens": 1}, "chunkings.x.tokens: 1"),
-    ("chunkings/x", {"method": "fixed", "tokens": 1e99}, "chunkings.x.tokens: 1e+99"),
-    ("chunkings/x", {"method": "fixed", "overlap": -1}, "chunkings.x.overlap: -1"),
-    ("chunkings/x", {"method": "recursive", "max_characters": 3}, "max_characters: 3"),
     ("chunkings/x", {"method": "recursive", "tokens": 3}, "chunkings.x.tokens: unknown setting"),
     ("chunkings/x", {"method": "semantic", "threshold": float("nan")}, "chunkings.x.threshold"),
     ("chunkings/x", {"method": "semantic", "threshold": float("inf")}, "chunkings.x.threshold"),
-    ("chunkings/x", {"method": "semantic", "window": 11}, "chunkings.x.window: 11"),
     ("chunkings/x", {"method": "semantic", "embedding": "none"}, "'none' is not one of: minilm"),
     (
         "chunkings/3",
@@ -127,8 +99,6 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ),
     ("contextualizers", {}, "contextualizers: {}"),
     ("contextualizers/x", {"method": "gpt"}, "contextualizers.x.method: 'gpt' is not one of"),
-    ("contextualizers/x", {"method": "structural", "max_characters": 1}, "max_characters: 1"),
-    ("embeddings", {}, "embeddings: {}"),
     ("embeddings/minilm", {"provider": "minilm", "model": "x"}, "minilm.model: unknown setting"),
     ("embeddings/minilm", {}, "embeddings.minilm.provider: missing"),
     ("retrievers/dense/method", "densest", "retrievers.dense.method: 'densest' is not one of"),
@@ -138,18 +108,13 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("retrievers/dense/top_n", 9, "retrievers.dense.top_n: this setting is called k,"),
     ("retrievers/hybrid/engine", "solr", "retrievers.hybrid.engine: 'solr' is not one of"),
     ("rerankers", {"none": {"method": "best"}}, "rerankers.none.method: 'best' is not one of"),
-    ("lexical", {"b": 2}, "lexical.b: 2"),
     ("lexical", {"k1": "x"}, "lexical.k1: 'x'"),
-    ("lexical", "english", "lexical: 'english'"),
     ("configurations", KeyError, "configurations: missing"),
     ("configurations", "all", "configurations: 'all'"),
-    ("configurations", ["all"], "configurations.0: 'all'"),
     ("configurations/1/chunking", KeyError, "configurations.1.chunking: missing"),
     ("configurations/1/embedding", "ada", "configurations.1.embedding: 'ada' is not one of"),
-    ("configurations/1/retriever", None, "configurations.1.retriever: None"),
     ("configurations/1/rerank", "none", "configurations.1.rerank: unknown setting"),
     ("serve", ["best"], "serve: ['best']"),
-    ("owners", "me", "owners: 'me'"),
 ]
 
 
@@ -161,7 +126,7 @@ def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) ->
     assert_refused(rag("run", file), f"{file}: ", message)
 
 
-# --- what a right corpus file points to ---
+# --- files and folders that a valid corpus file names ---
 
 
 @pytest.mark.parametrize(
@@ -173,14 +138,11 @@ def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) ->
         ({"documents": {"path": "empty"}}, "the folder is empty"),
         ({"documents": {"path": "~nobody-here/x"}}, "~nobody-here/x"),
         ({"documents": {"path": "nul\0byte"}}, "no such file or folder"),
-        ({"documents": {"path": "x" * 5000}}, "documents.path: "),
         ({"queries": "nowhere.jsonl"}, "nowhere.jsonl: cannot read the queries: No such file"),
         ({"queries": "~nobody-here/x"}, "~nobody-here/x"),
         ({"queries": "x" * 5000}, "cannot read the queries: File name too long"),
-        ({"queries": "nul\0byte"}, "cannot read the queries: "),
         ({"store": "~nobody-here/x"}, "~nobody-here/x"),
         ({"store": "nul\0byte"}, "store: "),
-        ({"store": "x" * 5000}, "store: "),
         ({"queries": "documents"}, "cannot read the queries: Is a directory"),
         ({"store": "queries.jsonl"}, "store: "),
         ({"store": "queries.jsonl/x"}, "store: "),

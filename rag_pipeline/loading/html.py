@@ -7,7 +7,7 @@ from typing import Any
 
 from rag_pipeline.loading.text import byte_order_encoding, decode_as
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
 
 
@@ -47,61 +47,51 @@ def read_nested(html: str) -> tuple[str, str] | None:
         parser.close()
     except etree.ParserError:  # empty
         return None
-    return (outline.text, outline.title) if outline.deepest > _DEEPEST else None
+    return (outline.text, outline.title) if outline.deepest > _MAX_DEPTH else None
 
 
 class _Outline:
-    """Receives a parser's events; collects the depth and the text between tags."""
+    """Receives a parser's events; collects the depth, and the texts between tags."""
 
     def __init__(self) -> None:
-        self.deepest = 0
-        self._open: list[str] = []
-        self._unread = 0
+        self.deepest = self._depth = self._hidden = 0
+        self.title = ""
+        self._titles = self._bodies = 0
+        self._in_title = self._ended = False
         self._pieces: list[str] = []
         self._texts: list[str] = []
-        self._body: list[int] = []
-        self._title: list[str] | None = None
-        self._in_title = False
 
     @property
     def text(self) -> str:
-        return "\n".join(self._texts[slice(*self._body)] if self._body else self._texts)
-
-    @property
-    def title(self) -> str:
-        return "".join(self._title or ())
+        return "\n".join(self._texts)
 
     def start(self, tag: str, attributes: Any) -> None:
         self._end_text()
-        self._open.append(tag)
-        self._unread += tag in _NO_TEXT
-        self.deepest = max(self.deepest, len(self._open))
-        if tag == "body" and not self._body:
-            self._body = [len(self._texts)]
-        if tag == "title" and self._title is None:
-            self._title, self._in_title = [], True
+        self._depth += 1
+        self.deepest = max(self.deepest, self._depth)
+        self._hidden += tag in _NO_TEXT
+        self._titles += tag == "title"
+        self._in_title = self._in_title or (tag == "title" and self._titles == 1)
+        self._bodies += tag == "body"
+        if tag == "body" and self._bodies == 1:
+            self._texts.clear()
 
     def end(self, tag: str) -> None:
         self._end_text()
-        self._open.pop()
-        self._unread -= tag in _NO_TEXT
-        if tag == "body" and len(self._body) == 1:
-            self._body.append(len(self._texts))
-        if tag == "title":
-            self._in_title = False
+        self._depth -= 1
+        self._hidden -= tag in _NO_TEXT
+        self._ended = self._ended or tag == "body"
+        self._in_title = self._in_title and tag != "title"
 
     def data(self, data: str) -> None:
-        if self._unread:
-            return
-        self._pieces.append(data)
-        if self._in_title and self._title is not None:
-            self._title.append(data)
+        if not (self._hidden or self._ended):
+            self._pieces.append(data)
+            self.title += data if self._in_title else ""
 
     def _end_text(self, *_: str | None) -> None:
-        text = "".join(self._pieces).strip()
-        self._pieces.clear()
-        if text:
+        if text := "".join(self._pieces).strip():
             self._texts.append(text)
+        self._pieces.clear()
 
     comment = pi = doctype = close = _end_text
 

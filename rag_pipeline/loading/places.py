@@ -19,7 +19,7 @@ _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _FLOWING = ("text/html", f"{_OFFICE}wordprocessingml.document")
 _LONGEST_HEADING = 60
-_DEEPEST = 2
+_MAX_DEPTH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _section(document: Document, start: int) -> str:
     if len(names) > 1 and names[0] == document.title:
         names = names[1:]
     short = (n if len(n) <= _LONGEST_HEADING else f"{n[: _LONGEST_HEADING - 1]}…" for n in names)
-    return " › ".join(list(short)[-_DEEPEST:])
+    return " › ".join(list(short)[-_MAX_DEPTH:])
 
 
 def _in_sheet(document: Document, start: int) -> Place:

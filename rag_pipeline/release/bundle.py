@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -61,7 +61,7 @@ class _Listing(TypedDict):
     corpus: str
     release: dict[str, Any]
     files: dict[str, _Listed]
-    named: NotRequired[dict[str, dict[str, Any]]]
+    named: dict[str, dict[str, Any]]
     """Variants that the release's settings refer to, by section of the corpus file."""
 
 
@@ -127,7 +127,7 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
         listing = _read_listing(archive, file)
     release = listing["release"]
     settings, names = release["settings"], release["settings"]["names"]
-    sections = listing.get("named", {})
+    sections = listing["named"]
     for stage in STAGES:
         sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
     return {

@@ -56,9 +56,9 @@ class Cause:
     query_id: str
     better: str
     worse: str
-    rank_better: int | None
-    rank_worse: int | None
     change: Change
+    rank_better: int | None = None
+    rank_worse: int | None = None
     where: str = ""
 
     @property
@@ -130,24 +130,18 @@ class _ComparedQuery:
     k: int
 
     def cause(self, query_id: str, one: ComparedBuild, other: ComparedBuild) -> Cause:
+        unknown = Cause(query_id=query_id, better=one.name, worse=other.name, change="unknown")
         try:
-            return self._cause(query_id, one, other)
+            return self._cause(unknown, one, other)
         except UnknownReplyError:
-            return Cause(
-                query_id=query_id,
-                better=one.name,
-                worse=other.name,
-                rank_better=None,
-                rank_worse=None,
-                change="unknown",
-            )
+            return unknown
 
-    def _cause(self, query_id: str, one: ComparedBuild, other: ComparedBuild) -> Cause:
+    def _cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
         ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
         better, worse = sorted((one, other), key=lambda build: ranks[build.name])
         high, low = ranks[better.name], ranks[worse.name]
-        found = Cause(
-            query_id=query_id,
+        found = replace(
+            unknown,
             better=better.name,
             worse=worse.name,
             rank_better=None if math.isinf(high) else int(high),

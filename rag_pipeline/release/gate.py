@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -69,24 +70,18 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
     gate = workspace.config.gate
+    allowed = partial(Decision, candidate=candidate, allowed=True)
     if served is None:
-        return Decision(candidate=candidate, allowed=True, reasons=("nothing is released yet",))
+        return allowed(reasons=("nothing is released yet",))
     against = f"{served.label} ({served.configuration})"
     if not gate.metrics:
         reason = f"gate.metrics is empty: not compared with {against}"
-        return Decision(candidate=candidate, allowed=True, reasons=(reason,), against=against)
+        return allowed(reasons=(reason,), against=against)
     ids = _query_ids(own)
     common = ids.keys() & _query_ids(served.scores).keys()
     if not common:
         reason = f"{against} has scores on none of the present queries: nothing to compare"
-        return Decision(
-            candidate=candidate,
-            allowed=True,
-            reasons=(reason,),
-            against=against,
-            queries=len(ids),
-            metrics={},
-        )
+        return allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
     alpha = spent(comparison_number(workspace, candidate))
     metrics, reasons = {}, []
     wanted = measured_metrics(gate.metrics, [own])

@@ -1,4 +1,4 @@
-"""ZIP archives read as folders: their documents, and what is refused of them and why."""
+"""Documents in ZIP archives, and the reasons for refusing members."""
 
 import json
 import zipfile

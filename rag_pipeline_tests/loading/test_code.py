@@ -1,4 +1,4 @@
-"""Source code: what a file defines, how it is cut, where its passages stand."""
+"""Source code: definitions, chunks, and the places of passages."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Documents that were not read in whole for want of an extra: read again once it is there."""
+"""Documents read without an extra are read again once it is installed."""
 
 import sys
 from pathlib import Path
@@ -47,7 +47,7 @@ def check_that_it_is_read_again(workspace: Workspace) -> None:
     assert indexing.plan_documents(workspace).is_current
     state = workspace.documents().state()
     assert state["notes.txt"] == loaded["notes.txt"]
-    # What follows from the document is made anew by its hash.
+    # The new hash makes everything after the document stale.
     assert state["mixed.pdf"].content_hash != loaded["mixed.pdf"].content_hash
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "rapidocr", None)

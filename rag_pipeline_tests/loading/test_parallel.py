@@ -1,4 +1,4 @@
-"""Documents parsed by several processes at once: in order, each alone with its faults."""
+"""Documents parsed by several processes: in order, each with its own errors."""
 
 import threading
 from pathlib import Path

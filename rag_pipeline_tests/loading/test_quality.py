@@ -1,4 +1,4 @@
-"""What is measured of a text's quality, and from where on it is doubtful."""
+"""Measures of a text's quality, and the limits for warnings."""
 
 import json
 from pathlib import Path

@@ -1,53 +1,11 @@
-"""Documents that can't be used: one bad file never costs a good one."""
+"""Documents that can't be used; `test_hostile_documents.py` has more of them."""
 
 import hashlib
 from pathlib import Path
 
-import pytest
-
-from rag_pipeline.datamodels import Document
 from rag_pipeline.loading import Rejected, SourceFile
-from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import items, outcomes
-
-
-@pytest.mark.parametrize(("name", "raw", "reason"), BROKEN, ids=[name for name, _, _ in BROKEN])
-def test_broken_files_are_quarantined_in_silence(
-    tmp_path: Path,
-    name: str,
-    raw: bytes,
-    reason: str,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    (tmp_path / name).write_bytes(raw)
-    (tmp_path / "good.txt").write_text("good")
-    results = outcomes(tmp_path, max_bytes=2_000_000)
-    assert isinstance(results.pop("good.txt"), Document)
-    assert list(results) == [name]
-    said = results[name]
-    assert isinstance(said, str)
-    assert reason in said
-    assert "\n" not in said
-    assert len(said) < 300
-    assert capfd.readouterr() == ("", "")
-    assert (caplog.text, list(recwarn)) == ("", [])
-
-
-@pytest.mark.parametrize(("line", "reason"), BROKEN_LINES)
-def test_broken_lines_are_quarantined_alone(tmp_path: Path, line: bytes, reason: str) -> None:
-    path = tmp_path / "d.jsonl"
-    path.write_bytes(b'{"text": "before"}\n' + line + b'\n{"text": "after"}')
-    results = outcomes(path)
-    said = results.pop("d.jsonl:2")
-    assert isinstance(said, str)
-    assert reason in said
-    assert {k: v.text for k, v in results.items() if isinstance(v, Document)} == {
-        "d.jsonl:1": "before",
-        "d.jsonl:3": "after",
-    }
 
 
 def test_truncation_anywhere_gives_a_document_or_a_reason(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is listed, and loaded later: hashed, unique, unchanged."""
+"""Listed documents are hashed, unique, and unchanged when they are loaded."""
 
 import pickle
 from pathlib import Path

@@ -270,7 +270,7 @@ def test_a_bundle_with_one_wrong_bit_is_refused_or_read_as_it_was_written(
     bundle.import_release(workspace, zipped)
     raw = zipped.read_bytes()
     with zipfile.ZipFile(zipped) as archive:
-        end = archive.start_dir  # of the files; how these are read is told from here on
+        end = archive.start_dir  # the end of the files and the start of the central directory
         heads = [entry.header_offset + n for entry in archive.infolist() for n in range(0, 30, 5)]
     bad, refused = tmp_path / "bad.zip", 0
     first, rest, last = (end, end + 57), (end, len(raw), 7), (len(raw) - 22, len(raw))

@@ -41,9 +41,10 @@ def test_the_first_release_has_nothing_to_be_worse_than(workspace):
 
 
 def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
-    """9 of 9 lost: p = 2 / 2**9, doubled for two metrics of which the other is equal; 0.025 may be
-    spent at the first look. Of no pair that differs, one more of 1 makes 2.306 / 9 of an
-    interval, and (1.96 + 0.84) / 0.02 = 140 questions in all to rule 0.02 out, 131 more."""
+    """9 of 9 lost: p = 2 / 2**9, doubled for two metrics. The first comparison may spend 0.025.
+
+    The other metric is equal: one more pair that differs by 1 makes an interval of 2.306 / 9.
+    Ruling out 0.02 takes (1.96 + 0.84) / 0.02 = 140 questions, 131 more."""
     write_scores(workspace, "default", {AP: [0.0] * 9, NDCG: [0.5] * 9})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9, NDCG: [0.5] * 9}))
     assert not decision.allowed
@@ -67,7 +68,7 @@ def test_a_loss_that_may_be_chance_is_let_through(workspace):
 
 
 def test_a_loss_that_equal_candidates_seldom_show_is_refused(workspace):
-    """3 of 9 lost, none won: half of 1 of 2**3 cases, too many to be sure, too few to pass."""
+    """3 of 9 lost, none won: p = 1/2 * 1/2**3 is not significant, but below the guard."""
     write_scores(workspace, "default", {AP: [0.0] * 3 + [1.0] * 6})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
     assert not decision.allowed
@@ -87,7 +88,7 @@ def test_a_loss_within_the_margin_is_accepted_and_ruled_out_beyond_it(workspace)
 
 
 def test_what_is_missing_counts_against_the_candidate(workspace):
-    """Half of what the release has is missing: the 25 hard ones, or all 50."""
+    """The 25 hard queries, or all 50, lack a score that the release has."""
     half: list[float | None] = [None] * 25 + [1.0] * 25
     for values in (half, [None] * 50):
         write_scores(workspace, "default", {AP: values})

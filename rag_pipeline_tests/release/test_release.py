@@ -119,7 +119,7 @@ def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
     assert corpus.roll_back().release_id == "release-000001"
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
 
-    # What was rolled back stays back; another configuration may be served, a new build will be.
+    # The rolled-back build is not served again; another configuration or a new build may be.
     rolled_back = corpus.releases()[0].run_digest
     run_all(built_file)
     assert corpus.release().run_digest != rolled_back

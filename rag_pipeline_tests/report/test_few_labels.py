@@ -37,7 +37,7 @@ def test_what_like_questions_found_joins_the_gold_of_some(workspace):
     gold = {f"q{i:02}": float(bool(i % 3)) for i in range(9)}
     found = few_labels(corpus, "one", queries, {"AnswerPresence@1": gold}, {})
     assert found is not None
-    # Neither the one without an answer nor the synthetic one is a draw of what people ask.
+    # The unanswerable and the synthetic query are not samples of people's queries.
     assert (found.labelled, found.judged) == (9, 24)
     assert found.mean == pytest.approx(2 / 3, abs=0.01)
     assert found.high - found.low < 0.8 * (found.gold_high - found.gold_low)

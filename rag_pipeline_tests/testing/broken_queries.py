@@ -1,4 +1,4 @@
-"""Queries files that can't be used, each with a part of what is said of it."""
+"""Unusable query files, each with a part of its error message."""
 
 from typing import Any
 

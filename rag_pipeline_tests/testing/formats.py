@@ -1,4 +1,4 @@
-"""Files of each format, made by other libraries than those that read them."""
+"""Files of each format, made by libraries other than the ones that read them."""
 
 import io
 import zipfile
@@ -69,7 +69,7 @@ def packed(members: Mapping[str, bytes | str], level: int = zipfile.ZIP_DEFLATED
 
 
 def repacked(raw: bytes, **parts: bytes | None) -> bytes:
-    """Replace or drop (None) parts of an Office file; `__` in a name stands for `/`."""
+    """Replace or drop (None) parts of an Office file; `__` in a name means `/`."""
     changes = {name.replace("__", "/") + ".xml": content for name, content in parts.items()}
     with zipfile.ZipFile(io.BytesIO(raw)) as old:
         members = {name: old.read(name) for name in old.namelist()} | changes

@@ -47,7 +47,7 @@ def _zeroed(raw: bytes, chance: random.Random) -> bytes:
 
 
 def _replaced(pattern: bytes, by: bytes | Callable[[random.Random, int, bytes], bytes]) -> Mutation:
-    """Replace a pattern by bytes, or by what is made of chance, the file's length and the match."""
+    """Replace a pattern by bytes, or by a function of chance, file length and match."""
 
     def mutation(raw: bytes, chance: random.Random) -> bytes:
         return re.sub(

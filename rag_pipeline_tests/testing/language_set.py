@@ -32,7 +32,7 @@ _HEADS = {"de": "Bedingungen: {}", "zh": "{}规定"}
 
 
 class Fact(NamedTuple):
-    """A sentence of a document, and what is asked of it."""
+    """A sentence of a document, and the question about it."""
 
     subject: str
     sentence: dict[Language, str]

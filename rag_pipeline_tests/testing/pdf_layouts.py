@@ -13,7 +13,7 @@ _BOLD = {"Times-Roman": "Times-Bold", "Helvetica": "Helvetica-Bold"}
 
 
 class Sheet:
-    """A canvas that keeps what was written on which page, in the order of reading."""
+    """A canvas that records the written texts with their pages, in reading order."""
 
     def __init__(
         self, size: tuple[float, float], font: str, points: float,
@@ -49,7 +49,7 @@ class Sheet:
         self.left, self.right, self.y, self.bottom = left, right, top, bottom
 
     def heading_in_column(self, text: str, points: float) -> None:
-        """Write a heading where the column stands, if there is room for it and a few lines."""
+        """Write a heading in the column if it and a few lines fit."""
         if self.y - 5 * points < self.bottom:
             return
         self.y -= points * 1.7
@@ -144,7 +144,7 @@ class Sheet:
         self.page += 1
 
     def finish(self) -> bytes:
-        """Return the PDF. Notes come after the text that they stand under."""
+        """Return the PDF. Notes follow the text above them."""
         self.canvas.save()
         self.texts = _whole(self.texts, self.notes)
         return self.out.getvalue()

@@ -21,7 +21,7 @@ def plain(markdown: str) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """Shares of what should be there; None where the PDF has none of it."""
+    """Shares of the expected content that was read; None if the PDF has no such content."""
 
     characters: float
     headings: float | None = None
@@ -57,7 +57,7 @@ def _f1(expected: list[str], found: list[str]) -> float:
 
 
 def _cells(made: MadePdf, markdown: str) -> float:
-    """Return the share of cells that stand in their row and column."""
+    """Return the share of cells in the right row and column."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in markdown.split("\n")

@@ -32,7 +32,7 @@ from rag_pipeline_tests.testing.pdf_prose import HEADINGS, paragraph, sentence
 
 @dataclass
 class MadePdf:
-    """A PDF and what a reader should find: (page from 1, text) in order, and what is none of it."""
+    """A PDF with its expected content: texts with pages from 1, and furniture to leave out."""
 
     name: str
     raw: bytes = b""
@@ -339,7 +339,7 @@ def of_fpdf(name: str, seed: int) -> MadePdf:
 
 
 def makers() -> Iterator[tuple[str, Callable[[], MadePdf]]]:
-    """Yield the names of the born-digital PDFs with what makes them."""
+    """Yield the names of the born-digital PDFs with their makers."""
     styles: list[dict[str, object]] = [
         {}, {"gutter": 12.0, "stamp": True}, {"font": "Helvetica", "size": 9.0, "pages": 4},
         {"gutter": 14.0, "stamp": True, "notes": True, "size": 10.0},

@@ -1,4 +1,4 @@
-"""What is loaded from a folder of a test."""
+"""Load the documents of a test folder."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def load(path: Path, raw: bytes | str, **settings: Any) -> Document:
 
 
 def at(document: Document, words: str) -> Place:
-    """Return where some words stand in a document."""
+    """Return the place of some words in a document."""
     start = document.text.index(words)
     return place_of(document, start, start + len(words))
 

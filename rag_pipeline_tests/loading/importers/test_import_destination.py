@@ -38,7 +38,7 @@ class Killed(BaseException):
 def test_a_killed_import_is_completed_by_a_rerun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_an_earlier_one: bool
 ) -> None:
-    """Stop before every change of the file system in turn."""
+    """Stop the import before each change of the file system, one after another."""
     old = legalbench(tmp_path / "old", FEE, FEE)
     write(old / "corpus/gone.txt", "Gone.")
     new = legalbench(tmp_path / "new", FEE)

@@ -1,4 +1,4 @@
-"""What a browser prints is read in the order in which it was written."""
+"""PDFs printed by a browser are read in the order of the page."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What papers have besides columns: authors beside each other, figures at the top, references."""
+"""Layouts of papers: authors side by side, figures at the top of a page, references."""
 
 import io
 
