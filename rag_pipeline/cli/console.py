@@ -53,7 +53,7 @@ def _legible(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def outside_capture() -> Iterator[None]:
-    """Print to the terminal itself, also while Dagster captures what the process prints."""
+    """Print to the terminal itself, also while Dagster captures standard output."""
     try:
         copy = os.dup(sys.stdout.fileno())
     except (OSError, ValueError):  # standard output is no file

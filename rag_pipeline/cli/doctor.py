@@ -47,7 +47,7 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
             word, finding = "[red]wrong[/red]", str(error)
         say(f"{word} [bold]{name}[/bold]: {escape(finding)}")
     things = "1 thing" if wrong == 1 else f"{wrong} things"
-    console.print(f"[red]{things} to mend[/red]" if wrong else "nothing stands in the way")
+    console.print(f"[red]{things} to mend[/red]" if wrong else "all is well")
     return not wrong
 
 

@@ -39,8 +39,8 @@ def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
 def keep_outcome(plan: RunPlan, position: int) -> str:
     """Write estimate and actual costs of a run to the store; return both in words.
 
-    The charges after `position` in the ledger are the run's. Returns "" for a run that neither
-    paid for calls nor was expected to.
+    The charges after `position` in the ledger are the run's. Returns "" for a run without
+    paid or expected calls.
     """
     if not plan.pays:
         return ""

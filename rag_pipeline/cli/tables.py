@@ -95,7 +95,7 @@ def show_leaderboard(board: Board) -> None:
 
 
 def _fitting_metrics(board: Board, references: int) -> list[str]:
-    """Return the metrics beside the sorted one that the terminal has room for."""
+    """Return the other metrics that the terminal has room for."""
     rows = board.configurations
     longest = max((len(row.name) for row in rows), default=0)
     # Each metric takes 9 columns, a verdict 13, everything else about 42; a name may fold.

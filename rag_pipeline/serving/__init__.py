@@ -1,4 +1,4 @@
-"""Serve released corpora to people and agents: MCP by stdio or HTTP, and what stands around it."""
+"""Serve released corpora to people and agents, by MCP, HTTP and standard input and output."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,10 +10,10 @@ from rag_pipeline.serving.settings import ServerSettings as ServerSettings
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
-    """Serve by HTTP until SIGINT or SIGTERM, then finish what is open within `stop_seconds`.
+    """Serve by HTTP until SIGINT or SIGTERM, then finish open requests within `stop_seconds`.
 
-    A line of JSON on standard error tells of each request. Raises ConfigError for an address that
-    can't be listened on.
+    Each request writes a line of JSON to standard error. Raises ConfigError for an unusable
+    address.
     """
     _need_packages()
     from rag_pipeline.assistant import open_assistant

@@ -1,4 +1,4 @@
-"""The HTTP application behind the guards: MCP, the page to ask on with its data, a Dify source."""
+"""The HTTP application behind the guards: MCP, the web page with its data, Dify's source."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import review_routes
 from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline.serving.tools import answer_of, build_mcp, document_of, health_of
+from rag_pipeline.serving.tools import AssistantAnswer, build_mcp, document_of, health_of
 from rag_pipeline.serving.tracing import record_trace
 
 _PAGE = Path(__file__).parent / "page" / "index.html"
@@ -73,7 +73,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         log.keep(asked.question, datasets)
         made = own.ask(asked.question, datasets, asked.document_name or None)
         record_trace(made.trace)
-        return answer_of(made)
+        return AssistantAnswer.model_validate(made)
 
     def document(wanted: _WantedDocument) -> BaseModel:
         return document_of(own, wanted.document_name, wanted.dataset, 0, None)
@@ -105,7 +105,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
 
 
 def _answering(kind: type[Body], answer: Callable[[Body], BaseModel]) -> Handler:
-    """Return what answers a request with a body of a kind, beside the event loop."""
+    """Return a handler that parses the body as `kind` and answers in a thread."""
 
     async def handler(request: Request) -> Response:
         made = await asyncio.to_thread(answer, kind.model_validate_json(await request.body()))
@@ -115,7 +115,7 @@ def _answering(kind: type[Body], answer: Callable[[Body], BaseModel]) -> Handler
 
 
 def _clear(handler: Handler) -> Handler:
-    """Answer a mistake with the one line that explains it."""
+    """Answer an error with one line."""
 
     async def answered(request: Request) -> Response:
         try:

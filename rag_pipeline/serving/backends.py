@@ -1,7 +1,7 @@
-"""Backends that a request chooses by its headers, only among the hosts that the operator allows.
+"""Backends that a request names by its headers, among the hosts that the operator allows.
 
-Without an allow-list the headers are refused, or the server could be made to reach into a network.
-Keys from headers live as long as their request; they are never logged, cached or shown.
+Without allowed hosts the headers are refused: the server must not reach into its network for
+clients. Keys from headers live as long as their request; they are never logged, cached or shown.
 """
 
 import re
@@ -21,7 +21,7 @@ _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class HeaderBackends:
-    """Makes the assistant of a request from its headers; the server's own where it names none."""
+    """Makes the assistant of a request from its headers; without them, the server's own."""
 
     def __init__(self, own: Assistant, allowed: Sequence[str]) -> None:
         check_hosts(allowed)
@@ -29,9 +29,9 @@ class HeaderBackends:
         self._allowed = tuple(allowed)
 
     def assistant(self, headers: Mapping[str, str]) -> Assistant:
-        """Return the assistant that the headers ask for.
+        """Return the assistant with the named backends.
 
-        Raises InputError for a backend that is not allowed, or named by half of its headers.
+        Raises InputError for a backend that is not allowed, or that lacks one of its headers.
         """
         names = (*RETRIEVAL, *RERANK, *LLM)
         given = {name: headers[name] for name in names if headers.get(name)}
@@ -64,7 +64,7 @@ class DifyDatasets(Mapping[str, SearchedCorpus]):
         self._key = key
 
     def __getitem__(self, name: str) -> SearchedCorpus:
-        """Return a dataset; a name that is none of Dify's raises KeyError."""
+        """Return a dataset; raise KeyError for a name that Dify does not allow."""
         if not _DATASET_ID.fullmatch(name):
             raise KeyError(name)
         return DifyDataset(name, self._endpoint, self._key)
@@ -87,7 +87,7 @@ class HeaderReranker:
         self._model = model
 
     def __call__(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return a score per passage; raise ProviderError where the server gives none."""
+        """Return a score per passage; raise ProviderError for an unusable reply."""
         body = {
             "model": self._model,
             "query": query,
@@ -106,7 +106,7 @@ class HeaderReranker:
 def _complete(
     given: Mapping[str, str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> bool:
-    """Tell whether a backend is named; raise InputError where it is named by half."""
+    """Return whether a backend is named; raise InputError if one of its headers is missing."""
     named = [name for name in wanted if name in given]
     lacking = [name for name in wanted if name not in given and name not in optional]
     if named and lacking:

@@ -16,7 +16,7 @@ _OPERATORS = (
     "=|≠|>|<|≥|≤|before|after"
 ).split("|")
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
-"""Operators that must hold for all of several names; the others must hold for any of them."""
+"""Operators that must hold for all of several names; the others for any of them."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
 """Names that are columns; every other name is a key of the metadata."""
 _NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
@@ -27,14 +27,14 @@ Value = str | int | float | list[str | int | float] | None
 
 
 class Condition(BaseModel):
-    """One comparison of a metadata field; a document without the field only passes `empty`."""
+    """One comparison of a metadata field; a document without the field passes only `empty`."""
 
     name: str | list[str] = Field(min_length=1)
     comparison_operator: str
     value: Value = None
 
     def sql(self) -> str:
-        """Return it in SQL; raise InputError for an operator or a value that does not fit."""
+        """Return the condition in SQL; raise InputError for an unknown operator or a bad value."""
         operator, names = self.comparison_operator, self.name
         if operator not in _OPERATORS:
             raise self._refused(f"no operator; there are: {', '.join(_OPERATORS)}")
@@ -62,7 +62,7 @@ class Condition(BaseModel):
         return f"{function}({field}, {value})"
 
     def _dated(self, field: str) -> str:
-        """Compare dates; a number is seconds since 1970, held against either kind of field."""
+        """Compare dates; a number is seconds since 1970, for fields of dates and of seconds."""
         sign = _DATES[self.comparison_operator]
         seconds: float | None
         try:
@@ -89,7 +89,7 @@ class Condition(BaseModel):
             number = float(self.value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise self._refused("needs a number") from None
-        if number - number != 0:  # infinite, or none
+        if number - number != 0:  # infinite, or not a number
             raise self._refused("needs a finite number")
         return number
 
@@ -115,7 +115,7 @@ class MetadataCondition(BaseModel):
     conditions: list[Condition] | None = None
 
     def where(self) -> str | None:
-        """Return the filter; None without conditions. Raises InputError naming what can't be."""
+        """Return the filter, None without conditions; raise InputError for a bad condition."""
         if not self.conditions:
             return None
         joined = f" {(self.logical_operator or 'and').upper()} "

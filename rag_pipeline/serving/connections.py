@@ -1,4 +1,4 @@
-"""Settings with which uvicorn listens and stops, and time limits of a request."""
+"""How uvicorn listens and stops, and the time limit of a request's headers."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ _CONNECTIONS = 8
 
 
 def check_address(settings: ServerSettings) -> None:
-    """Raise ConfigError where the address can't be listened on, as its port is in use."""
+    """Raise ConfigError for an address that cannot be listened on."""
     try:
         places = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -34,13 +34,13 @@ def check_address(settings: ServerSettings) -> None:
                 tried.bind(address)
     except OSError as error:
         raise ConfigError(
-            f"--host {settings.host} --port {settings.port}: can't listen there: {error.strerror}; "
-            f"name another --port, or stop what listens on this one"
+            f"--host {settings.host} --port {settings.port}: cannot listen there: "
+            f"{error.strerror}; name another --port, or stop the process on this one"
         ) from None
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
-    """Return how an application is served: HTTP/1.1 alone, its headers bounded in size and time."""
+    """Return uvicorn's settings: HTTP/1.1 only, headers bounded in size and time."""
 
     class InTime(_HeadersInTime):
         header_seconds = settings.body_seconds
@@ -61,18 +61,18 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 
 
 class StoppableServer(uvicorn.Server):
-    """Serves until SIGINT or SIGTERM, then finishes what is open for a bounded time and returns.
+    """Serves until SIGINT or SIGTERM, then finishes open requests for a bounded time.
 
-    A second SIGINT stops at once.
+    A second SIGINT stops it immediately.
     """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal; uvicorn would raise it again after having stopped."""
+        """Note the signal; uvicorn would raise it again after the stop."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let the work of requests go on in threads that nobody waits for in the end."""
+        """Run requests in threads that the end of the process does not wait for."""
         asyncio.get_running_loop().set_default_executor(_NotAwaited())
         await super().startup(sockets)
         if self.started:
@@ -80,26 +80,26 @@ class StoppableServer(uvicorn.Server):
             sys.stderr.write(f"listening on http://{host}:{self.config.port}; Ctrl-C stops\n")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more requests, and finish those that are open."""
+        """Refuse new requests, and finish the open ones."""
         seconds = self.config.timeout_graceful_shutdown
         sys.stderr.write(
-            f"stopping: open requests are finished, within {seconds:g} s; Ctrl-C stops at once\n"
+            f"stopping: open requests may finish within {seconds:g} s; Ctrl-C stops immediately\n"
         )
         await super().shutdown(sockets)
 
 
 class _NotAwaited(ThreadPoolExecutor):
-    """A request that has had its time may still wait for a model, which must not hold the end."""
+    """Threads of timed-out requests, which may still wait for a model, do not delay the end."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class _HeadersInTime(H11Protocol):
-    """Closes a connection whose request line and headers take too long to come.
+    """Closes a connection if its request line and headers take too long.
 
-    uvicorn waits for ever for the first request of a connection and for the rest of a begun one;
-    some thousand such connections would take all file descriptors.
+    uvicorn itself waits without limit; a thousand such connections would use up the file
+    descriptors.
     """
 
     header_seconds: float
@@ -122,9 +122,10 @@ class _HeadersInTime(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Let the clock run while a request is awaited, from when the wait began.
+        """Time the wait for a request's headers.
 
-        Between two requests it runs from the first byte of the second; uvicorn closes what idles.
+        Between two requests the time starts with the first byte of the second one; uvicorn closes
+        idle connections.
         """
         waits = self.conn.their_state is h11.IDLE
         if waits and (self.cycle is None or self.conn.trailing_data[0]):

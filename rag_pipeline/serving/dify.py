@@ -1,4 +1,4 @@
-"""Dify, both ways: our index as its external knowledge base, its dataset as one of ours.
+"""Dify in both directions: a corpus as its external knowledge base, its dataset as a corpus.
 
 Sources: Dify's External Knowledge API (`POST /retrieval`) and its Knowledge API
 (`POST /datasets/{id}/retrieve`).
@@ -45,10 +45,8 @@ def retrieval(
 ) -> tuple[int, dict[str, Any]]:
     """Answer Dify's external knowledge request; return the status and the JSON of the reply.
 
-    `keep` is told what is asked of which datasets.
-
-    A record's score is its chance to be the answer, 0..1, as an answer's confidence is; those
-    below the threshold are left out.
+    `keep` gets the query and its datasets. A record's score is its probability to be the answer,
+    0..1; records below the threshold are left out.
     """
     try:
         wanted = _Wanted.model_validate_json(body)
@@ -93,7 +91,7 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 
 
 class DifyDataset:
-    """A Dify dataset as a dataset of ours; its segments are documents' chunks without offsets."""
+    """A Dify dataset as a corpus of the assistant; its segments are chunks without offsets."""
 
     shows_documents = False
 
@@ -108,17 +106,17 @@ class DifyDataset:
     def search(self, request: SearchRequest) -> SearchResult:
         """Retrieve segments by the query, and by boosted queries in the leading documents.
 
-        These are full-text searches, whose segments gain a tenth of their scaled score; where the
-        search names no `stages`, one query in each of three documents. Raises InputError for a
-        filter, which Dify's segments can't be held against.
+        Boosted queries are full-text searches; a segment gains a tenth of its scaled score. By
+        default, each of three documents gets one. Raises InputError for a filter, which Dify's
+        segments do not support.
         """
         if request.where is not None:
-            raise InputError(f"{self.name}: `where` filters our own indexes, not a Dify dataset")
+            raise InputError(f"{self.name}: `where` filters corpora, not a Dify dataset")
         query, k, document_id = request.query, request.k or _MOST, request.document_id
         if document_id is None:
             chunks = self._retrieve(query, min(k, _MOST))
         else:
-            # Dify filters by names only where the dataset's built-in fields are switched on.
+            # Dify filters by name only if the dataset's built-in fields are on.
             named = self._retrieve(query, _MOST, document_id)
             chunks = named or self._retrieve(query, _MOST, document_id, filtered=False)
         files, variants = request.stages or ((0, 0) if request.cacheable else _STAGES)
@@ -156,7 +154,7 @@ class DifyDataset:
         method: str = "hybrid_search",
         filtered: bool = True,
     ) -> list[ScoredChunk]:
-        """Return the segments of one request, of one document if one is named."""
+        """Return the segments of one request, optionally of one document."""
         model: dict[str, Any] = {
             "search_method": method,
             "reranking_enable": False,
@@ -173,10 +171,10 @@ class DifyDataset:
 
     def document(self, document_id: str) -> Document:
         """Raise InputError: Dify's retrieval returns segments, not documents."""
-        raise InputError(f"{self.name}: {document_id[:200]!r} can't be shown: Dify keeps it")
+        raise InputError(f"{self.name}: {document_id[:200]!r} cannot be shown: Dify keeps it")
 
     def describe(self) -> dict[str, Any]:
-        """Return what is known without asking."""
+        """Return the dataset's name and kind, without a request."""
         return {"name": self.name, "description": "a Dify dataset"}
 
     def _post(self, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -185,7 +183,9 @@ class DifyDataset:
         try:
             return [r for r in reply["records"] if isinstance(r["segment"], dict)]
         except (KeyError, TypeError):
-            raise ProviderError(f"{self.name}: Dify's reply is not what it should be") from None
+            raise ProviderError(
+                f"{self.name}: Dify's reply has another form than its API"
+            ) from None
 
     def _chunk(self, record: dict[str, Any], rank: int) -> ScoredChunk:
         segment = record["segment"]

@@ -84,7 +84,7 @@ class Guards:
         # The body is read first: a slow client must not take the place of others.
         body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
         if self._running >= self._settings.max_concurrency:
-            raise Refused(503, "too many requests at once; try again", {"Retry-After": "1"})
+            raise Refused(503, "too many requests; try again", {"Retry-After": "1"})
         self._running += 1
         try:
             await self._run(scope, _replayed(body, receive), reply)
@@ -109,7 +109,7 @@ class Guards:
     def _check_headers(self, scope: Scope, headers: dict[str, str]) -> None:
         """Refuse odd headers and, without a token, pages of other sites.
 
-        After DNS rebinding, such a page sends its own name as Host.
+        After DNS rebinding, a page of another site sends its own name as Host.
         """
         names = [name for name, _ in scope["headers"]]
         size = sum(len(name) + len(value) for name, value in scope["headers"])

@@ -1,4 +1,4 @@
-"""A chat model that a request's headers choose, for that request alone."""
+"""A chat model that a request's headers name, for this request only."""
 
 from functools import lru_cache
 
@@ -15,11 +15,11 @@ _SECONDS = 20.0
 
 
 def header_model(url: str, name: str, key: str) -> LanguageModel:
-    """Return the assistant's model behind an address that has been allowed.
+    """Return the assistant's model behind an allowed address.
 
-    Its calls go past the call cache and the ledger: whoever brings the key pays, and sees nobody
-    else's answers. A refusal or an outage is not tried by every step. Errors carry the status
-    alone, never what the server said of the key.
+    Its calls bypass the call cache and the ledger: the owner of the key pays, and sees no answers
+    of others. A refusal or an outage stops the other steps. Errors contain the status
+    only, because the server's text may contain the key.
     """
     settings = ChatModel(provider="openai", model=name, base_url=url, timeout_seconds=_SECONDS)
     sdk = openai.OpenAI(
@@ -48,5 +48,5 @@ def _asked(sdk: openai.OpenAI, settings: ChatModel, prompt: Prompt) -> Reply | P
 
 @lru_cache(maxsize=1)
 def _connections() -> openai.DefaultHttpxClient:
-    """Return the connections of all such models: no redirects, no proxies of the environment."""
+    """Return the HTTP client of all such models: no redirects, no proxies of the environment."""
     return openai.DefaultHttpxClient(follow_redirects=False, trust_env=False)

@@ -44,7 +44,7 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
         raise InputError(f"{shown}: an address without query and fragment is wanted")
     own = 443 if parts.scheme == "https" else 80
     if (sent.host, sent.port or own) != (parts.hostname, port or own):
-        raise InputError(f"{shown}: not an address")  # that is, not one that all read alike
+        raise InputError(f"{shown}: not an address")  # parsers disagree about it
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     entry = name if port in (None, own) else f"{name}:{port}"
     if entry.lower() not in {a.lower() for a in allowed}:
@@ -55,7 +55,7 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
 def post_json(
     what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Post JSON and return the reply's; raise ProviderError that begins with `what`."""
+    """Post JSON and return the reply's JSON; errors are ProviderErrors that begin with `what`."""
     end = time.monotonic() + _SECONDS
     try:
         with _client().stream("POST", url, json=body, headers=headers) as reply:

@@ -1,4 +1,4 @@
-"""A cited span -> the page of the PDF that it stands on, as an image with boxes to mark it."""
+"""A cited span -> its page of the PDF, as an image with boxes around the span."""
 
 import base64
 
@@ -30,7 +30,7 @@ def page_view(
     start: int,
     end: int,
 ) -> PageView:
-    """Return a page, by default the one a span begins on; raise InputError if there is none."""
+    """Return a page, by default the first page of a span; raise InputError if there is none."""
     chosen = choose(assistant.corpora, dataset_names(dataset_info))
     dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
     held = assistant.corpora.get(dataset)

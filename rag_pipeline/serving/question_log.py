@@ -1,6 +1,6 @@
-"""What people ask a server -> a file of questions, for whoever wants to measure with them.
+"""The questions that people ask a server -> a file, to measure with them later.
 
-Off unless a file is named. Questions may hold what is private: only their owner can read the file.
+Off unless a file is named. Questions may be private: only the file's owner can read it.
 """
 
 import json
@@ -15,14 +15,14 @@ from rag_pipeline.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 64 * 1024 * 1024
-"""Size in bytes from which on nothing is added to a file."""
+"""A file of this size in bytes gets no more questions."""
 
 
 class QuestionLog:
-    """A file to which questions are added, a JSON line each; without a file nothing is kept."""
+    """A file with a JSON line per question; without a file nothing is written."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Raise ConfigError where the file can't be written."""
+        """Raise ConfigError if the file cannot be written."""
         self._path = path
         self._lock = threading.Lock()
         if path is not None:
@@ -34,7 +34,7 @@ class QuestionLog:
                 ) from None
 
     def keep(self, query: str, datasets: Sequence[str] | None = None) -> None:
-        """Add a question; one that can't be written is told in the log and not in the answer."""
+        """Add a question; a failure is logged and does not fail the request."""
         if self._path is None:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -49,7 +49,7 @@ class QuestionLog:
 
     @staticmethod
     def _append(path: Path, text: str) -> None:
-        # One write of a file opened for appending, so that lines of several servers don't mix.
+        # One write in append mode: lines of several servers do not mix.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(handle, text.encode())

@@ -1,4 +1,4 @@
-"""A page to decide on synthetic questions with, for a server that was started to allow it."""
+"""A web page to decide on synthetic questions, for servers started with --review."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class _Decided(_Wanted):
 def review_routes(
     own: Assistant, clear: Callable[[Any], Any], headers: dict[str, str]
 ) -> Sequence[Route]:
-    """Return the page and what it asks: the next question, and what becomes of it."""
+    """Return the routes of the page, of the next question and of a decision."""
 
     async def page(request: Request) -> Response:
         return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
@@ -77,7 +77,7 @@ def _shown(own: Assistant, wanted: _Wanted) -> dict[str, Any]:
 
 
 def _decide(own: Assistant, wanted: _Decided) -> str | None:
-    """Write a decision; return what is wrong with other words, unless the person is sure."""
+    """Write a decision; return the fault of edited words, unless the person is sure."""
     workspace = _workspace(own, wanted.dataset)
     found = next_waiting(workspace, [i for i in wanted.after if i != wanted.query_id])
     if found is None or found.record.query_id != wanted.query_id:

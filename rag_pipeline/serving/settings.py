@@ -1,4 +1,4 @@
-"""Settings of a server: where it listens, who may ask, and how much."""
+"""Settings of a server: its address, token and limits."""
 
 import os
 from collections.abc import Sequence
@@ -15,11 +15,10 @@ _LEAST_TOKEN = 16
 class ServerSettings:
     """Limits are per server, `requests_per_minute` per client address.
 
-    `body_seconds` is how long a request's headers, and then its body, may take to arrive,
-    `stop_seconds` how long a server that was told to stop finishes what is open.
-    `allowed_hosts` are the backends (`host` or `host:port`) that a request may choose by header.
-    `log_questions` is a file that what is asked is added to. `review` lets who may ask decide on
-    synthetic questions.
+    A request's headers, and then its body, may take `body_seconds` to arrive. A stopped server
+    finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
+    (`host` or `host:port`) by header. Questions are added to the file `log_questions`. With
+    `review`, clients may decide on synthetic questions.
     """
 
     host: str = "127.0.0.1"

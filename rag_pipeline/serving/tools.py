@@ -1,4 +1,4 @@
-"""The MCP server: the assistant's verbs as tools, datasets and documents as resources."""
+"""The MCP server: the assistant as tools, corpora (called datasets) and documents as resources."""
 
 import asyncio
 import json
@@ -9,13 +9,11 @@ from typing import Annotated, Any, TypeVar
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_http_headers
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
-from rag_pipeline.assistant import Assistant, AssistedAnswer
+from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.corpora import choose
-from rag_pipeline.datamodels import FoundDocument, ScoredChunk
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.loading.places import Place
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.tracing import record_trace
@@ -47,69 +45,84 @@ Where = Annotated[
 ]
 
 
-class FoundFile(BaseModel):
+class _Record(BaseModel):
+    """A result in the form that clients read, made from the assistant's record by its fields."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+Dataset = Annotated[str, Field(validation_alias="corpus")]
+DocumentId = Annotated[str, Field(validation_alias="document_id")]
+PlaceRecord = Annotated[
+    dict[str, Any] | None, BeforeValidator(lambda place: place and place.record())
+]
+
+
+class FoundFile(_Record):
     """A document that a question is about."""
 
-    dataset: str
-    document_name: str
+    dataset: Dataset
+    document_name: DocumentId
     title: str
     score: float
 
 
-class FoundChunk(BaseModel):
-    """A passage with its place in its document: in code points of the text, and as people say it.
+class FoundChunk(_Record):
+    """A passage with its place in its document; `start` and `end` are code points of the text.
 
-    `place` has a `label`, and what the format tells: page, section, sheet, row, slide,
-    pointer, line; of PDFs `boxes`: page, left, top, right and bottom in points.
+    `place` has a `label` and, by format, page, section, sheet, row, slide, pointer or line. For
+    PDFs, `boxes` are page, left, top, right and bottom in points.
     """
 
-    dataset: str
-    document_name: str
+    dataset: Dataset
+    document_name: DocumentId
     start: int
     end: int
     score: float
     text: str
     title: str
     metadata: dict[str, Any]
-    place: dict[str, Any] | None = None
+    place: PlaceRecord = None
 
 
-class CitedSpan(BaseModel):
+class CitedSpan(_Record):
     """A source of an answer; `verified` tells whether the document has this text there."""
 
     number: int
-    dataset: str
-    document_name: str
+    dataset: Dataset
+    document_name: DocumentId
     start: int
     end: int
     text: str
     verified: bool
     origin: dict[str, Any] | None = None
-    place: dict[str, Any] | None = None
+    place: PlaceRecord = None
 
 
-class StageReport(BaseModel):
-    """What one stage of the assistant did."""
+class StageReport(_Record):
+    """One stage of the assistant: its duration and details."""
 
     name: str
-    milliseconds: float
+    milliseconds: Annotated[
+        float, Field(validation_alias="seconds"), BeforeValidator(lambda seconds: 1000 * seconds)
+    ]
     detail: dict[str, Any]
 
 
-class AssistantAnswer(BaseModel):
-    """An answer with its sources and how it came about."""
+class AssistantAnswer(_Record):
+    """An answer with its sources and the stages that made it."""
 
-    answer: str
+    answer: str = Field(validation_alias="text")
     answered: bool
-    intent: str
-    domain: str
-    key_entities: list[str]
+    intent: str = Field(validation_alias=AliasPath("intent", "kind"))
+    domain: str = Field(validation_alias=AliasPath("intent", "domain"))
+    key_entities: list[str] = Field(validation_alias=AliasPath("intent", "entities"))
     confidence: float | None
     sources: list[CitedSpan]
-    files: list[FoundFile]
+    files: list[FoundFile] = Field(validation_alias="documents")
     problems: list[str]
     warnings: list[str]
-    stages: list[StageReport]
+    stages: list[StageReport] = Field(validation_alias="trace")
 
 
 class DocumentText(BaseModel):
@@ -125,7 +138,7 @@ class DocumentText(BaseModel):
 
 
 class ServerHealth(BaseModel):
-    """Whether the server can answer, and from what."""
+    """The server's state, with every dataset that it answers from."""
 
     status: str
     version: str
@@ -135,9 +148,9 @@ class ServerHealth(BaseModel):
 def build_mcp(
     own: Assistant, allowed_hosts: Sequence[str] = (), log: QuestionLog | None = None
 ) -> FastMCP:
-    """Return the MCP server over an assistant; headers may choose backends of `allowed_hosts`.
+    """Return the MCP server over an assistant; headers may name backends of `allowed_hosts`.
 
-    What is asked is added to `log`.
+    Each question is added to `log`.
     """
     kept = log or QuestionLog()
     backends = HeaderBackends(own, allowed_hosts)
@@ -196,7 +209,7 @@ def build_mcp(
             )
         )
         record_trace(made.trace)
-        return answer_of(made)
+        return AssistantAnswer.model_validate(made)
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def file_discover(
@@ -213,7 +226,7 @@ def build_mcp(
                 *(query, dataset_names(dataset_info), top_k_return, do_file_rerank, where or None)
             )
         )
-        return [file_of(d) for d in found]
+        return [FoundFile.model_validate(document) for document in found]
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def search_chunks(
@@ -236,7 +249,10 @@ def build_mcp(
                 where or None,
             )
             places = answering.places(passages)
-            return [chunk_of(p, place) for p, place in zip(passages, places, strict=True)]
+            shown = [FoundChunk.model_validate(passage) for passage in passages]
+            for chunk, place in zip(shown, places, strict=True):
+                chunk.place = place.record() if place else None
+            return shown
 
         return await _in_thread(search)
 
@@ -277,9 +293,9 @@ def build_mcp(
 
 
 def dataset_names(dataset_info: str) -> list[str] | None:
-    """Read which datasets a client means; raise ToolError for what can't be read.
+    """Read a client's list of datasets; raise ToolError for an unreadable one.
 
-    A JSON list of names or of objects with `id`, or names separated by commas.
+    It is a JSON list of names or of objects with `id`, or names separated by commas.
     """
     text = dataset_info.strip()
     if not text:
@@ -295,61 +311,6 @@ def dataset_names(dataset_info: str) -> list[str] | None:
     if not all(isinstance(name, str) for name in names):
         raise ToolError(f"dataset_info: not a list of datasets: {text[:80]!r}")
     return names or None
-
-
-def answer_of(made: AssistedAnswer) -> AssistantAnswer:
-    """Return an answer in the form that clients read."""
-    return AssistantAnswer(
-        answer=made.text,
-        answered=made.answered,
-        intent=made.intent.kind,
-        domain=made.intent.domain,
-        key_entities=list(made.intent.entities),
-        confidence=made.confidence,
-        sources=[
-            CitedSpan(
-                number=s.number,
-                dataset=s.corpus,
-                document_name=s.document_id,
-                start=s.start,
-                end=s.end,
-                text=s.text,
-                verified=s.verified,
-                origin=None if s.origin is None else dict(s.origin),
-                place=s.place and s.place.record(),
-            )
-            for s in made.sources
-        ],
-        files=[file_of(d) for d in made.documents],
-        problems=list(made.problems),
-        warnings=list(made.warnings),
-        stages=[
-            StageReport(name=s.name, milliseconds=1000 * s.seconds, detail=dict(s.detail))
-            for s in made.trace
-        ],
-    )
-
-
-def file_of(found: FoundDocument) -> FoundFile:
-    """Return a discovered document in the form that clients read."""
-    return FoundFile(
-        dataset=found.corpus, document_name=found.document_id, title=found.title, score=found.score
-    )
-
-
-def chunk_of(chunk: ScoredChunk, place: Place | None) -> FoundChunk:
-    """Return a passage in the form that clients read."""
-    return FoundChunk(
-        dataset=chunk.corpus,
-        document_name=chunk.document_id,
-        start=chunk.start,
-        end=chunk.end,
-        score=chunk.score,
-        text=chunk.text,
-        title=chunk.title,
-        metadata=dict(chunk.metadata),
-        place=place and place.record(),
-    )
 
 
 def document_of(
@@ -375,7 +336,7 @@ def document_of(
 
 
 def health_of(assistant: Assistant) -> ServerHealth:
-    """Return each dataset's description, or why it can't answer."""
+    """Return each dataset's description, or the error that keeps it from answering."""
     described = []
     for name, dataset in assistant.corpora.items():
         try:
@@ -389,7 +350,7 @@ def health_of(assistant: Assistant) -> ServerHealth:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Do blocking work beside the event loop; a user's mistake becomes a tool's error."""
+    """Do blocking work in a thread; errors of this package become tool errors."""
     try:
         return await asyncio.to_thread(work)
     except RagPipelineError as error:

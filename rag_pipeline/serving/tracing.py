@@ -16,14 +16,14 @@ from rag_pipeline.assistant import TraceEntry
 
 @contextmanager
 def request_span(scope: Scope, request_id: str) -> Iterator[Span]:
-    """Trace a request; what is done inside the block becomes the span's children."""
+    """Trace a request; spans inside the block become its children."""
     method, path = scope["method"], scope["path"][:200]
     attributes = {"http.request.method": method, "url.path": path, "rag.request_id": request_id}
     with _tracer().start_as_current_span(
         f"{method} {path}",
         kind=SpanKind.SERVER,
         attributes=attributes,
-        record_exception=False,  # its message may hold what was asked
+        record_exception=False,  # its message may contain the question
         set_status_on_exception=False,
     ) as span:
         try:
@@ -34,7 +34,7 @@ def request_span(scope: Scope, request_id: str) -> Iterator[Span]:
 
 
 def answered(span: Span, status: int) -> None:
-    """Tell a request's span how it was answered."""
+    """Set the status of a request's span."""
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
         span.set_status(Status(StatusCode.ERROR))
@@ -45,7 +45,7 @@ def record_trace(entries: Sequence[TraceEntry]) -> None:
     for entry in entries:
         span = _tracer().start_span(f"assistant.{entry.name}", start_time=entry.began)
         for name, value in entry.detail.items():
-            if isinstance(value, bool | int):  # texts may hold what was asked
+            if isinstance(value, bool | int):  # texts may contain the question
                 span.set_attribute(f"rag.{name}", value)
         span.end(entry.began + round(entry.seconds * 1e9))
 

@@ -35,7 +35,7 @@ def test_a_healthy_corpus(released: Any) -> None:
     assert "4 queries in " in found["queries and given chunks"]
     assert "release-000001: " in found["release"]
     assert " answers" in found["call cache"]
-    assert outcome.out.endswith("nothing stands in the way\n")
+    assert outcome.out.endswith("all is well\n")
 
 
 def test_a_corpus_before_its_first_run_is_healthy_and_left_as_it_is(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ sys.stdout.flush()
 os._exit(0)
 """
 LINE = "listening on http://127.0.0.1:{}; Ctrl-C stops\n"
-LINE += "stopping: open requests are finished, within 1 s; Ctrl-C stops at once\n"
+LINE += "stopping: open requests may finish within 1 s; Ctrl-C stops immediately\n"
 
 
 class Asked(threading.Thread):
@@ -91,11 +91,11 @@ def test_an_address_that_is_taken_is_told_before_anything_is_opened():
         with pytest.raises(ConfigError) as caught:
             serve_http([], ServerSettings(port=port))
     assert str(caught.value) == (
-        f"--host 127.0.0.1 --port {port}: can't listen there: Address already in use; name "
-        f"another --port, or stop what listens on this one"
+        f"--host 127.0.0.1 --port {port}: cannot listen there: Address already in use; name "
+        f"another --port, or stop the process on this one"
     )
 
 
 def test_a_host_that_is_not_known_is_told():
-    with pytest.raises(ConfigError, match=r"--host no-host\.invalid --port 9003: can't listen"):
+    with pytest.raises(ConfigError, match=r"--host no-host\.invalid --port 9003: cannot listen"):
         check_address(ServerSettings("no-host.invalid"))

@@ -71,8 +71,8 @@ def compare(
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
 
-    Differences are A - B over the queries that both have, with the 95 % interval and the p
-    value of a randomisation test, adjusted (Holm) for the metrics shown.
+    Differences are A - B over the queries that both have, with their 95 % interval. The p value
+    is that of a randomisation test, adjusted (Holm) for the metrics shown.
 
     \b
     Examples:
@@ -104,8 +104,8 @@ def why(
 ) -> None:
     """Name the change that made a query better or worse between two releases or configurations.
 
-    One change at a time, such as the document's old chunks or a weight, is taken from one side to
-    the other, and the search is repeated on the store. No model is called.
+    One change at a time is taken from one side to the other, such as the document's old chunks or
+    a weight. Then the search is repeated on the store. No model is called.
 
     \b
     Examples:

@@ -59,11 +59,10 @@ def make(
     """Make questions from the documents, so that something can be measured; no labels needed.
 
     Rules ask, in English and without a model, for durations, sums, percentages, dates,
-    definitions, headed sections, duties and rights. Each question is tested on the documents: a
-    search must find its passage, no other passage may answer it as well, and the title must not
-    answer it. Documents that say similar things are named in their questions. The questions are
-    marked `synthetic`, and every figure says how many of its questions are. A second call
-    replaces those that nobody has accepted.
+    definitions, headed sections, duties and rights. Each question is tested on the documents. A
+    search must find its passage; no other passage and no title may answer it. Documents that say
+    similar things are named in their questions. The questions are marked `synthetic`, and every
+    figure says how many of its questions are. A second call replaces those that nobody accepted.
 
     With `--several`, questions need two documents; both passages are gold. With
     `--unanswerable`, questions have the tag `unanswerable` and no gold; they test whether
