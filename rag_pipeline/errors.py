@@ -1,6 +1,6 @@
 """Every error that the pipeline raises on purpose, in one tree below `RagPipelineError`.
 
-A message names the value, the place (file, corpus, variant, document) and what to do.
+A message names the value, the place (file, corpus, variant, document) and the cure.
 """
 
 import importlib.metadata
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class RagPipelineError(Exception):
-    """Root of all errors whose message is meant for the user; shown without a traceback."""
+    """Root of all errors with a message for the user; shown without a traceback."""
 
 
 class ConfigError(RagPipelineError):
@@ -20,7 +20,7 @@ class ConfigError(RagPipelineError):
 
 
 class OtherComponentError(ConfigError):
-    """A corpus file is of a component of a project's own, which only Dagster can load."""
+    """A corpus file names a component of another project, which only Dagster can load."""
 
 
 class InputError(RagPipelineError):
@@ -37,7 +37,7 @@ class DocumentError(InputError):
 
 
 class UnreadDocumentError(DocumentError):
-    """One document could not be read this time; what was loaded of it before stays."""
+    """One document could not be read this time; its earlier version stays."""
 
 
 class StoreError(RagPipelineError):
@@ -53,18 +53,18 @@ class NotReleasedError(StoreError):
 
 
 _SHOWN = 8
-"""Number of characters from which a part of a key is secret; fewer are in many words."""
+"""Least length of a secret part of a key, in characters; shorter ones occur in words."""
 _secrets: set[str] = set()
 
 
 def keep_secret(key: str | None) -> None:
-    """Let no ProviderError show a key from now on, nor a beginning of it."""
+    """Hide a key, and every beginning of it, in all later ProviderErrors."""
     if key and len(key) >= _SHOWN:
         _secrets.add(key)
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without the kept keys; what a message cuts off may end within one."""
+    """Replace every known key in `text`, also one that is cut at its end."""
     for key in sorted(_secrets, key=len, reverse=True):
         if key[:_SHOWN] in text:
             for end in range(len(key), _SHOWN - 1, -1):
@@ -73,9 +73,9 @@ def without_secrets(text: str) -> str:
 
 
 class ProviderError(RagPipelineError):
-    """A model or its provider failed; the message shows no key, whatever the provider said.
+    """A model or its provider failed; the message shows no known key.
 
-    `status` is that of the HTTP reply, if there was one.
+    `status` is the status of the HTTP reply, if there was one.
     """
 
     status: int | None = None
@@ -85,11 +85,11 @@ class ProviderError(RagPipelineError):
 
 
 class TransientError(ProviderError):
-    """A call failed in a way that may pass; `calls` tries it again.
+    """A call failed for a transient reason; `calls` tries it again.
 
-    `retry_after` is how many seconds the provider asked to wait; `limited` says that it refused
-    the call for its rate and not for trouble of its own; `reached` that it answered at all;
-    `connected` that there was a server to send it to; `paid` that it may have been paid for.
+    `retry_after` is the wait that the provider asks for, in seconds. `limited` says that the
+    provider refused the call for its rate; `reached` that it answered; `connected` that a server
+    accepted the connection; `paid` that the call may be charged.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class TransientError(ProviderError):
 
 
 class GivenUpError(ProviderError):
-    """A call was tried for as long as its patience lasts, and never answered."""
+    """A call got no answer within its time for retries."""
 
 
 class PaidInVainError(GivenUpError):
-    """Each of several replies that may have been paid for was late, cut off or garbled."""
+    """Several replies that may be charged were late, cut off or garbled."""
 
 
 class TextsFailedError(ProviderError):
-    """A model failed on some texts; `failed` says why on each, the vectors of the rest are kept."""
+    """A model failed on some texts; `failed` holds the errors, other vectors are kept."""
 
     def __init__(self, failed: Mapping[str, ProviderError]) -> None:
         text, first = next(iter(failed.items()))
@@ -129,11 +129,11 @@ class TextsFailedError(ProviderError):
 
 
 class CallsStoppedError(ProviderError):
-    """No call to a model can work now, so the run stops; what was answered is kept."""
+    """No call to a model can work now, so the run stops; answers so far are kept."""
 
 
 class TextTooLongError(ProviderError):
-    """A text is longer than the model reads; `text` is the one."""
+    """`text` is longer than the model reads."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
@@ -148,7 +148,7 @@ class MissingExtraError(ProviderError):
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:
-    """Import a module of an optional package; raise MissingExtraError where it is not installed."""
+    """Import a module of an optional package; raise MissingExtraError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -156,10 +156,9 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 
 
 def installation(extra: str) -> str:
-    """Return the command that installs an extra here.
+    """Return the command that installs an extra here, without a package index for this package.
 
-    No package index need have this package: a checkout is installed with the extra, beside a wheel
-    what the extra requires.
+    A checkout is installed with the extra; beside a wheel, the requirements of the extra.
     """
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
@@ -186,11 +185,11 @@ def _requirements(extra: str) -> Iterator[str]:
 
 
 class UnknownReplyError(ProviderError):
-    """A dry run needs a reply that no model has given yet; it never leaves the dry run."""
+    """A dry run needs a reply that is not in the cache; only the dry run sees this error."""
 
 
 class BudgetError(RagPipelineError):
-    """A plan or a run would cost more than `budget_usd`; what was done is kept."""
+    """A plan or a run would cost more than `budget_usd`; finished work is kept."""
 
 
 class CheckFailedError(RagPipelineError):

@@ -1,4 +1,4 @@
-"""One corpus's handles: its settings, tables, call cache and models, opened on first use."""
+"""One corpus's settings, tables, call cache and models, each opened on first use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,26 +34,26 @@ from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
 
-_ADDRESSES = "models.json"
-"""Under which address each model of the corpus file was first asked."""
+_ENDPOINTS = "models.json"
+"""The file of the store with each model's first endpoint, which identifies its answers."""
 
 
 class Workspace:
-    """What every step over one corpus needs."""
+    """Settings, tables, call cache and models for every step over one corpus."""
 
-    _are_noted = False
+    _recorded = False
 
     def __init__(self, config: CorpusConfig) -> None:
         self._given = config
         self.held: dict[Any, Any] = {}
-        """The index that was opened last, by its `Pinned` (see `search.pinned.open_index`)."""
+        """The last opened index by its `Pinned` (see `search.pinned.open_index`)."""
 
     @cached_property
     def config(self) -> CorpusConfig:
-        """Return the settings, in which a model that has moved is known by its first address."""
+        """Return the settings; moved models keep the identity of their first endpoint."""
         if not any(remote_models(self._given)):
             return self._given
-        return with_first_endpoints(self._given, self.store.read_json(_ADDRESSES) or {})
+        return with_first_endpoints(self._given, self.store.read_json(_ENDPOINTS) or {})
 
     @cached_property
     def store(self) -> Store:
@@ -73,7 +73,7 @@ class Workspace:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Return the ledger of what the corpus's calls cost."""
+        """Return the ledger of the costs of the corpus's calls."""
         config, cache = self.config, self.cache
         listed = load_prices(config.prices_path)
         prices = listed.including(
@@ -91,9 +91,9 @@ class Workspace:
 
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
-        """Charge the calls inside the block to an asset's partition; yield what they cost."""
+        """Charge the calls inside the block to an asset's partition; yield their costs."""
         configurations = self.config.configurations_of(key.level, key)
-        self._note_addresses()
+        self._record_endpoints()
         with (
             trace_step(self.config.corpus, asset, str(key)) as told,
             charging(self.ledger),
@@ -109,14 +109,14 @@ class Workspace:
                     "gen_ai.usage.output_tokens": totals.output_tokens,
                 }
 
-    def _note_addresses(self) -> None:
-        """Note under which addresses models are known, before anything of them is kept."""
+    def _record_endpoints(self) -> None:
+        """Record the endpoints of new models, before their first answer is kept."""
         known = endpoints_of(self.config)
-        if known and not self._are_noted:
-            before = self.store.read_json(_ADDRESSES) or {}
+        if known and not self._recorded:
+            before = self.store.read_json(_ENDPOINTS) or {}
             if {**before, **known} != before:
-                self.store.write_json(_ADDRESSES, {**before, **known})
-        self._are_noted = True
+                self.store.write_json(_ENDPOINTS, {**before, **known})
+        self._recorded = True
 
     # --- tables ---
 
@@ -124,11 +124,11 @@ class Workspace:
         """Return the table of loaded documents."""
         return self.store.table("documents", DOCUMENTS_SCHEMA)
 
-    def quarantine(self, stage: str) -> Table:
-        """Return the table of documents that a stage could not use, with the reasons."""
-        return self.store.table(f"quarantine.{stage}", QUARANTINE_SCHEMA)
+    def quarantine(self, table: str) -> Table:
+        """Return the table of documents that have no rows in a table, with the reasons."""
+        return self.store.table(f"quarantine.{table}", QUARANTINE_SCHEMA)
 
-    # A table is named by the part of a key that it depends on; later parts are left out.
+    # A table's name holds the part of a key that it depends on.
 
     def chunks(self, key: str) -> Table:
         """Return the chunks of one chunking."""
@@ -148,7 +148,7 @@ class Workspace:
         return self.store.table(f"vector_index.{own}", schema)
 
     def lexical_path(self, key: str, engine: str) -> str:
-        """Return where the lexical index of the chunks as they are now stands, built or not."""
+        """Return the path of the lexical index of the current chunks, built or not."""
         own = Key.parse(key).at("contextualizer")
         made_from = state_digest(self.contextualized_chunks(own).state())
         settings = self.config.lexical_fingerprint(*own.variants)
@@ -163,7 +163,7 @@ class Workspace:
     def embed(
         self, embedding: str, counts: CallCounts | None = None, input_type: InputType = "document"
     ) -> Callable[..., Embedded]:
-        """Return a function from texts, and the document of each, to vectors, through the cache."""
+        """Return a function from texts, and their documents, to vectors; it uses the cache."""
         embedder = self.embedder(embedding)
 
         def charged(texts: Sequence[str], documents: Sequence[str] | None = None) -> Embedded:
@@ -175,14 +175,14 @@ class Workspace:
     def models(
         self, counts: CallCounts | None = None, chats: Mapping[str, ChatSettings] | None = None
     ) -> Models:
-        """Return the corpus file's models, as methods and judges ask them.
+        """Return the corpus file's models for methods and judges.
 
-        `chats` are asked in the place of those of these names: what a release was made with.
+        `chats` overrides the chat models of these names with those that a release used.
         """
         return _Models(self, counts, chats or {})
 
     def ask(self, chat: str, counts: CallCounts | None = None) -> Ask:
-        """Return a function from prompts to the replies of a chat model of the corpus file."""
+        """Return a function from prompts to replies of a chat model of the corpus file."""
         settings = self.config.chat(chat)
 
         def charged(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
@@ -194,7 +194,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class _Models:
-    """Asks the models of a corpus file through its cache, charged to its ledger."""
+    """The models of a corpus file, asked through its cache and charged to its ledger."""
 
     workspace: Workspace
     counts: CallCounts | None

@@ -59,9 +59,9 @@ def semantic_spans(
 ) -> list[Span]:
     """Return spans of whole sentences, cut where neighbours differ most.
 
-    One call of `embed` embeds each sentence with its neighbours. A cut is where the cosine distance
-    of consecutive sentences exceeds mean + `threshold` x population standard deviation over the
-    document (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
+    One call of `embed` embeds each sentence with its neighbours. A cosine distance of consecutive
+    sentences above mean + `threshold` x population standard deviation over the document is a cut
+    (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
     nearer neighbour. Pieces over the size are cut at their largest distance, if possible with
     `min_characters` on both sides. Sentences over the size are first cut as by `recursive`.
     """

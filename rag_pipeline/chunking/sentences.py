@@ -97,9 +97,9 @@ def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iter
 def sentence_spans(text: str) -> list[Span]:
     """Return the trimmed sentences in order; they cover all but white space. Linear.
 
-    A sentence ends at its closing punctuation, at a blank line, before a list item or numbered
-    clause, and at a line end unless the line is wrapped. A line is wrapped if the next word does
-    not fit into the width of the paragraph's longest line.
+    A sentence ends at its closing punctuation, at a blank line and before a list item or numbered
+    clause. It ends at a line end unless the line is wrapped: the next word would not fit into the
+    width of the paragraph's longest line.
     """
     return [
         sentence

@@ -76,7 +76,7 @@ class SizedChunking(ChunkingSettings):
             value = {"max_characters": None, **value}
         made: Self = handler(value)
         if made.max_characters is None and made.max_tokens is None:
-            raise ValueError("max_characters, max_tokens: one of them is needed")
+            raise ValueError("set max_characters or max_tokens")
         if made.tokens_of is not None and made.max_tokens is None:
             raise ValueError("tokens_of: counts nothing without max_tokens")
         return made

@@ -1,9 +1,9 @@
 """Documents + chunks -> contexts that a chat model writes after reading the whole document.
 
 Anthropic, "Introducing Contextual Retrieval" (September 2024). Each prompt begins with the document
-and ends with the chunk, so that the provider's prompt cache serves the document to all chunks but
-the first. If a document is longer than the model's window, the prompt holds the model's summary of
-it and the part around the chunk. Neighbouring chunks share a part, so the cache serves it too.
+and ends with the chunk. So the provider's prompt cache serves the document to all later chunks. If
+a document is longer than the model's window, the prompt holds the model's summary of it and the
+part around the chunk. Neighbouring chunks share a part, so the cache serves it too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,9 +56,9 @@ alone.
 class LLMContext(ContextualizerSettings):
     """A context that the chat model `chat` writes after reading the whole document.
 
-    `template` holds `{document}`, and after it `{chunk}`. In the place of `{document_name}` the
-    model reads title, file name, parties and date. With `structural`, the free structural context
-    stands before the model's sentences.
+    `template` holds `{document}`, and after it `{chunk}`. For `{document_name}` the model reads
+    title, file name, parties and date. With `structural`, the context begins with the free
+    structural context.
     """
 
     method: Literal["llm"]
@@ -172,7 +172,7 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 
 
 def _width(text: str, tokens: int) -> int:
-    """Return a number of characters of the text that hold at most so many tokens."""
+    """Return the length of a part of the text with at most this number of tokens."""
     share = tokens / most_tokens(text)
     return int(len(text) * share * 0.9)
 
@@ -244,7 +244,7 @@ def _summaries(
 
 
 def _pieces(text: str, tokens: int) -> list[str]:
-    """Cut a text into pieces that fit so many tokens together with the instruction."""
+    """Cut a text into pieces that fit the tokens together with the instruction."""
     own = tokens - most_tokens(_SUMMARIZE)
     width = max(1, len(text) if own >= most_tokens(text) else _width(text, own))
     return [text[start : start + width] for start in range(0, len(text), width)]

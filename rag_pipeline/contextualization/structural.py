@@ -1,8 +1,8 @@
 """Document + chunks -> free contexts from the document's text alone.
 
-A context holds the document's title, parties and date, the headings above the chunk, the sentence
-or block that it continues, its table's head, a source file's definitions and the defined terms that
-the chunk uses.
+A context holds the document's title, parties and date, and the headings above the chunk. It also
+holds the sentence, block or table that the chunk continues, the definitions of a source file, and
+the defined terms in the chunk.
 """
 
 import itertools

@@ -1,9 +1,8 @@
 """The files or objects of a corpus, compared with the documents that were read from them.
 
-Each row of the documents and quarantine tables that comes from a bucket carries its `origin`: the
-object's key, ETag and size, and how many documents it held. A document that was not read in full
-adds the missing extra. An object is unchanged if as many rows carry exactly its origin, and the
-missing extras are still missing. A killed load leaves fewer rows, so the object is read again.
+A row of a document from a bucket has an `origin`: the object's key, ETag and size, its number of
+documents, and the extra that was missing, if any. An object is unchanged if as many rows have
+exactly its origin, and the extra is still missing. A killed load leaves fewer rows.
 """
 
 import hashlib
@@ -113,8 +112,7 @@ def loaded_listing(workspace: Workspace) -> str | None:
 def plan_documents(workspace: Workspace) -> Plan:
     """Compare the files with the tables; hash those that have changed, parse none.
 
-    Of a bucket only the listing is read. Its changed objects stand in the plan by their keys, as
-    their documents are unknown before they are read.
+    Of a bucket only the listing is read. The plan names its changed objects by their keys.
     """
     found = compare(workspace)
     names = tuple(s.relative if isinstance(s, Listed) else s.document_id for s in found.stale)
@@ -172,14 +170,14 @@ def _compare_files(
         if extra:
             for_extra[name] = extra
     known = dict.fromkeys((*loaded, *refused), "")
-    # The documents of a folder that can't be read now are neither changed nor gone.
+    # The documents of a folder that can't be read now count as current.
     unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
     current.update(i for i in known if i.startswith(unread))
     return Comparison(listing.digest, stale, current, known, for_extra)
 
 
 def _seen_files(workspace: Workspace) -> SeenFiles:
-    """Open what this machine noted of the corpus's files; inodes differ between machines."""
+    """Open this machine's record of the corpus's files; inodes differ between machines."""
     documents, root = workspace.config.documents, workspace.config.documents_path
     path = workspace.store.calls_path.with_name("files.sqlite")
     # Not `resolve()`: it raises on paths that no file can have, which the scan refuses clearly.

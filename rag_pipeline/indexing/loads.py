@@ -46,7 +46,7 @@ _FREE_DELETIONS = 10
 
 @dataclass(slots=True)
 class LoadFound:
-    """What the end of a load needs of its plan."""
+    """The part of a load's plan that `finish_load` needs."""
 
     listing: str
     """The digest of the listing."""

@@ -42,7 +42,7 @@ def text_warnings(workspace: Workspace) -> list[str]:
 
 
 def code_warning(workspace: Workspace) -> str:
-    """Return a line about source code that is cut by lines as the extra `code` is missing."""
+    """Return a line about source code that is cut by lines because an extra is missing."""
     if is_installed("code"):
         return ""
     kinds = workspace.documents().read(["media_type"])

@@ -93,7 +93,7 @@ def test_max_tokens_alone_leave_characters_out():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_characters": None}, "one of them is needed"),
+        ({"max_characters": None}, "set max_characters or max_tokens"),
         ({"tokens_of": "minilm"}, "counts nothing without max_tokens"),
     ],
 )
