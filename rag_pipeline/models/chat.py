@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -34,6 +35,7 @@ from rag_pipeline.calls.costs import (
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import ChatSettings, RemoteModel
+from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Prompt as Prompt
 from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
@@ -51,7 +53,7 @@ _PER_CLAIM = 32
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
-    """Stands in a dry run for a text that was not asked for yet: unlike others, of usual length."""
+    """Stands for a text of usual length that a dry run would have to ask for."""
 
 
 def ask(
@@ -62,10 +64,9 @@ def ask(
 ) -> list[Reply | ProviderError]:
     """Return a reply per prompt, or the ProviderError that it failed with, in their order.
 
-    Prompts that were answered before, stand here twice, or are being asked by another run are
-    not sent again; each reply is stored when it arrives, a failure never. Raises
-    CallsStoppedError when no call can work: a wrong key, model or address, or a provider that is
-    down.
+    Answered prompts, repeated prompts and prompts of another run in progress are not sent again.
+    Each reply is stored when it arrives, a failure never. Raises CallsStoppedError if no call can
+    work: a wrong key, model or address, or a provider that is down.
     """
     keys = [_key(settings, prompt) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
@@ -92,6 +93,9 @@ def ask(
     return [known[key] for key in keys]
 
 
+# --- one call a prompt ---
+
+
 def _ask_missing(
     missing: Sequence[bytes],
     prompts: Mapping[bytes, Prompt],
@@ -100,18 +104,79 @@ def _ask_missing(
     known: dict[bytes, Reply | ProviderError],
     sent: list[bytes],
 ) -> None:
-    """Ask what nobody else is asking, then take the answers of the others."""
+    """Ask the prompts that no other run asks, then take the answers of the other runs."""
     while missing:
         others: list[bytes] = []
-        chats = Chats(settings)
-        ordered = list(_in_warm_order(missing, prompts, chats.usual.max_concurrency))
+        calls = _Calls(prompts, Chats(settings), claims, known, sent)
+        ordered = list(_in_warm_order(missing, prompts, calls.chats.usual.max_concurrency))
         groups = (ordered[i : i + _PER_CLAIM] for i in range(0, len(ordered), _PER_CLAIM))
-        mine = chain.from_iterable(claims.draw(groups, others))
-        run_calls(_ask_all(mine, prompts, chats, claims, known, sent))
+        run_calls(calls.ask_all(chain.from_iterable(claims.draw(groups, others))))
         found: dict[bytes, bytes] = {}
         missing = claims.wait(others, found)
         known.update({key: unpack(value) for key, value in found.items()})
         advance("calls", len(found))
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Concurrent calls; the first prompt of a prefix is answered before the others are sent."""
+
+    prompts: Mapping[bytes, Prompt]
+    chats: Chats
+    claims: Claims
+    known: dict[bytes, Reply | ProviderError]
+    sent: list[bytes]
+    warm: dict[str, asyncio.Event] = field(default_factory=dict)
+    failures: Mapping[bytes, int] = field(init=False)
+    firsts: Mapping[bytes, bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        cache = self.claims.cache
+        self.failures = cache.failures(list(self.prompts))
+        self.firsts = cache.get([_first_key(key) for key in self.prompts])
+
+    async def ask_all(self, keys: Iterator[bytes]) -> None:
+        try:
+            await run_bounded(keys, self.ask, self.chats.usual.max_concurrency)
+        finally:
+            await self.chats.close()
+
+    async def ask(self, key: bytes) -> None:
+        prefix = self.prompts[key].prefix
+        is_first = bool(prefix) and prefix not in self.warm
+        if is_first:
+            self.warm[prefix] = asyncio.Event()
+        elif prefix:
+            await self.warm[prefix].wait()
+        self.sent.append(key)
+        cache = self.claims.cache
+        try:
+            reply = self.known[key] = await self._reply(key)
+            cache.put({key: pack(reply)})
+        except CallsStoppedError:
+            raise
+        except ProviderError as error:
+            self.known[key] = error
+            cache.fail([key])
+            self.claims.give_up([key])
+        finally:
+            if is_first:
+                self.warm[prefix].set()
+        advance("calls", 1)
+
+    async def _reply(self, key: bytes) -> Reply:
+        first = self.firsts.get(_first_key(key))
+        completion = None if first is None else unpack_first(first)
+        with asked_again(self.failures.get(key, 0)):
+            return await ask_one(
+                self.prompts[key], self.chats, completion, partial(self._keep_first, key)
+            )
+
+    def _keep_first(self, key: bytes, completion: Completion) -> None:
+        self.claims.cache.put({_first_key(key): pack(completion)})
+
+
+# --- batches ---
 
 
 def _ask_in_batches(
@@ -124,113 +189,78 @@ def _ask_in_batches(
     chat = settings.open()
     if not isinstance(chat, BatchedChat):
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
-    address = settings.base_url if isinstance(settings, RemoteModel) else None
-    invalid: list[bytes] = []
-    names = {key: f"batched {key.hex()}" for key in prompts}
-
-    def done(key: bytes, body: dict[str, Any], call_id: str) -> None:
-        texts = request_texts(prompts[key].messages, prompts[key].schema)
-        with settling(names[key]), measuring(texts):
-            completion = chat.read_batched(body, call_id)
-        try:
-            if is_cut(completion, prompts[key]):
-                raise ValueError(completion.cut)
-            data = read_reply(completion.text, prompts[key])
-        except ValueError:
-            cache.put({_first_key(key): pack(completion)})  # the repair begins with it
-            invalid.append(key)
-            return
-        reply = known[key] = Reply(completion.text, data, completion.usage)
-        cache.put({key: pack(reply)})
-
-    def may_submit(keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        asked = {
-            names[key]: request_tokens(
-                prompts[key].messages, prompts[key].schema, settings.max_output_tokens
-            )
-            for key in keys
-        }
-        fitting = set(reserve_batch(settings.provider, settings.model, asked, address, wait=wait))
-        return [key for key in keys if names[key] in fitting]
-
-    def ended(keys: Iterable[bytes]) -> None:
-        cancel_reservations([names[key] for key in keys])
-
-    def request(key: bytes) -> dict[str, Any]:
-        return chat.request(prompts[key].messages, prompts[key].schema)
-
-    notes = BatchNotes(cache)
+    batched = _BatchedPrompts(prompts, settings, chat, cache, known)
     client = chat.batches()
     try:
         poll = settings.batch_poll_seconds
-        failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit, ended)
-        known.update(failed)
+        known.update(run_batches(list(prompts), batched, client, BatchNotes(cache), poll))
     except BaseException:
-        keep_reservations(list(names.values()))  # a batch may run on: its end settles what it costs
+        # The batch may go on; its end settles the cost.
+        keep_reservations([_reservation(key) for key in prompts])
         raise
     finally:
         client.close()
-    return invalid
+    return batched.invalid
 
 
-async def _ask_all(
-    keys: Iterator[bytes],
-    prompts: Mapping[bytes, Prompt],
-    chats: Chats,
-    claims: Claims,
-    known: dict[bytes, Reply | ProviderError],
-    sent: list[bytes],
-) -> None:
-    warm: dict[str, asyncio.Event] = {}
-    failures = claims.cache.failures(list(prompts))
-    firsts = claims.cache.get([_first_key(key) for key in prompts])
+@dataclass(slots=True)
+class _BatchedPrompts:
+    """The requests of `run_batches`."""
 
-    async def one(key: bytes) -> None:
-        prompt = prompts[key]
-        is_first = bool(prompt.prefix) and prompt.prefix not in warm
-        if is_first:
-            warm[prompt.prefix] = asyncio.Event()
-        elif prompt.prefix:
-            await warm[prompt.prefix].wait()
-        sent.append(key)
+    prompts: Mapping[bytes, Prompt]
+    settings: ChatSettings
+    chat: BatchedChat
+    cache: CallCache
+    known: dict[bytes, Reply | ProviderError]
+    invalid: list[bytes] = field(default_factory=list)
+
+    def body(self, key: bytes) -> dict[str, Any]:
+        prompt = self.prompts[key]
+        return self.chat.request(prompt.messages, prompt.schema)
+
+    def admit(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
+        settings, wanted = self.settings, {}
+        address = settings.base_url if isinstance(settings, RemoteModel) else None
+        for key in keys:
+            prompt, room = self.prompts[key], settings.max_output_tokens
+            wanted[_reservation(key)] = request_tokens(prompt.messages, prompt.schema, room)
+        fitting = set(reserve_batch(settings.provider, settings.model, wanted, address, wait=wait))
+        return [key for key in keys if _reservation(key) in fitting]
+
+    def accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
+        prompt = self.prompts[key]
+        texts = request_texts(prompt.messages, prompt.schema)
+        with settling(_reservation(key)), measuring(texts):
+            completion = self.chat.read_batched(body, answer_id)
         try:
-            with asked_again(failures.get(key, 0)):
-                first = firsts.get(_first_key(key))
-                mended = None if first is None else unpack_first(first)
-                reply = await ask_one(
-                    prompt,
-                    chats,
-                    mended,
-                    lambda made: claims.cache.put({_first_key(key): pack(made)}),
-                )
-        except CallsStoppedError:
-            raise
-        except ProviderError as error:
-            known[key] = error
-            claims.cache.fail([key])
-            claims.give_up([key])
-        else:
-            claims.cache.put({key: pack(reply)})
-            known[key] = reply
-        finally:
-            if is_first:
-                warm[prompt.prefix].set()
-        advance("calls", 1)
+            if is_cut(completion, prompt):
+                raise ValueError(completion.cut)
+            data = read_reply(completion.text, prompt)
+        except ValueError:
+            self.cache.put({_first_key(key): pack(completion)})  # the repair begins with it
+            self.invalid.append(key)
+            return
+        reply = self.known[key] = Reply(completion.text, data, completion.usage)
+        self.cache.put({key: pack(reply)})
 
-    try:
-        await run_bounded(keys, one, chats.usual.max_concurrency)
-    finally:
-        await chats.close()
+    def finished(self, keys: Iterable[bytes]) -> None:
+        cancel_reservations([_reservation(key) for key in keys])
+
+
+def _reservation(key: bytes) -> str:
+    return f"batched {key.hex()}"
+
+
+# --- order, dry runs and keys ---
 
 
 def _in_warm_order(
     keys: Sequence[bytes], prompts: Mapping[bytes, Prompt], width: int
 ) -> Iterator[bytes]:
-    """Yield the keys of prompts so that a provider's prompt cache serves their prefixes.
+    """Yield keys in the order in which a provider's prompt cache serves most prefixes.
 
-    The first prompts of `width` prefixes come before the others of these prefixes, which wait
-    for its answer. Prompts of one prefix stay together, as a cache holds the prefixes that were
-    used last.
+    The first prompts of `width` prefixes come before the other prompts of these prefixes. Prompts
+    of one prefix stay together, as a cache holds the last prefixes.
     """
     groups: dict[str, list[bytes]] = {}
     for key in keys:
@@ -246,7 +276,7 @@ def _in_warm_order(
 def _note(
     prompts: Mapping[bytes, Prompt], settings: ChatSettings, cache: RecordingCache
 ) -> dict[bytes, Reply | ProviderError]:
-    """Note the prompts of a dry run; return the known replies, and what stands for the others."""
+    """Note the prompts of a dry run; return known replies, and stand-ins for the others."""
     prefixes: set[str] = set()
 
     def tokens(key: bytes) -> ChargedTokens:
@@ -271,10 +301,10 @@ def _note(
 
 
 def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> ChargedTokens:
-    """Return about what a call would use; `is_first` of the prompts that share its prefix.
+    """Estimate the tokens of a call; `is_first` is the first prompt with its prefix.
 
-    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128; what it
-    serves in a batch nobody promises.
+    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batches are
+    estimated without it.
     """
     whole = sum(map(estimate_tokens, request_texts(prompt.messages, prompt.schema)))
     whole += framing_tokens(len(prompt.messages))
@@ -291,5 +321,5 @@ def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
 
 
 def _first_key(key: bytes) -> bytes:
-    """Return the key of a prompt's first reply, which is kept while it is repaired."""
+    """Return the key of a prompt's first reply, kept until its repair succeeds."""
     return call_key("chat, first reply", "", key.hex())
