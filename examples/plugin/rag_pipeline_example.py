@@ -119,7 +119,7 @@ class SpreadRetriever(TermRetriever):
     method: Literal["spread"]
     per_document: int = Field(default=1, ge=1)
 
-    def rank(self, search: Search, depth: int) -> Ranking:
+    def rank(self, search: Search, k: int) -> Ranking:
         """Move the chunks down of which a document has had enough."""
         wanted = 2 * self.k
         found = reciprocal_rank_fusion([search.nearest(wanted), search.by_terms(wanted)])

@@ -6,10 +6,8 @@ The leaderboard and the releases get their answers by this code.
 from rag_pipeline.answering.confidence import DEFAULT as DEFAULT
 from rag_pipeline.answering.confidence import Calibration as Calibration
 from rag_pipeline.answering.confidence import passage_chances as passage_chances
-from rag_pipeline.answering.extractive import NOTHING_ANSWERS as NOTHING_ANSWERS
 from rag_pipeline.answering.extractive import extract_answers as extract_answers
 from rag_pipeline.answering.forms import NEUTRAL_QUERIES as NEUTRAL_QUERIES
-from rag_pipeline.answering.forms import NO_ANSWER as NO_ANSWER
 from rag_pipeline.answering.forms import contexts_of as contexts_of
 from rag_pipeline.answering.forms import distinct as distinct
 from rag_pipeline.answering.forms import form_answers as form_answers
@@ -17,11 +15,6 @@ from rag_pipeline.answering.forms import most_contexts_of as most_contexts_of
 from rag_pipeline.answering.intent import Intent as Intent
 from rag_pipeline.answering.intent import detect as detect
 from rag_pipeline.answering.llm import Ask as Ask
-from rag_pipeline.answering.llm import ChatAnswers as ChatAnswers
-from rag_pipeline.answering.llm import answer_prompt as answer_prompt
-from rag_pipeline.answering.llm import read_answer as read_answer
-from rag_pipeline.answering.llm import write_answers as write_answers
 from rag_pipeline.answering.reading import Reader as Reader
 from rag_pipeline.answering.reading import SentenceEmbed as SentenceEmbed
 from rag_pipeline.answering.reading import sentence_vectors as sentence_vectors
-from rag_pipeline.answering.support import supports as supports

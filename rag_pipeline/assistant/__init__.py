@@ -11,12 +11,10 @@ from rag_pipeline.assistant.corpora import SearchedCorpus as SearchedCorpus
 from rag_pipeline.assistant.expansion import ExpandedCorpus as ExpandedCorpus
 from rag_pipeline.assistant.language_model import LanguageModel as LanguageModel
 from rag_pipeline.assistant.language_model import open_language_model as open_language_model
-from rag_pipeline.assistant.model import Model as Model
+from rag_pipeline.assistant.model import Model
 from rag_pipeline.assistant.model import Reflection as Reflection
 from rag_pipeline.assistant.pipeline import Assistant as Assistant
 from rag_pipeline.assistant.results import AssistedAnswer as AssistedAnswer
-from rag_pipeline.assistant.results import Progress as Progress
-from rag_pipeline.assistant.results import Source as Source
 from rag_pipeline.assistant.results import TraceEntry as TraceEntry
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError

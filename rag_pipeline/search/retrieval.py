@@ -188,10 +188,10 @@ class Searcher:
         first = single_pass(self.retriever)
         wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
         boosts = isinstance(self.retriever, ContextAwareRetriever) and self.retriever.boosts
-        is_deep = boosts or request.discover or self.retriever.is_varied
-        depth = max(wanted, CANDIDATES) if is_deep else wanted
+        needs_more = boosts or request.discover or self.retriever.is_varied
+        candidates = max(wanted, CANDIDATES) if needs_more else wanted
         pool = first.model_copy(update={"k": wanted})
-        ranking = pool.checked_ranking(search, depth)
+        ranking = pool.checked_ranking(search, candidates)
         found = SearchResult(query=request.query, search_text=search.query.search_text)
         rows: pa.Table | None = None
         chunks: list[ScoredChunk] = []

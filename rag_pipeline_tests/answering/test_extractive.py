@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from rag_pipeline.answering import (
-    NOTHING_ANSWERS,
     extract_answers,
     extractive,
     form_answers,
     sentence_vectors,
 )
-from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.answering.extractive import FEATURES, NOTHING_ANSWERS, sentence_features
 from rag_pipeline.answering.reading import Passage, read_passages
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens

@@ -1,6 +1,7 @@
 import pytest
 
-from rag_pipeline.answering import read_answer, supports, write_answers
+from rag_pipeline.answering.llm import read_answer, write_answers
+from rag_pipeline.answering.support import supports
 from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult, Usage
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply

@@ -1,7 +1,8 @@
 import json
 
-from rag_pipeline.assistant.expansion import ExpandedDocuments, Outside
+from rag_pipeline.assistant.expansion import ExpandedDocuments
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 
@@ -14,7 +15,7 @@ def test_what_was_found_outside_is_shown_and_forgotten(tmp_path):
     config = load_config(file)
     documents = ExpandedDocuments(config, config.assistant.expansion)
     places = ["https://a.example/1", "https://a.example/[red]2\x1b[2J"]
-    found = [Outside(place, "Title", "Some text.", place) for place in places]
+    found = [Document(place, place, "Some text.", "Title") for place in places]
     one, two = documents.keep(found, "why?", "searxng")
 
     shown = rag("expansion", "list", "-c", file).out
@@ -36,7 +37,7 @@ def test_gc_frees_what_expired(tmp_path):
     expansion = {"look_in": {"source": "folder", "path": "outside"}, "days_to_live": 2}
     config = load_config(write_corpus(tmp_path, assistant={"expansion": expansion}))
     old = ExpandedDocuments(config, config.assistant.expansion, lambda: 1_500_000_000.0)
-    (kept,) = old.keep([Outside("a.txt", "A", "Some text.", "1")], "why?", "folder")
+    (kept,) = old.keep([Document("a.txt", "1", "Some text.", "A")], "why?", "folder")
     file = tmp_path / "tiny.yaml"
     dry = json.loads(rag("gc", "-c", file, "--dry-run", "--json").out)
     assert [r["name"] for r in dry if r["what"] == "expanded document"] == [kept.document_id]

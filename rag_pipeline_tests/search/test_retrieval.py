@@ -294,7 +294,7 @@ class Told(SinglePassRetriever):
     method: Literal["told"]
     told: tuple[tuple[int, float], ...]
 
-    def rank(self, search, depth):
+    def rank(self, search, k):
         return list(self.told)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rag_pipeline.answering import Reader, extract_answers
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
-from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
+from rag_pipeline.assistant.expansion.sources import OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.recursive import RecursiveChunking
@@ -136,25 +136,22 @@ class ExpandedCorpus:
         return self._released.workspace.documents().state(version)
 
 
-def to_the_point(query: str, found: Sequence[Outside], reader: Reader) -> list[Outside]:
+def to_the_point(query: str, found: Sequence[Document], reader: Reader) -> list[Document]:
     """Return the documents that may hold an answer, by confidence, best first.
 
     See `extract_answers`. The release's calibration does not hold for documents from outside.
     """
-    asked = [
-        SearchResult(query=query, chunks=_passages(number, one)) for number, one in enumerate(found)
-    ]
+    asked = [SearchResult(query=query, chunks=_passages(one)) for one in found]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
     answers = extract_answers(asked, settings, reader) if asked else []
     good = [(a.confidence or 0.0, one) for a, one in zip(answers, found, strict=True) if a.answered]
     return [one for _, one in sorted(good, key=lambda pair: -pair[0])]
 
 
-def _passages(number: int, found: Outside) -> list[ScoredChunk]:
+def _passages(document: Document) -> list[ScoredChunk]:
     """Return a document in at most `_PASSAGES_READ` passages."""
-    size = max(500, 2 * len(found.text) // _PASSAGES_READ)
+    size = max(500, 2 * len(document.text) // _PASSAGES_READ)
     settings = RecursiveChunking(method="recursive", max_characters=size)
-    document = Document(str(number), found.content_hash, found.text)
     return [
         ScoredChunk(c.chunk_id, c.document_id, c.start, c.end, c.text, 0.0)
         for c in chunk(document, settings)

@@ -11,12 +11,11 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from threading import Lock
 
-from rag_pipeline.assistant.expansion.sources import Outside
 from rag_pipeline.config import CorpusConfig, Expansion
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
 from rag_pipeline.errors import InputError, StoreError
@@ -54,10 +53,10 @@ def is_expanded(document_id: str) -> bool:
     return document_id.startswith(PREFIX)
 
 
-def expanded_id(found: Outside) -> str:
+def expanded_id(found: Document) -> str:
     """Return `expanded/<hash of place and content>-<slug of the place>`."""
-    digest = hashlib.sha256(f"{found.place}\0{found.content_hash}".encode()).hexdigest()
-    slug = re.sub(r"[^a-z0-9]+", "-", found.place.lower().split("://")[-1]).strip("-")
+    digest = hashlib.sha256(f"{found.document_id}\0{found.content_hash}".encode()).hexdigest()
+    slug = re.sub(r"[^a-z0-9]+", "-", found.document_id.lower().split("://")[-1]).strip("-")
     return f"{PREFIX}{digest[:16]}-{slug[:_SLUG_CHARACTERS].strip('-') or 'document'}"
 
 
@@ -98,7 +97,7 @@ class ExpandedDocuments:
         return [kept for kept in self._all() if kept.document_id not in live]
 
     def keep(
-        self, found: Sequence[Outside], query: str, source: str, taken: Collection[str] = ()
+        self, found: Sequence[Document], query: str, source: str, taken: Collection[str] = ()
     ) -> list[Kept]:
         """Store documents and return them; beyond `max_documents` the oldest are dropped.
 
@@ -120,13 +119,17 @@ class ExpandedDocuments:
                     continue
                 text = one.text[: settings.max_characters]
                 metadata = {k: v for k, v in one.metadata.items() if k != "expanded"}
-                new.append(
-                    Document(name, one.content_hash, text, one.title, one.media_type, metadata)
-                )
+                new.append(replace(one, document_id=name, text=text, metadata=metadata))
                 kept.append(
                     Kept(
-                        *(name, one.content_hash, one.title, len(text)),
-                        *(source, one.place, moment, query),
+                        document_id=name,
+                        content_hash=one.content_hash,
+                        title=one.title,
+                        characters=len(text),
+                        source=source,
+                        place=one.document_id,
+                        time=moment,
+                        query=query,
                     )
                 )
             if new:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -30,7 +30,7 @@ from rag_pipeline.config import (
     Lexical,
     SearxngSource,
 )
-from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import ConfigError, DocumentError, ProviderError
 from rag_pipeline.loading import SourceFile, scan
 from rag_pipeline.loading.parsers import parse
@@ -45,24 +45,12 @@ _TAG = re.compile(r"<[a-zA-Z/!][^>]{0,500}>")
 _PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """A document from outside; `place` is its path or address."""
-
-    place: str
-    title: str
-    text: str
-    content_hash: str
-    media_type: str = "text/plain"
-    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
-
-
 class OutsideSource(Protocol):
-    """A source of documents; answers show its `kind`."""
+    """A source of documents, whose ids are paths or addresses; answers show its `kind`."""
 
     kind: str
 
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return at most k documents, best first, whose content hashes are not in `indexed`.
 
         Raises ProviderError or ConfigError naming the unreachable source and the reason.
@@ -97,7 +85,7 @@ class Folder:
         self._listed: list[tuple[str, str]] = []
         self._index: LexicalIndex | None = None
 
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return the documents of the best passages that share a term with the query."""
         settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
         try:
@@ -111,7 +99,7 @@ class Folder:
         ranked: dict[str, None] = {}
         for chunk_id, _ in index.search(query, _RANKED_PASSAGES * k):
             ranked.setdefault(chunk_id.rpartition("#")[0])
-        made: list[Outside] = []
+        made: list[Document] = []
         for document_id in ranked:
             with suppress(DocumentError):  # changed or deleted meanwhile
                 made.append(self._load(sources[document_id]))
@@ -119,16 +107,9 @@ class Folder:
                 break
         return made
 
-    def _load(self, source: SourceFile) -> Outside:
+    def _load(self, source: SourceFile) -> Document:
         document = source.load()
-        return Outside(
-            document.document_id,
-            document.title,
-            cut(document.text, self._max_characters),
-            document.content_hash,
-            document.media_type,
-            document.metadata,
-        )
+        return replace(document, text=cut(document.text, self._max_characters), page_map=None)
 
     def _ranked(self, sources: Mapping[str, SourceFile]) -> LexicalIndex:
         listed = [(s.document_id, s.content_hash) for s in sources.values()]
@@ -144,11 +125,10 @@ class Folder:
     def _passages(self, sources: Mapping[str, SourceFile]) -> Iterator[pa.RecordBatch]:
         for source in sources.values():
             try:
-                document = source.load()
+                document = self._load(source)
             except DocumentError:
                 continue
-            text = cut(document.text, self._max_characters)
-            passages = chunk(replace(document, text=text), _PASSAGES)
+            passages = chunk(document, _PASSAGES)
             if passages:
                 yield pa.record_batch(
                     {
@@ -177,9 +157,9 @@ class Searxng:
         self._settings = settings
         self._max_characters = max_characters
 
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return the first results in the server's order."""
-        made: list[Outside] = []
+        made: list[Document] = []
         for result in self._results(query)[: self._settings.results]:
             if not isinstance(result, dict):
                 continue
@@ -242,7 +222,7 @@ class WebSearch:
         self._chat = chat
         self._max_characters = max_characters
 
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return the first cited pages."""
         from rag_pipeline.models.providers.openai import OpenAIProtocol
         from rag_pipeline.models.providers.openai_web_search import search_web
@@ -258,7 +238,7 @@ class WebSearch:
 # --- what pages and files have in common ---
 
 
-def page(url: Any, title: Any, text: Any, max_characters: int) -> Outside | None:
+def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:
     """Return a search result as a document; None without an http address or text.
 
     The loader's parser removes markup, and scripts with their content.
@@ -276,7 +256,7 @@ def page(url: Any, title: Any, text: Any, max_characters: int) -> Outside | None
     except DocumentError:
         return None
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Outside(url, one_line(heading)[:_TITLE_CHARACTERS] or url, text, digest)
+    return Document(url, digest, text, title=one_line(heading)[:_TITLE_CHARACTERS] or url)
 
 
 def is_web_address(url: str) -> bool:

@@ -22,25 +22,25 @@ class SinglePassRetriever(RetrieverSettings):
         return False
 
     @abstractmethod
-    def rank(self, search: Search, depth: int) -> Ranking:
-        """Return chunks, each once, best first; callers use the first `depth`.
+    def rank(self, search: Search, k: int) -> Ranking:
+        """Return chunks, each once, best first; callers use the first `k`.
 
-        A deeper ranking must start with the shorter one: `k`, not `depth`, decides how many
-        candidates are compared.
+        A longer ranking must start with the shorter one: the setting `k`, not the argument, decides
+        how many candidates are compared.
         """
 
     def inside_document(self) -> Self:
         """Return the settings of a search among the chunks of one document."""
         return self
 
-    def checked_ranking(self, search: Search, depth: int | None = None) -> Ranking:
-        """Return the first `depth` chunks, by default `k`.
+    def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
+        """Return the first k chunks, by default as many as the setting `k`.
 
         Raises ConfigError for a chunk that occurs twice or is not in the index, and for scores that
         are not finite or rise.
         """
-        depth = depth or self.k
-        ranking = self.rank(search, depth)[:depth]
+        k = k or self.k
+        ranking = self.rank(search, k)[:k]
         positions, scores = positions_of(ranking), np.array([score for _, score in ranking])
         wrong, size = None, len(search.index)
         if len(np.unique(positions)) < len(positions):

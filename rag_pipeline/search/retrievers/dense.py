@@ -10,6 +10,6 @@ class DenseRetriever(SinglePassRetriever):
 
     method: Literal["dense"]
 
-    def rank(self, search: Search, depth: int) -> Ranking:
+    def rank(self, search: Search, k: int) -> Ranking:
         """Rank by cosine."""
-        return search.nearest(depth)
+        return search.nearest(k)

@@ -76,8 +76,8 @@ class HybridRetriever(TermRetriever):
         """Return whether scores are fused, which scales them."""
         return self.fusion == "weighted"
 
-    def rank(self, search: Search, depth: int) -> Ranking:
-        """Rank by both searches; the candidates and their scores depend on `k`, not on `depth`."""
+    def rank(self, search: Search, k: int) -> Ranking:
+        """Rank by both searches; the settings decide the candidates and their scores, not `k`."""
         if self.fusion == "weighted":
             positions, features = candidate_features(search, self)
             dense, terms, document = features.T

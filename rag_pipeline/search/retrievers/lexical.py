@@ -10,6 +10,6 @@ class LexicalRetriever(TermRetriever):
 
     method: Literal["lexical"]
 
-    def rank(self, search: Search, depth: int) -> Ranking:
+    def rank(self, search: Search, k: int) -> Ranking:
         """Rank by BM25."""
-        return search.by_terms(depth)
+        return search.by_terms(k)

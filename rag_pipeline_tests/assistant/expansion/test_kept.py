@@ -3,9 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from rag_pipeline.assistant.expansion import ExpandedDocuments, Outside
+from rag_pipeline.assistant.expansion import ExpandedDocuments
 from rag_pipeline.assistant.expansion.kept import expanded_id
 from rag_pipeline.config import Expansion
+from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.store import DocumentState
 from rag_pipeline_tests.testing.expansion import Clock
@@ -14,7 +15,8 @@ DAY = 86_400
 
 
 def _outside(number, **changes):
-    made = Outside(f"https://a.example/{number}", f"Title {number}", f"Text {number}.", f"{number}")
+    place = f"https://a.example/{number}"
+    made = Document(place, f"{number}", f"Text {number}.", f"Title {number}")
     return replace(made, **changes)
 
 
@@ -50,12 +52,12 @@ def test_ids_tell_apart_places_and_contents():
     ids = {
         expanded_id(_outside(1)),
         expanded_id(_outside(1, content_hash="other")),
-        expanded_id(_outside(1, place="https://a.example/2")),
-        expanded_id(_outside(1, place="ÄÖ")),
+        expanded_id(_outside(1, document_id="https://a.example/2")),
+        expanded_id(_outside(1, document_id="ÄÖ")),
     }
     assert len(ids) == 4
-    assert expanded_id(_outside(1, place="../../etc/passwd")).endswith("-etc-passwd")
-    assert expanded_id(_outside(1, place="ÄÖ")).endswith("-document")
+    assert expanded_id(_outside(1, document_id="../../etc/passwd")).endswith("-etc-passwd")
+    assert expanded_id(_outside(1, document_id="ÄÖ")).endswith("-document")
 
 
 def test_what_is_kept_already_stays_as_it_is(keep, clock):

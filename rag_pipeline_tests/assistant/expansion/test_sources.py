@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def test_a_folders_best_document_comes_first_with_its_path_as_place(folder):
     (found,) = Folder(folder, MANY).find(QUESTION, 3, ())
-    assert (found.place, found.text, found.title) == (
+    assert (found.document_id, found.text, found.title) == (
         "visa/norway.md",
         OUTSIDE["visa/norway.md"],
         "Visas",
@@ -36,7 +36,7 @@ def test_a_long_document_is_ranked_by_its_best_passage(folder):
     (folder / "long.txt").write_text(padding + "Lobster permits are renewed by the harbour.\n")
     (folder / "short.txt").write_text("The harbour has permits.\n")
     found = Folder(folder, MANY).find("renewed lobster permits", 2, ())
-    assert [f.place for f in found] == ["long.txt", "short.txt"]
+    assert [f.document_id for f in found] == ["long.txt", "short.txt"]
 
 
 def test_what_is_indexed_is_not_found(folder):
@@ -49,14 +49,14 @@ def test_a_file_that_changed_or_came_is_seen(folder):
     source = Folder(folder, MANY)
     assert source.find("lighthouse keepers", 3, ()) == []
     (folder / "fruit.txt").write_text("Lighthouse keepers eat bananas.\n")
-    assert [f.place for f in source.find("lighthouse keepers", 3, ())] == ["fruit.txt"]
+    assert [f.document_id for f in source.find("lighthouse keepers", 3, ())] == ["fruit.txt"]
 
 
 def test_binary_and_broken_files_are_passed_over(folder):
     (folder / "visa.bin").write_bytes(b"work visa Norway cost\x00\xff" * 50)
     (folder / "visa.pdf").write_bytes(b"%PDF-1.4 work visa for Norway")
     (folder / "latin.txt").write_bytes("Visa für Norway".encode("latin-1"))
-    assert [f.place for f in Folder(folder, MANY).find(QUESTION, 9, ())] == ["visa/norway.md"]
+    assert [f.document_id for f in Folder(folder, MANY).find(QUESTION, 9, ())] == ["visa/norway.md"]
 
 
 def test_a_huge_document_is_cut(folder):
@@ -94,7 +94,7 @@ def test_results_become_documents_and_their_pages_are_never_fetched():
         body = json.dumps({"results": results}).encode()
         found = _searxng(server.url + "/").find(QUESTION, 5, ())
     assert server.asked == [("/search", {"q": QUESTION, "format": "json"})]
-    assert [(f.place, f.title.replace("*", ""), f.text) for f in found] == [
+    assert [(f.document_id, f.title.replace("*", ""), f.text) for f in found] == [
         (own, "Norway visas", ANSWER),
         ("https://b.example/x", "B", "Take *care*"),
     ]
@@ -113,7 +113,7 @@ def test_results_that_are_none_are_passed_over():
     ]
     with web(_results(*bad, {"url": "https://good.example/", "content": "a\x00b"})) as server:
         (found,) = _searxng(server.url, results=20).find(QUESTION, 5, ())
-    assert (found.place, found.title, found.text) == (
+    assert (found.document_id, found.title, found.text) == (
         "https://good.example/",
         "https://good.example/",
         "a\ufffdb",
@@ -205,7 +205,11 @@ def test_a_web_search_keeps_the_paragraphs_that_cite_a_page(tmp_path, monkeypatc
         }  # fmt: skip
         config = load_config(write_corpus(tmp_path, chats={"web": chat}))
         (found,) = WebSearch(config, "web", MANY).find(QUESTION, 3, ())
-    assert (found.place, found.title, found.text) == ("https://a.example/visa", "Title", ANSWER)
+    assert (found.document_id, found.title, found.text) == (
+        "https://a.example/visa",
+        "Title",
+        ANSWER,
+    )
     ((path, request),) = server.asked
     assert path == "/v1/responses"
     assert request["input"] == QUESTION
