@@ -63,25 +63,18 @@ def compare_all(
     All configurations are one family per metric. One metric alone calls an equal configuration
     better in at most one case of forty.
     """
-    found: dict[str, dict[str, Comparison]] = {}
-    for metric in metrics:
-        if direction(metric) == "neither":
-            continue
-        family = {
-            name: (own, reference.scores, metric)
-            for name, own in scores.items()
-            if name != reference.configuration
-        }
-        found[metric] = _compared(family, groups or {})
-    return found
+    others = {name: own for name, own in scores.items() if name != reference.configuration}
+    return {
+        m: _compared({n: (own, reference.scores, m) for n, own in others.items()}, groups or {})
+        for m in metrics
+        if direction(m) != "neither"
+    }
 
 
 def _compared(
     family: Mapping[str, tuple[Scores, Scores, str]], groups: Groups, alpha: float = ALPHA
 ) -> dict[str, Comparison]:
-    lower = frozenset(
-        name for name, (_, _, metric) in family.items() if direction(metric) == "lower"
-    )
+    lower = frozenset(n for n, (_, _, metric) in family.items() if direction(metric) == "lower")
     own = {name: groups_of(*member, groups) for name, member in family.items()}
     return compare_family({n: pairs(*member) for n, member in family.items()}, alpha, lower, own)
 

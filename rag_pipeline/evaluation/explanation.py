@@ -90,13 +90,11 @@ class Diagnosis:
             named = ", ".join(self.query.gold_documents)
             if self.rank is None:
                 return f"no chunk of {named} was retrieved"
-            return f"the first chunk of {named} stands at rank {self.rank}"
+            return f"the first chunk of {named} has rank {self.rank}"
         if self.reason == "not retrieved" and not self.gold:
-            return "none of the judged passages answers; there is no gold text to tell more"
+            return "none of the judged passages answers; there is no gold text for more detail"
         if self.reason == "retrieved below k":
-            return (
-                f"the first chunk that answers stands at rank {self.rank}, after the first {self.k}"
-            )
+            return f"the first chunk that answers has rank {self.rank}, after the first {self.k}"
         if self.reason == "answered":
             return f"the chunk at rank {self.rank} answers"
         return REASONS[self.reason].replace("first k", f"first {self.k}")
@@ -110,15 +108,13 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
     scores = _scores(workspace, configuration, k)
     order = list(REASONS)
     measured = scores[f"AnswerPresence@{k}"]
-    failing = [
-        query
-        for query in load_queries(workspace)
-        if (measured.get(query.query_id) is None and query.gold_documents)
-        or (
-            measured.get(query.query_id) is not None
-            and _reason(scores, query.query_id, k) != "answered"
-        )
-    ]
+
+    def may_fail(query: Query) -> bool:
+        if measured.get(query.query_id) is None:
+            return bool(query.gold_documents)
+        return _reason(scores, query.query_id, k) != "answered"
+
+    failing = [query for query in load_queries(workspace) if may_fail(query)]
     found = _diagnose(workspace, configuration, failing, scores, k)
     return sorted(
         (d for d in found if d.reason != "answered" or d.query.gold_spans),
@@ -152,7 +148,7 @@ def _diagnose(
     ran = RUN.note(workspace, configuration)
     ranked = load_ranked(workspace, configuration, of=ids) if ran else {}
     is_judged = workspace.config.evaluation.judge is not None
-    told = load_labels(workspace, configuration) if is_judged else {}
+    judge_labels = load_labels(workspace, configuration) if is_judged else {}
     shown = [_span(chunk) for query_id in ids for chunk in ranked.get(query_id, ())[:_PLACED]]
     texts = _texts(workspace, {*shown, *(span for q in queries for span in q.gold_spans)})
     nothing = (None, None)
@@ -166,15 +162,13 @@ def _diagnose(
         labels = by_gold
         # Passages without a label of the judge count as not answering.
         if is_judged:
-            labels = [bool(label) for label in told.get(query.query_id, ())][: len(chunks)]
+            labels = [bool(label) for label in judge_labels.get(query.query_id, ())][: len(chunks)]
             labels += [False] * (len(chunks) - len(labels))
         rank = _first(labels)
-        by_document = scores[f"AnswerPresence@{k}"].get(query.query_id) is None
-        reason = (
-            _document_reason(rank, k)
-            if by_document and query.gold_documents
-            else _reason(scores, query.query_id, k, rank, _first(by_gold))
-        )
+        reason = _reason(scores, query.query_id, k, rank, _first(by_gold))
+        if scores[f"AnswerPresence@{k}"].get(query.query_id) is None and query.gold_documents:
+            late: Reason = "not retrieved" if rank is None else "retrieved below k"
+            reason = "answered" if rank is not None and rank <= k else late
         gold = tuple(
             GoldText(s.document_id, s.start, s.end, *texts.get(s, nothing))
             for s in query.gold_spans
@@ -204,21 +198,15 @@ def _reason(
 ) -> Reason:
     """Return the earliest failure; `rank` and `by_gold` are the first ranks by judge and gold."""
     if scores[f"AnswerPresence@{k}"].get(query_id):
-        told = scores.get("CriticalRecall", {}).get(query_id)
-        if told is None:
-            told = scores.get("EntityRecall", {}).get(query_id)
-        return "answered" if told is None or told >= _USED else "retrieved but not used"
+        stated = scores.get("CriticalRecall", {}).get(query_id)
+        if stated is None:
+            stated = scores.get("EntityRecall", {}).get(query_id)
+        return "answered" if stated is None or stated >= _USED else "retrieved but not used"
     if rank is not None and rank > k:
         return "retrieved below k"
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"
     return "in no chunk" if scores.get("Answerable", {}).get(query_id) == 0 else "not retrieved"
-
-
-def _document_reason(rank: int | None, k: int) -> Reason:
-    if rank is None:
-        return "not retrieved"
-    return "answered" if rank <= k else "retrieved below k"
 
 
 def _texts(workspace: Workspace, spans: Collection[GoldSpan]) -> dict[GoldSpan, tuple[str, Place]]:

@@ -161,34 +161,14 @@ def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
     return tuple(row for _, row in ordered)
 
 
-def read_board(record: Any, place: str) -> Board:
-    """Return the board of a JSON record; raise StoreError naming `place` for an invalid one."""
-    try:
-        return read_as(Board, record)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise StoreError(
-            f"{place}: not a leaderboard: {where}: {first['msg']}; run `rag run` again"
-        ) from None
-
-
 def leaderboard_digest(workspace: Workspace) -> str:
     """Hash the scores and settings that a leaderboard shows."""
     config = workspace.config
     names = list(config.all_configurations)
     digests = [scores_digests(workspace, name) for name in names]
-    unanswered = QUERIES.note(workspace).get("problems", [])
-    return fingerprint(
-        "leaderboard",
-        _VERSION,
-        config.serve_metric,
-        config.baseline_name,
-        config.gate.metrics,
-        names,
-        digests,
-        unanswered,
-    )
+    settings = [config.serve_metric, config.baseline_name, config.gate.metrics, names]
+    problems = QUERIES.note(workspace).get("problems", [])
+    return fingerprint("leaderboard", _VERSION, *settings, digests, problems)
 
 
 def leaderboard_is_current(workspace: Workspace) -> bool:
@@ -285,11 +265,17 @@ def with_verdicts(
 
 
 def load_leaderboard(workspace: Workspace) -> Board:
-    """Return the last leaderboard; raise StoreError without one."""
+    """Return the last leaderboard; raise StoreError without a valid one."""
     written = workspace.store.read_json(LEADERBOARD_FILE)
     if written is None:
         raise StoreError(
             f"{workspace.config.corpus}: nothing has been evaluated yet; run: rag run "
             f"{workspace.config.where}"
         )
-    return read_board(written, workspace.store.address(LEADERBOARD_FILE))
+    try:
+        return read_as(Board, written)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        place = workspace.store.address(LEADERBOARD_FILE)
+        raise StoreError(f"{place}: not a leaderboard: {problem}; run `rag run` again") from None

@@ -6,7 +6,7 @@ because it shuffles every pair and shares no flips between the metrics of a comp
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -73,30 +73,26 @@ def differences(
     The order of the queries does not matter. Raises ValueError, naming the list, for a value that
     is infinite or not a number.
     """
-    columns: dict[str, list[float]] = {}
-    units: dict[str, tuple[list[float], int | None]] = {}
-    intervals: dict[str, tuple[float, float]] = {}
+    units: dict[str, list[float]] = {}
+    found: dict[str, Difference] = {}
     for name, values in pairs.items():
-        columns[name], own = _differences(name, values, groups[name] if groups else None)
-        sums, number = unit_sums(columns[name], own)
-        units[name] = (sums.tolist(), number)
-        if len(columns[name]) >= 2:
-            intervals[name] = difference_interval(columns[name], own)
-    p_values = _p_values({name: sums for name, (sums, _) in units.items()})
-    return {
-        name: Difference(
+        column, own = _differences(name, values, groups[name] if groups else None)
+        sums, number = unit_sums(column, own)
+        units[name] = sums.tolist()
+        low, high = difference_interval(column, own) if len(column) >= 2 else (None, None)
+        found[name] = Difference(
             mean=math.fsum(column) / len(column) if column else None,
-            low=intervals[name][0] if name in intervals else None,
-            high=intervals[name][1] if name in intervals else None,
-            p=p_values.get(name),
+            low=low,
+            high=high,
+            p=None,
             n=len(column),
-            missing=len(pairs[name]) - len(column),
+            missing=len(values) - len(column),
             wins=sum(value > 0 for value in column),
             losses=sum(value < 0 for value in column),
-            groups=units[name][1],
+            groups=number,
         )
-        for name, column in columns.items()
-    }
+    p_values = _p_values(units)
+    return {name: replace(one, p=p_values.get(name)) for name, one in found.items()}
 
 
 def compare_family(

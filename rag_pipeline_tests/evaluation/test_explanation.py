@@ -53,7 +53,7 @@ def test_each_failure_has_its_reason_the_earliest_stage_first(evaluated):
         ("q3", "not retrieved", None),
         ("q2", "retrieved below k", 7),
     ]
-    assert found[2].why == "the first chunk that answers stands at rank 7, after the first 5"
+    assert found[2].why == "the first chunk that answers has rank 7, after the first 5"
     assert [p.answers for p in found[2].retrieved] == [False] * 6 + [True, False]
     assert found[0].gold[0].text == "at most 180 euros a night"
     assert found[0].retrieved[0].text == TEXT[1:31]
