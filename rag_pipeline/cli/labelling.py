@@ -13,7 +13,7 @@ from rag_pipeline.datamodels import GoldSpan, ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions import files
-from rag_pipeline.questions.asked import UNLABELLED, labelled, read_log, sample
+from rag_pipeline.questions.query_log import UNLABELLED, labelled, read_log, sample
 from rag_pipeline.workspace import Workspace
 
 _PASSAGES = 5
@@ -25,7 +25,7 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     config = load_config(file)
     asked = read_log(log)
     target = _unlabelled(config)
-    known = [r.query for f in (files.queries_file(config), target) for r in files.held(f)]
+    known = [r.query for f in (files.queries_file(config), target) for r in files.read_questions(f)]
     models = Workspace(config).models(CallCounts())
     found = sample(asked, number, lambda texts: models.vectors(texts, None), known)
     if not found:
@@ -46,7 +46,7 @@ def label_questions(file: Path) -> None:
     """Show the passages that the release finds for each question; write the named gold spans."""
     corpus = Corpus.load(file)
     target = _unlabelled(corpus.config)
-    waiting = files.held(target)
+    waiting = files.read_questions(target)
     if not waiting:
         import_ = rag("questions", "import", "LOG", file=file, corpus=corpus.name)
         console.print(f"no question is waiting for its answer; add some: {command(import_)}")

@@ -29,7 +29,7 @@ from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
 from rag_pipeline.questions.certification import Candidate, Certifier
-from rag_pipeline.questions.generation import Made, make_questions
+from rag_pipeline.questions.generation import MadeQuestions, make_questions
 from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
@@ -58,7 +58,7 @@ def make_and_write(
     """Make questions and write them to the corpus's queries file; print the next command."""
     config = load_config(file)
     target = output.expanduser() if output else files.queries_file(config)
-    human, synthetic = files.counts(files.held(target))
+    human, synthetic = files.counts(files.read_questions(target))
     if human and not add and output is None:
         raise InputError(
             f"{target}: holds {human} questions that people asked; add synthetic ones with --add "
@@ -111,7 +111,7 @@ def make_and_write(
 
 def _make(
     workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str | None
-) -> Made:
+) -> MadeQuestions:
     lexical = workspace.config.lexical
     more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
     with counting("questions", "questions") as progress:

@@ -17,7 +17,7 @@ _UNSEEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedMean:
     """A judged mean corrected by gold, with the means that it is made from.
 
     `labelled` counts the queries with both labels, `judged` all queries with a judge's label.
@@ -51,7 +51,7 @@ def corrected_mean(
     gold: Mapping[str, float | None],
     judged: Mapping[str, float | None],
     groups: Mapping[str, str] | None = None,
-) -> Corrected | None:
+) -> CorrectedMean | None:
     """Return the mean of a measure in 0..1 over all judged queries, corrected by gold.
 
     Both are values by query id. The queries with gold must be a random sample of all. `groups`
@@ -86,6 +86,6 @@ def corrected_mean(
     gold_low, gold_high = mean_interval(y, of_group)
     # Equal gold labels say nothing about the judge.
     low, high = wilson(mean, variance, freedom) if weight else (gold_low, gold_high)
-    return Corrected(
+    return CorrectedMean(
         mean, low, high, n, len(known), weight, centre, gold_mean, gold_low, gold_high
     )  # fmt: skip

@@ -65,7 +65,7 @@ def _worst_first(summary: Summary) -> tuple[bool, float, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ContextPart:
     """A part of the contexts or of the queries, and its metrics by name."""
 
     kind: str
@@ -75,7 +75,7 @@ class Part:
 
 def context_breakdown(
     workspace: Workspace, configuration: str, scores: Scores, groups: Mapping[str, str]
-) -> list[Part]:
+) -> list[ContextPart]:
     """Return parts by position, by number of contexts and by their total characters.
 
     A position has the shares of relevant contexts (high or medium) and of used ones. A number or a
@@ -89,7 +89,9 @@ def context_breakdown(
     return [*_by_position(judged, groups), *_by_size(judged, ranked, scores, groups)]
 
 
-def _by_position(judged: Mapping[str, ContextJudgement], groups: Mapping[str, str]) -> list[Part]:
+def _by_position(
+    judged: Mapping[str, ContextJudgement], groups: Mapping[str, str]
+) -> list[ContextPart]:
     found = []
     for place in range(max(len(j.contexts) for j in judged.values())):
         own = {q: j.contexts[place] for q, j in judged.items() if place < len(j.contexts)}
@@ -97,7 +99,7 @@ def _by_position(judged: Mapping[str, ContextJudgement], groups: Mapping[str, st
             "relevant": {q: float(c.level in ("high", "medium")) for q, c in own.items()},
             "used": {q: float(c.used) for q, c in own.items()},
         }
-        found.append(Part("position", str(place + 1), summarize_scores(told, groups)))
+        found.append(ContextPart("position", str(place + 1), summarize_scores(told, groups)))
     return found
 
 
@@ -106,7 +108,7 @@ def _by_size(
     ranked: Mapping[str, Sequence[ScoredChunk]],
     scores: Scores,
     groups: Mapping[str, str],
-) -> list[Part]:
+) -> list[ContextPart]:
     sizes = {q: len(j.contexts) for q, j in judged.items()}
     lengths = {q: sum(len(c.text) for c in ranked.get(q, ())[:n]) for q, n in sizes.items()}
     found = []
@@ -119,7 +121,7 @@ def _by_size(
             names = (name for name in _SCORES if name in scores)
             measured = {name: summarize_over(scores[name], ids, groups) for name in names}
             if ids:
-                found.append(Part(kind, _range(low, high), measured))
+                found.append(ContextPart(kind, _range(low, high), measured))
     return found
 
 

@@ -11,7 +11,7 @@ import time
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing.plans import Report
-from rag_pipeline.search.lexical_index import Earlier, build_lexical_index, is_extensible
+from rag_pipeline.search.lexical_index import EarlierIndex, build_lexical_index, is_extensible
 from rag_pipeline.store import TableState
 from rag_pipeline.workspace import Workspace
 
@@ -60,7 +60,7 @@ def _origins(state: TableState) -> dict[str, str]:
     return {document_id: "/".join(map(str, made)) for document_id, made in state.items()}
 
 
-def _earlier(workspace: Workspace, path: str, state: TableState) -> Earlier | None:
+def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex | None:
     """Return the newest index that shares most documents; None if all have to be read."""
     store = workspace.store
     parent, _, name = path.rpartition("/")
@@ -76,5 +76,5 @@ def _earlier(workspace: Workspace, path: str, state: TableState) -> Earlier | No
             return None
         folder = store.local_folder(sibling)
         if is_extensible(folder):
-            return Earlier(folder, kept)
+            return EarlierIndex(folder, kept)
     return None

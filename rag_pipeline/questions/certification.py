@@ -122,7 +122,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         wanted = _expected(query)
         if not text.strip():
             return "unanswerable: there is no such span"
-        told = self._told(candidate, terms, text)
+        told = self._answer_problem(candidate, terms, text)
         if told:
             return told
         if wanted and not any(q.kind == wanted for q in quantities(text)):
@@ -136,9 +136,9 @@ class Certifier(AbstractContextManager["Certifier"]):
         inside = " ".join(w for w in query.split() if asked & set(self._tokenizer.tokenize(w)))
         if self._rank(inside, gold, self._inside[gold.document_id]) > _FOUND_INSIDE:
             return "leaks the title: without it the span is not found in its document"
-        return self._rivalled(query, terms, asked, gold, wanted)
+        return self._rival_problem(query, terms, asked, gold, wanted)
 
-    def answered(self, query: str, document_id: str) -> str | None:
+    def may_answer(self, query: str, document_id: str) -> str | None:
         """Return why a document may answer a question; None if nothing in it does.
 
         A sentence may answer if it covers much of the question and has the wanted kind of quantity.
@@ -171,7 +171,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         """Count a refused question by its problem."""
         self.refused[problem.partition(":")[0]] += 1
 
-    def _told(self, candidate: Candidate, terms: set[str], text: str) -> str | None:
+    def _answer_problem(self, candidate: Candidate, terms: set[str], text: str) -> str | None:
         """Return a problem of the answer: question or title holds it, or the span lacks it."""
         if candidate.answer is None:
             return None
@@ -191,7 +191,7 @@ class Certifier(AbstractContextManager["Certifier"]):
             return "unanswerable: the span does not hold the answer"
         return None
 
-    def _rivalled(
+    def _rival_problem(
         self, query: str, terms: set[str], asked: set[str], gold: GoldSpan, wanted: str | None
     ) -> str | None:
         inside = self._inside[gold.document_id]

@@ -26,7 +26,7 @@ def queries_file(config: CorpusConfig) -> Path:
     return config.path(f"{config.corpus}.{QUERIES}") if own.exists() else own
 
 
-def held(path: Path) -> list[QueryRecord]:
+def read_questions(path: Path) -> list[QueryRecord]:
     """Return the questions of a file; [] for a missing or empty file."""
     return read_queries(path) if path.is_file() and path.read_bytes().strip() else []
 
@@ -34,7 +34,7 @@ def held(path: Path) -> list[QueryRecord]:
 def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
     """Append the rows with new ids that were not rejected; return their number."""
     with _alone(path):
-        known = {r.query_id for r in held(path)} | rejected(path)
+        known = {r.query_id for r in read_questions(path)} | rejected(path)
         new = [row for row in rows if row["query_id"] not in known]
         before = path.read_bytes().decode() if path.is_file() else ""
         gap = "\n" if before and not before.endswith("\n") else ""

@@ -13,9 +13,9 @@ from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
-from rag_pipeline.questions.several import questions_of_two
+from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
-from rag_pipeline.questions.wording import named, questions_of, shorter
+from rag_pipeline.questions.wording import questions_of, shorter, with_name
 
 T = TypeVar("T")
 _ENTITY: dict[FactKind, str] = {
@@ -41,7 +41,7 @@ QuestionRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeQuestions:
     """The rows of a queries file, and the numbers of refused questions by reason."""
 
     rows: list[QuestionRow]
@@ -57,7 +57,7 @@ def make_questions(
     *,
     several: int = 0,
     unanswerable: int = 0,
-) -> Made:
+) -> MadeQuestions:
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
     Questions about a fact that similar documents state too name their document. If these are few
@@ -105,7 +105,7 @@ def make_questions(
             while len(rows) < end and (one := next(absent, None)):
                 query, sort = one
                 keep(query, made_row(query, query, [], None, [UNANSWERABLE, sort]))
-    return Made(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
+    return MadeQuestions(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
 
 
 def _certified(
@@ -128,7 +128,7 @@ def _certified(
                     alone = alone or query
                 continue
             if names:
-                query = named(query, random.choice(names), random)
+                query = with_name(query, random.choice(names), random)
                 problem = certifier.problem(Candidate(query, gold, answer))
                 if problem is None:
                     return query, True
@@ -142,11 +142,11 @@ def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> I
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
         kinds = [_spread(k) for k in (*kinds[number % len(kinds) :], *kinds[: number % len(kinds)])]
-        queues.append(list(in_turn(kinds)))
-    return in_turn(queues)
+        queues.append(list(round_robin(kinds)))
+    return round_robin(queues)
 
 
-def in_turn(queues: Sequence[Iterable[T]]) -> Iterator[T]:
+def round_robin(queues: Sequence[Iterable[T]]) -> Iterator[T]:
     """Yield the first of each queue, then the second of each, and so on."""
     for turn in zip_longest(*queues):
         yield from (one for one in turn if one is not None)

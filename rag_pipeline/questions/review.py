@@ -18,7 +18,7 @@ ReviewDecision = Literal["accept", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingQuestion:
     """A question with the texts of its gold spans."""
 
     record: QueryRecord
@@ -32,12 +32,12 @@ def waiting(config: CorpusConfig) -> list[QueryRecord]:
     path = config.queries_path
     return [
         r
-        for r in (files.held(path) if path else [])
+        for r in (files.read_questions(path) if path else [])
         if r.synthetic and not r.metadata.get("review")
     ]
 
 
-def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | None:
+def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQuestion | None:
     """Return the first waiting question that is not in `after`; None without one."""
     records = waiting(workspace.config)
     record = next((r for r in records if r.query_id not in after), None)
@@ -48,7 +48,7 @@ def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | N
     queries, _ = resolve_queries([record], texts.get)
     gold = queries[0].gold_spans if queries else ()
     shown = tuple((g, texts[g.document_id][g.start : g.end]) for g in gold)
-    return Waiting(record, shown, len(records))
+    return WaitingQuestion(record, shown, len(records))
 
 
 def decide(
@@ -67,7 +67,7 @@ def decide(
     files.decide(path, record.query_id, change)
 
 
-def problem_of_words(workspace: Workspace, found: Waiting, words: str) -> str | None:
+def problem_of_words(workspace: Workspace, found: WaitingQuestion, words: str) -> str | None:
     """Return the problem of a new wording of a question, by a trial on all documents."""
     if not found.gold or words.strip() == found.record.query:
         return None

@@ -13,7 +13,7 @@ from typing import Literal
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import StatedFact
-from rag_pipeline.questions.wording import named, questions_of
+from rag_pipeline.questions.wording import questions_of, with_name
 
 Sort = Literal["not_stated", "no_such_document"]
 _OTHERS = 3
@@ -51,10 +51,10 @@ def unanswerable_questions(
                 continue
         others = [d for d in named_ids if d != fact.document_id]
         for other in random.sample(others, min(_OTHERS, len(others))):
-            problem = certifier.answered(bare, other)
+            problem = certifier.may_answer(bare, other)
             if problem is None:
                 invented_last = False
-                yield named(bare, random.choice(names[other]), random), "not_stated"
+                yield with_name(bare, random.choice(names[other]), random), "not_stated"
                 break
             certifier.refuse(problem)
 
@@ -68,7 +68,7 @@ def _of_no_document(
 ) -> str | None:
     own = names[fact.document_id]
     name = invented.instead_of(random.choice(own)) if own else None
-    return named(bare, name, random) if name is not None else None
+    return with_name(bare, name, random) if name is not None else None
 
 
 class _Inventor:

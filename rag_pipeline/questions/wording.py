@@ -145,7 +145,7 @@ def shorter(question: str) -> Iterator[str]:
     yield question
 
 
-def named(question: str, name: str, random: Random) -> str:
+def with_name(question: str, name: str, random: Random) -> str:
     """Return the question with the name of the document."""
     bare = question.rstrip("?").rstrip()
     form = random.choice(_NAMED)

@@ -16,9 +16,15 @@ from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.models.chat import Ask
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, in_turn, made_row
+from rag_pipeline.questions.generation import (
+    UNANSWERABLE,
+    MadeQuestions,
+    QuestionRow,
+    made_row,
+    round_robin,
+)
 from rag_pipeline.questions.naming import names_of
-from rag_pipeline.questions.several import pairs_alike
+from rag_pipeline.questions.two_documents import pairs_alike
 
 SourceSpan = tuple[Document, Span]
 _PASSAGE = 1_500
@@ -67,7 +73,7 @@ def write_questions(
     *,
     several: int = 0,
     unanswerable: int = 0,
-) -> Made:
+) -> MadeQuestions:
     """Return up to `wanted`, `several` and `unanswerable` certified questions as rows.
 
     Raises the first failure if every prompt failed; otherwise failures count as refused. The same
@@ -97,12 +103,12 @@ def write_questions(
             if isinstance(reply, Reply)
             for row in checked.of_two(pair, reply.data)
         )
-        for made, number in ((in_turn(of_one), wanted), (of_two, several)):
+        for made, number in ((round_robin(of_one), wanted), (of_two, several)):
             rows += _first(made, number)
             progress(len(rows), total)
-        rows += _first(in_turn(of_none), unanswerable)
+        rows += _first(round_robin(of_none), unanswerable)
         progress(len(rows), total)
-    return Made(rows, certifier.refused, len(passages) + len(pairs))
+    return MadeQuestions(rows, certifier.refused, len(passages) + len(pairs))
 
 
 def prompts_of(
@@ -149,7 +155,7 @@ class _Checked:
         """Yield the rows of the questions without an answer in their document."""
         names = self._names[document.document_id]
         for question in written[:_EACH] if names else ():
-            problem = self._certifier.answered(question, document.document_id)
+            problem = self._certifier.may_answer(question, document.document_id)
             if problem is None:
                 query = self._with_name(question, document.document_id)[-1]
                 yield _row(query, [], None, [UNANSWERABLE, "written"])
@@ -195,7 +201,7 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan
         spans = spans or list(window_spans(document.text, _PASSAGE, 0))[:1]
         Random(document.document_id).shuffle(spans)
         queues.append([(document, span) for span in spans])
-    yield from islice(in_turn(queues), number)
+    yield from islice(round_robin(queues), number)
 
 
 def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[SourceSpan, SourceSpan]]:

@@ -8,13 +8,12 @@ from rag_pipeline import release
 from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import NotReleasedError, StoreError
-from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.explanation import Diagnosis, failing_queries
 from rag_pipeline.evaluation.leaderboard import BoardRow, load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
-from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
+from rag_pipeline.evaluation.prediction_powered import CorrectedMean, corrected_mean
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
 from rag_pipeline.evaluation.runs import (
     load_groups,
@@ -23,7 +22,8 @@ from rag_pipeline.evaluation.runs import (
     load_search_texts,
 )
 from rag_pipeline.evaluation.scores import Scores
-from rag_pipeline.evaluation.slices import Part, Slice, context_breakdown, slices
+from rag_pipeline.evaluation.slices import ContextPart, Slice, context_breakdown, slices
+from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect, stage_effects
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import text_warnings
 from rag_pipeline.search.tokenization import Tokenizer
@@ -60,7 +60,7 @@ class JudgeAgreement:
 
     agreement: Agreement
     kappa: tuple[float, float] | None
-    corrected: Mapping[str, Corrected]
+    corrected: Mapping[str, CorrectedMean]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Content:
     focus: str | None
     gate: Mapping[str, Any]
     scores: Mapping[str, Scores]
-    effects: Sequence[AxisEffect]
+    effects: Sequence[StageEffect]
     slices: Sequence[Slice]
     failures: Sequence[Diagnosis]
     entities: Sequence[EntityTypeScores]
@@ -91,9 +91,9 @@ class Content:
     """A sentence that limits the intervals if all queries are about few documents."""
     judge: JudgeAgreement | None = None
     """Agreement of the relevance judge with gold; None without a judge."""
-    few_labels: Corrected | None = None
+    few_labels: CorrectedMean | None = None
     """AnswerPresence@1 of `focus` over people's queries, if some of them have no gold."""
-    parts: Sequence[Part] = ()
+    parts: Sequence[ContextPart] = ()
     """Quality of the contexts of `focus` by position, number and length."""
     trend: Sequence[release.Release] = ()
     """The releases with their metrics at the time of release, newest first."""
@@ -136,7 +136,7 @@ def collect(workspace: Workspace) -> Content:
         focus=focus,
         gate=served.gate if served else {},
         scores=scores,
-        effects=axis_effects(known, scores, config.configuration(config.baseline_name), K, groups),
+        effects=stage_effects(known, scores, config.configuration(config.baseline_name), K, groups),
         slices=slices(queries, scores[focus].get(metric, {}), groups) if focus else [],
         failures=failing,
         entities=_entities(workspace, focus),
@@ -179,7 +179,7 @@ def few_labels(
     queries: Sequence[Query],
     scores: Scores,
     groups: Mapping[str, str],
-) -> Corrected | None:
+) -> CorrectedMean | None:
     """Estimate AnswerPresence@1 over all queries if some of them lack gold.
 
     Combine the gold of the labelled queries with predictions for all queries (prediction-powered

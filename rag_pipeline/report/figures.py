@@ -6,16 +6,16 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from rag_pipeline.evaluation.axes import AxisEffect
 from rag_pipeline.evaluation.scores import answer_metrics
-from rag_pipeline.evaluation.slices import Part, Slice
+from rag_pipeline.evaluation.slices import ContextPart, Slice
+from rag_pipeline.evaluation.stage_effects import StageEffect
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import Point, line_chart, scatter
 from rag_pipeline.report.content import Content, K, presence_curve
 
 _K_LABEL = "first k chunks (not to scale beyond 10)"
 _MAX_CURVES = 5
-Of = TypeVar("Of", Slice, Part)
+Of = TypeVar("Of", Slice, ContextPart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def presence_figures(content: Content) -> list[Figure]:
     return [Figure(title, note, line_chart(title, shown, _K_LABEL), shown)]
 
 
-def stage_figure(effect: AxisEffect) -> Figure:
+def stage_figure(effect: StageEffect) -> Figure:
     """Return the curves of a stage's variants."""
     counts = sorted({curve[K].n for curve in effect.curves.values()})
     title = f"Answer Presence@k by {effect.stage}"

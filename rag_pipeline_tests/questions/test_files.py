@@ -17,7 +17,7 @@ def synthetic(name: str, **more) -> dict:
 
 
 def ids(path: Path) -> list[str]:
-    return [record.query_id for record in files.held(path)]
+    return [record.query_id for record in files.read_questions(path)]
 
 
 def test_rows_are_appended_once_and_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_rows_are_appended_once_and_what_is_there_stays_as_it_is(tmp_path: Path)
     assert files.add(path, [synthetic("b"), synthetic("c")]) == 1
     assert path.read_text().startswith(before + "\n")
     assert ids(path) == ["h", "a", "b", "c"]
-    assert files.counts(files.held(path)) == (1, 3)
+    assert files.counts(files.read_questions(path)) == (1, 3)
 
 
 def test_what_nobody_accepted_is_replaced(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_what_nobody_accepted_is_replaced(tmp_path: Path) -> None:
     files.add(path, [HUMAN, synthetic("a"), synthetic("b")])
     files.decide(path, "a", {"query": "What is A?", "metadata": {"review": "accepted"}})
     assert files.without_synthetic(path) == 1
-    assert [(r.query_id, r.query) for r in files.held(path)] == [
+    assert [(r.query_id, r.query) for r in files.read_questions(path)] == [
         ("h", "How long?"),
         ("a", "What is A?"),
     ]
@@ -87,7 +87,7 @@ def test_decisions_and_additions_at_once_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(change, names))
     assert files.rejected(path) == {f"q{n}" for n in range(1, 24, 3)}
-    kept = {record.query_id: record.metadata.get("review") for record in files.held(path)}
+    kept = {record.query_id: record.metadata.get("review") for record in files.read_questions(path)}
     assert kept == {
         **{f"q{n}": None for n in range(0, 24, 3)},
         **{f"q{n}-more": None for n in range(0, 24, 3)},

@@ -78,4 +78,4 @@ def test_two_documents_answer_together(made) -> None:
 )
 def test_whether_a_document_may_answer(query: str, document_id: str, answered: bool) -> None:
     with Certifier(DOCUMENTS, Lexical()) as certifier:
-        assert (certifier.answered(query, document_id) is not None) is answered
+        assert (certifier.may_answer(query, document_id) is not None) is answered

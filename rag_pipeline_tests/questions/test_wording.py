@@ -4,7 +4,7 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.wording import named, questions_of, shorter
+from rag_pipeline.questions.wording import questions_of, shorter, with_name
 
 SENTENCES: dict[str, set[str]] = {
     "The Supplier shall deliver the goods within thirty (30) days of the order.": {
@@ -60,7 +60,9 @@ def test_questions_are_in_other_words_first() -> None:
 
 
 def test_a_named_question_holds_the_name_once() -> None:
-    made = {named("How long is the term?", "the Acme lease", Random(seed)) for seed in range(40)}
+    made = {
+        with_name("How long is the term?", "the Acme lease", Random(seed)) for seed in range(40)
+    }
     assert made == {
         "How long is the term, according to the Acme lease?",
         "In the Acme lease, how long is the term?",

@@ -70,7 +70,7 @@ _FRACTIONS = {
 }
 
 
-def sums(text: str) -> Iterator[Found]:
+def amounts_in(text: str) -> Iterator[Found]:
     """Yield the sums of money of a text."""
     for match in compiled(_MONEY).finditer(text):
         written = match["number"] or match["words"]
@@ -98,7 +98,7 @@ def sums(text: str) -> Iterator[Found]:
                 yield *match.span(), ("EUR", number.normalize())
 
 
-def shares(text: str) -> Iterator[Found]:
+def percentages_in(text: str) -> Iterator[Found]:
     """Yield the percentages of a text, with halves, thirds and quarters."""
     for match in compiled(_PERCENT).finditer(text):
         fraction = match["fraction"]

@@ -46,7 +46,7 @@ _CLOCK = re.compile(
 )
 
 
-def moments(text: str) -> Iterator[Found]:
+def dates_in(text: str) -> Iterator[Found]:
     """Yield the dates, months and times of day of a text."""
     for match in _DATE.finditer(text):
         value = _date(match)

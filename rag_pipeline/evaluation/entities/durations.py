@@ -86,7 +86,7 @@ _MAY_BE_FOREIGN = (
 )
 
 
-def periods(text: str) -> Iterator[Found]:
+def durations_in(text: str) -> Iterator[Found]:
     """Yield the periods of a text, and ordinal ones such as "the third year"."""
     last: Found | None = None
     for match in compiled(_DURATION).finditer(text):

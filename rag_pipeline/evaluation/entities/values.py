@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.amounts import shares, sums
-from rag_pipeline.evaluation.entities.dates import moments
-from rag_pipeline.evaluation.entities.durations import periods
+from rag_pipeline.evaluation.entities.amounts import amounts_in, percentages_in
+from rag_pipeline.evaluation.entities.dates import dates_in
+from rag_pipeline.evaluation.entities.durations import durations_in
 from rag_pipeline.evaluation.entities.numbers import FactValue as FactValue
 
 
@@ -77,9 +77,9 @@ def _readings(value: FactValue) -> list[FactValue]:
 
 
 def _all(text: str) -> Iterator[Quantity]:
-    yield from (Quantity("PERCENTAGE", *found) for found in shares(text))
-    yield from (Quantity("MONEY", *found) for found in sums(text))
-    yield from (Quantity("TIME", *found) for found in (*periods(text), *moments(text)))
+    yield from (Quantity("PERCENTAGE", *found) for found in percentages_in(text))
+    yield from (Quantity("MONEY", *found) for found in amounts_in(text))
+    yield from (Quantity("TIME", *found) for found in (*durations_in(text), *dates_in(text)))
 
 
 def bound_of(text: str, quantity: Quantity) -> str:

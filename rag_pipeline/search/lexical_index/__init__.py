@@ -65,7 +65,7 @@ class LexicalStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierIndex:
     """An index of the same settings, and its documents that have not changed."""
 
     folder: Path
@@ -161,7 +161,7 @@ def build_lexical_index(
     batches: Iterable[pa.RecordBatch],
     settings: Lexical,
     folder: Path,
-    earlier: Earlier | None = None,
+    earlier: EarlierIndex | None = None,
 ) -> LexicalStats:
     """Write the index of some chunks into a new or empty folder.
 
@@ -227,7 +227,7 @@ def build_lexical_index(
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index is complete and its engine can extend it (`Earlier`)."""
+    """Return whether an index is complete and its engine can extend it (`EarlierIndex`)."""
     try:
         manifest = _read_manifest(folder)
     except (StoreError, OSError, ValueError, KeyError, TypeError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index import (
-    Earlier,
+    EarlierIndex,
     LexicalStats,
     bm25s_engine,
     build_lexical_index,
@@ -196,7 +196,7 @@ def test_carrying_over_what_did_not_change_is_building_from_all(
     kept = [name for name in before if before[name] == after.get(name)]
     with TemporaryDirectory() as folder, mock.patch.object(postings, "_BLOCK", block):
         built("bm25s", chunks_of(before), Path(folder) / "before", options)
-        earlier = Earlier(Path(folder) / "before", kept)
+        earlier = EarlierIndex(Path(folder) / "before", kept)
         assert is_extensible(earlier.folder)
         fresh = {name: texts for name, texts in after.items() if name not in kept}
         stats = build_lexical_index(

@@ -20,7 +20,7 @@ _MOST_VARIANTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class AxisEffect:
+class StageEffect:
     """One stage's variants with their Answer Presence@k curves and differences to `reference`.
 
     All curves rest on the same `matched` choices of the other stages. `compared_at` names the
@@ -36,13 +36,13 @@ class AxisEffect:
     left_out: tuple[str, ...]
 
 
-def axis_effects(
+def stage_effects(
     configurations: Sequence[Configuration],
     scores: Mapping[str, Scores],
     reference: Configuration | None = None,
     k: int = 5,
     groups: Groups | None = None,
-) -> list[AxisEffect]:
+) -> list[StageEffect]:
     """Return the effect of every stage with at least two matched variants.
 
     `scores` is by configuration name; configurations without scores are ignored. Variants are
@@ -61,7 +61,7 @@ def _effect(
     reference: Configuration | None,
     k: int,
     groups: Groups,
-) -> AxisEffect | None:
+) -> StageEffect | None:
     others = [s for s in STAGES if s != stage]
     choices: dict[tuple[str, ...], dict[str, str]] = {}
     for configuration in configurations:
@@ -82,7 +82,7 @@ def _effect(
         for v in variants[1:]
     }
     own = {v: [groups.get(q, f"query {q}") for q in means[v][at]] for v in variants[1:]}
-    return AxisEffect(
+    return StageEffect(
         stage=stage,
         reference=first,
         matched=len(matched),

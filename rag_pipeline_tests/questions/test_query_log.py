@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.questions.asked import read_log, sample
+from rag_pipeline.questions.query_log import read_log, sample
 
 PLACES = {"notice": (1.0, 0.0, 0.0), "leave": (0.0, 1.0, 0.0), "price": (0.0, 0.0, 1.0)}
 

@@ -8,7 +8,7 @@ from random import Random
 from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import FactKind, StatedFact
-from rag_pipeline.questions.wording import named, questions_of
+from rag_pipeline.questions.wording import questions_of, with_name
 
 _ALIKE = 0.4
 """Minimum Jaccard similarity of the words of two sentences."""
@@ -72,7 +72,7 @@ def _certified(
         problems = (
             certifier.problem(
                 Candidate(
-                    named(bare, called[f.document_id], random),
+                    with_name(bare, called[f.document_id], random),
                     GoldSpan(f.document_id, f.start, f.end),
                     f.answer,
                 )
