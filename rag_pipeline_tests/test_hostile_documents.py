@@ -144,12 +144,12 @@ def found(hostile: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("document_id", sorted(GOOD_IDS))
-def test_a_good_document_beside_them_is_found(found: dict[str, str], document_id: str) -> None:
+def test_a_good_document_is_found(found: dict[str, str], document_id: str) -> None:
     assert found[document_id].strip()
 
 
 @pytest.mark.parametrize("number", range(len(LOST_SPANS)))
-def test_a_query_whose_span_is_not_there_is_left_out(hostile: Any, number: int) -> None:
+def test_a_query_with_a_missing_span_is_left_out(hostile: Any, number: int) -> None:
     note = hostile[0].store.read_note("evaluation/queries.parquet")
     (problem,) = (p for p in note["problems"] if p.startswith(f"query bad{number}: "))
     assert LOST_SPANS[number][1] in problem

@@ -12,7 +12,7 @@ from rag_pipeline_tests.testing.language_set import Language, facts, write_langu
 
 @pytest.mark.parametrize("language", get_args(Language))
 @pytest.mark.parametrize("asked", ["own", "en"])
-def test_every_question_has_its_answer_once_in_its_document(tmp_path, language, asked):
+def test_every_answer_occurs_once_in_its_document(tmp_path, language, asked):
     asked = language if asked == "own" else asked
     write_language_set(tmp_path, language, asked)
     files = sorted((tmp_path / "documents").iterdir())
@@ -24,7 +24,7 @@ def test_every_question_has_its_answer_once_in_its_document(tmp_path, language, 
     assert len(wrong) <= 4, "short questions are mistaken now and then"
 
 
-def test_questions_are_not_in_the_words_of_their_answers():
+def test_questions_share_few_words_with_their_answers():
     for fact in facts():
         words = {w.strip(".,?").casefold() for w in fact.question["de"].split() if len(w) > 4}
         answer = {w.strip(".,?").casefold() for w in fact.sentence["de"].split()}

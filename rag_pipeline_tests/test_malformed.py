@@ -61,7 +61,7 @@ BROKEN_YAML: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("content", "message"), BROKEN_YAML)
-def test_a_file_that_is_no_corpus_file(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_corpus_file(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_bytes(content)
     assert_refused(rag("run", file), file, message)
@@ -149,7 +149,7 @@ def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) ->
         ({"store": "ftp://example.org/x"}, "store: ftp://example.org/x"),
     ],
 )
-def test_a_place_that_is_not_there(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_missing_place(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     (tmp_path / "empty").mkdir()
     file = write_corpus(tmp_path, **changes)
     assert_refused(rag("run", file), "", message)
@@ -192,12 +192,12 @@ def test_a_wrong_given_chunk(tmp_path: Path, line: bytes, message: str) -> None:
     assert not (tmp_path / "store").exists()
 
 
-def test_given_chunks_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_given_chunks(tmp_path: Path) -> None:
     file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN)
     assert_refused(rag("run", file), "chunkings.given", str(tmp_path / "chunks.jsonl"))
 
 
-def test_a_given_chunk_outside_its_document_costs_that_document_alone(tmp_path: Path) -> None:
+def test_a_given_chunk_outside_its_document_excludes_that_document_only(tmp_path: Path) -> None:
     file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN, queries=None)
     text = "A short text on umbrella stands."
     spans = {

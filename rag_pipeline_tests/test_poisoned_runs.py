@@ -31,7 +31,7 @@ def is_poison(item: str) -> bool:
     return int.from_bytes(hashlib.sha256(item.encode()).digest()[:4]) % 100 == 0
 
 
-def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_release(
+def test_runs_with_one_percent_failing_items_end_with_a_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
@@ -85,7 +85,7 @@ def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_relea
 
 
 @pytest.mark.parametrize("poison", ["query", "boosted query", "every query"])
-def test_a_query_that_a_model_fails_on_is_asked_again_by_the_next_run(
+def test_a_query_on_which_a_model_failed_is_repeated_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)

@@ -57,14 +57,14 @@ def test_a_damaged_vector_table_is_named_with_what_to_do(copy, damage):
     assert "`rag doctor --full --repair` and `rag run` mend it" in str(e.value)
 
 
-def test_what_the_message_says_mends_the_table(copy):
+def test_the_advice_of_the_message_mends_the_table(copy):
     _damage(_vectors(copy), "garbage")
     assert rag("doctor", "--full", "--repair", "-c", copy).code == 0
     assert rag("run", copy, "--quiet").code == 0
     assert Corpus(load_config(copy)).search("How long is the notice?")
 
 
-def test_a_file_that_is_damaged_while_it_is_searched_is_told_too(copy):
+def test_a_file_damaged_during_searches_is_reported(copy):
     corpus = Corpus(load_config(copy))
     assert corpus.search("How long is the notice?")
     _vectors(copy).write_bytes(b"")
@@ -72,7 +72,7 @@ def test_a_file_that_is_damaged_while_it_is_searched_is_told_too(copy):
         corpus.search("Who pays for repairs?")
 
 
-def test_no_file_of_a_release_brings_down_a_search_or_the_board(copy):
+def test_no_damaged_file_breaks_a_search_or_the_board(copy):
     """Each file by one damage, and each kind of file by several: there are many of a kind."""
     files = [
         path

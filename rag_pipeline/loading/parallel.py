@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
@@ -20,13 +20,6 @@ ParsedSource = tuple[Source, T, Document | DocumentError]
 """A source, its companion value, and its document or the error."""
 
 
-class _Begun(NamedTuple):
-    source: Source
-    came_with: object
-    future: "Future[Document]"
-    n_bytes: int
-
-
 def load_all(
     sources: Iterable[tuple[Source, T]], processes: int
 ) -> Generator[ParsedSource[T], None, None]:
@@ -35,16 +28,16 @@ def load_all(
     The bytes of a source are read before the next source is taken: the copy of a bucket's object
     exists only until then.
     """
-    begun: deque[_Begun] = deque()
+    started: deque[tuple[Source, T, Future[Document], int]] = deque()
     finished = False
     with ThreadPoolExecutor(processes, "load") as threads:
         try:
-            for source, came_with in sources:
-                begun.append(_begin(threads, source, came_with))
-                while len(begun) > _MAX_WAITING or sum(b.n_bytes for b in begun) > _MAX_BYTES:
-                    yield _ended(begun.popleft())
-            while begun:
-                yield _ended(begun.popleft())
+            for source, companion in sources:
+                started.append((source, companion, *_start(threads, source)))
+                while len(started) > _MAX_WAITING or sum(s[-1] for s in started) > _MAX_BYTES:
+                    yield _wait(*started.popleft())
+            while started:
+                yield _wait(*started.popleft())
             finished = True
         finally:
             if not finished:  # no caller waits for the remaining documents
@@ -52,7 +45,8 @@ def load_all(
                 stop_parsers()
 
 
-def _begin(threads: ThreadPoolExecutor, source: Source, came_with: T) -> _Begun:
+def _start(threads: ThreadPoolExecutor, source: Source) -> tuple[Future[Document], int]:
+    """Read a source and start parsing it; return the future and the number of bytes."""
     try:
         if isinstance(source, Rejected):
             raise source.error()
@@ -60,13 +54,12 @@ def _begin(threads: ThreadPoolExecutor, source: Source, came_with: T) -> _Begun:
     except DocumentError as error:
         failed: Future[Document] = Future()
         failed.set_exception(error)
-        return _Begun(source, came_with, failed, 0)
-    future = threads.submit(copy_context().run, source.parse, raw)
-    return _Begun(source, came_with, future, len(raw))
+        return failed, 0
+    return threads.submit(copy_context().run, source.parse, raw), len(raw)
 
 
-def _ended(one: _Begun) -> ParsedSource[T]:
+def _wait(source: Source, companion: T, future: Future[Document], _: int) -> ParsedSource[T]:
     try:
-        return one.source, one.came_with, one.future.result()  # type: ignore[return-value]
+        return source, companion, future.result()
     except DocumentError as error:
-        return one.source, one.came_with, error  # type: ignore[return-value]
+        return source, companion, error

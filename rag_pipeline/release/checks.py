@@ -4,6 +4,7 @@ One pass over a table makes a small frame: a row per document (or query) with th
 faults of each kind. The expectations read that frame, so memory does not grow with the chunks.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -118,9 +119,10 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
 
 def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
     """Expect one contextualized chunk per chunk, except in documents on which a model failed."""
-    table = workspace.contextualized_chunks(key)
-    failed = workspace.quarantine(table.name).state()
-    return _expect_same_rows(workspace.chunks(key), table, left_out=failed)
+    rows, total = _row_counts(
+        workspace, workspace.chunks(key), workspace.contextualized_chunks(key)
+    )
+    return _expect(rows, "document_id", ("rows_missing", "rows_too_many"), total)
 
 
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
@@ -129,7 +131,19 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
     Documents on which a model failed are left out. `only` limits the rows that are read.
     """
     table = workspace.vector_index(key)
-    faults: dict[str, list[int]] = {}
+    rows, total = _row_counts(workspace, workspace.contextualized_chunks(key), table, only)
+    not_finite, not_unit = _vector_faults(table, only)
+    for row in rows:
+        row["not_finite"] = not_finite[row["document_id"]]
+        row["not_unit_length"] = not_unit[row["document_id"]]
+    faults = ("rows_missing", "rows_too_many", "not_finite", "not_unit_length")
+    return _expect(rows, "document_id", faults, total)
+
+
+def _vector_faults(table: Table, only: set[str] | None) -> tuple[Counter[str], Counter[str]]:
+    """Count the vectors that are not finite, and those not of unit length, by document."""
+    not_finite: Counter[str] = Counter()
+    not_unit: Counter[str] = Counter()
     ids = None if only is None else sorted(only)
     for batch in table.read(["document_id", "vector"], ids):
         column = batch.column("vector")
@@ -138,19 +152,9 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
         length = np.linalg.norm(np.where(finite[:, None], vectors, 0), axis=1)
         bad_length = finite & (np.abs(length - 1) > _UNIT_TOLERANCE)
         documents = batch.column("document_id").to_pylist()
-        for row in np.flatnonzero(~finite | bad_length):
-            counts = faults.setdefault(documents[row], [0, 0])
-            counts[0] += int(not finite[row])
-            counts[1] += int(bad_length[row])
-
-    def extra(document_id: str) -> dict[str, int]:
-        not_finite, not_unit = faults.get(document_id, (0, 0))
-        return {"not_finite": not_finite, "not_unit_length": not_unit}
-
-    upstream = workspace.contextualized_chunks(key)
-    failed = workspace.quarantine(table.name).state()
-    faults_of = ("not_finite", "not_unit_length")
-    return _expect_same_rows(upstream, table, extra, faults_of, failed, only)
+        not_finite.update(documents[row] for row in np.flatnonzero(~finite))
+        not_unit.update(documents[row] for row in np.flatnonzero(bad_length))
+    return not_finite, not_unit
 
 
 def check_lexical_index(workspace: Workspace, key: str) -> CheckResult:
@@ -175,27 +179,24 @@ CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
 """The check of each asset that a release depends on. Each reads the whole table."""
 
 
-def _expect_same_rows(
-    upstream: Table,
-    table: Table,
-    extra: Callable[[str], dict[str, int]] = lambda _: {},
-    extra_columns: tuple[str, ...] = (),
-    left_out: Collection[str] = (),
-    only: Collection[str] | None = None,
-) -> CheckResult:
+def _row_counts(
+    workspace: Workspace, upstream: Table, table: Table, only: Collection[str] | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a row per document with its missing and surplus rows, and the number of documents.
+
+    Documents in quarantine are left out. With `only`, other documents without a fault are too.
+    """
     before, after = upstream.state(), table.state()
+    every = sorted((set(before) | set(after)) - set(workspace.quarantine(table.name).state()))
     rows = []
-    every = sorted((set(before) | set(after)) - set(left_out))
     for document_id in every:
         wanted = before[document_id].rows if document_id in before else 0
         have = after[document_id].rows if document_id in after else 0
-        if only is not None and document_id not in only and wanted == have:
-            continue
-        faults = {"rows_missing": max(0, wanted - have), "rows_too_many": max(0, have - wanted)}
-        rows.append({"document_id": document_id, **faults, **extra(document_id)})
-    return _expect(
-        rows, "document_id", ("rows_missing", "rows_too_many", *extra_columns), len(every)
-    )
+        if only is None or document_id in only or wanted != have:
+            missing, surplus = max(0, wanted - have), max(0, have - wanted)
+            row = {"document_id": document_id, "rows_missing": missing, "rows_too_many": surplus}
+            rows.append(row)
+    return rows, len(every)
 
 
 def _expect(

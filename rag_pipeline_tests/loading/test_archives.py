@@ -24,7 +24,7 @@ def texts(folder: Path, **settings: object) -> dict[str, str]:
     return {name: d.text if isinstance(d, Document) else d for name, d in found.items()}
 
 
-def test_the_members_are_documents_under_the_archives_name(tmp_path):
+def test_members_are_documents_under_the_archives_name(tmp_path):
     members = {
         "rules/fees.txt": b"Fees are due.",
         "lease.pdf": pdf_bytes("The rent is due."),
@@ -106,7 +106,7 @@ def damaged() -> bytes:
     ids=["no zip", "nothing", "folders", "nested", "encrypted", "outside", "damaged", "bomb",
          "many"],
 )  # fmt: skip
-def test_what_cannot_be_used_is_refused_alone(tmp_path, raw, expected):
+def test_only_unusable_members_are_refused(tmp_path, raw, expected):
     (tmp_path / "a.zip").write_bytes(raw)
     (tmp_path / "good.txt").write_text("Good")
     wanted = {name: reason.format(size=len(raw)) for name, reason in expected.items()}
@@ -122,7 +122,7 @@ def test_a_large_member_is_refused_and_a_large_archive_is_not(tmp_path):
     }
 
 
-def test_only_the_members_that_changed_are_stale(tmp_path):
+def test_only_changed_members_are_stale(tmp_path):
     folder = tmp_path / "documents"
     folder.mkdir()
     lease = pdf_bytes("The rent is due.")

@@ -60,7 +60,7 @@ def rows(workspace, without=("origin",)):
     return sorted(found, key=lambda row: row["document_id"])
 
 
-def test_rows_are_those_of_the_same_files_in_a_folder(workspace, tmp_path):
+def test_objects_give_the_same_rows_as_files(workspace, tmp_path):
     put("records.jsonl", lines(*RECORDS))
     write_documents(tmp_path / "documents", {**TEXTS, "records.jsonl": lines(*RECORDS)})
     (tmp_path / "local").mkdir()
@@ -143,7 +143,7 @@ def test_a_load_that_was_killed_between_two_records_reads_the_object_again(
     assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1", "r2"]
 
 
-def test_what_cannot_be_used_is_quarantined_once(workspace, fetched):
+def test_unusable_objects_are_quarantined_once(workspace, fetched):
     put("empty.txt", b"")
     put("binary.txt", b"\x00\x01\x02")
     put("odd//name.txt", "text")
@@ -161,7 +161,7 @@ def test_what_cannot_be_used_is_quarantined_once(workspace, fetched):
     assert fetched == []
 
 
-def test_an_id_that_two_objects_claim_stays_with_the_first_until_that_is_gone(workspace):
+def test_a_repeated_id_belongs_to_the_first_object_until_it_is_gone(workspace):
     put("a.jsonl", lines(RECORDS[0]))
     put("b.jsonl", lines(RECORDS[0], RECORDS[1]))
     indexing.update_documents(workspace)
@@ -176,7 +176,7 @@ def test_an_id_that_two_objects_claim_stays_with_the_first_until_that_is_gone(wo
     assert workspace.quarantine("documents").count() == 0
 
 
-def test_the_sensor_sees_what_changes_in_the_listing(workspace):
+def test_the_sensor_sees_changes_in_the_listing(workspace):
     digest = listing_digest(workspace.config)
     assert listing_digest(workspace.config) == digest
     put("nda/acme.txt", "The Acme agreemenT.")
@@ -190,7 +190,7 @@ def config_of(tmp_path, **documents):
     return load_config(write_file(tmp_path, queries=None, documents=documents))
 
 
-def test_globs_and_a_prefix_that_is_a_word_choose_objects(workspace, tmp_path):
+def test_globs_and_a_prefix_choose_objects(workspace, tmp_path):
     put("policy/.draft.md", "hidden")
     boto3.client("s3").put_object(Bucket="bucket", Key="rawest/x.md", Body=b"not below raw/")
     config = config_of(tmp_path, s3="s3://bucket/raw", include=["**/*.md"])
@@ -221,7 +221,7 @@ def test_one_place_must_be_named(documents, message):
         ({"s3": "s3://bucket/raw", "include": ["*.pdf"]}, r"none of the 2 objects in s3://bucket"),
     ],
 )
-def test_a_place_with_nothing_to_load_is_named(workspace, tmp_path, documents, message):
+def test_an_empty_place_is_named(workspace, tmp_path, documents, message):
     indexing.update_documents(workspace)
     broken = Workspace(config_of(tmp_path, **documents))
     with pytest.raises(ConfigError, match=message):
@@ -251,7 +251,7 @@ def test_endpoint_and_keys_may_come_from_a_profile(workspace, tmp_path, monkeypa
     assert len(objects.list_bucket(workspace.config.documents)) == 2
 
 
-def test_an_object_whose_parser_has_changed_is_read_again(workspace, monkeypatch):
+def test_an_object_is_read_again_after_its_parser_changed(workspace, monkeypatch):
     put("page.html", "<p>Rent is due on the first day of the month.</p>")
     indexing.update_documents(workspace)
     assert plan_documents(workspace).why == ""

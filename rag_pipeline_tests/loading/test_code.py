@@ -96,7 +96,7 @@ def test_a_definition_begins_with_the_comments_and_decorators_above_it() -> None
     assert rust[start:end].startswith("/// A point.\n#[derive")
 
 
-def test_what_is_broken_is_read_as_far_as_it_goes() -> None:
+def test_broken_code_is_read_as_far_as_possible() -> None:
     broken = "def b():\n  pass\n\ndef a(:\n  (((\n"
     assert [symbol.name for symbol in find_symbols(broken, ".py")] == ["b"]
     assert find_symbols("", ".py") == []
@@ -109,7 +109,7 @@ def load(folder: Path, text: str = PYTHON) -> Document:
     return source.load()  # type: ignore[union-attr]
 
 
-def test_no_chunk_cuts_a_definition_that_fits(tmp_path: Path) -> None:
+def test_no_chunk_splits_a_definition_that_fits(tmp_path: Path) -> None:
     text = PYTHON.replace("\n", "\r\n")
     document = load(tmp_path, text)
     assert (document.text, document.title) == (text, "shop.py")
@@ -125,7 +125,7 @@ def test_no_chunk_cuts_a_definition_that_fits(tmp_path: Path) -> None:
     assert 'class Shop:\r\n    """Sells."""' in [c.text for c in chunk(document, small)]
 
 
-def test_a_passage_says_its_function_and_line(tmp_path: Path) -> None:
+def test_a_passage_names_its_function_and_line(tmp_path: Path) -> None:
     document = load(tmp_path)
     at = PYTHON.index('return "ö"')
     place = place_of(document, at, at + 6)
@@ -133,7 +133,7 @@ def test_a_passage_says_its_function_and_line(tmp_path: Path) -> None:
     assert place_of(document, 0, 3).label == "line 1"
 
 
-def test_code_read_without_the_extra_is_told_and_read_again_with_it(tmp_path: Path) -> None:
+def test_code_read_without_the_extra_is_read_again_with_it(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "shop.py").write_text(PYTHON)
     file = write_file(tmp_path, queries=None, documents={"path": "documents"})

@@ -54,7 +54,7 @@ def check_that_it_is_read_again(workspace: Workspace) -> None:
         assert indexing.plan_documents(workspace).is_current, "what has more is not taken back"
 
 
-def test_pages_left_out_of_a_file_are_read_once_they_can_be(tmp_path: Path) -> None:
+def test_unread_pages_of_a_file_are_read_with_the_extra(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "mixed.pdf").write_bytes(mixed_pdf())
@@ -63,7 +63,7 @@ def test_pages_left_out_of_a_file_are_read_once_they_can_be(tmp_path: Path) -> N
     check_that_it_is_read_again(Workspace(load_config(file)))
 
 
-def test_pages_left_out_of_an_object_are_read_once_they_can_be(bucket: str, tmp_path: Path) -> None:
+def test_unread_pages_of_an_object_are_read_with_the_extra(bucket: str, tmp_path: Path) -> None:
     client = boto3.client("s3")
     for name, raw in {"mixed.pdf": mixed_pdf(), "notes.txt": b"Keys are with the porter."}.items():
         client.put_object(Bucket="bucket", Key=f"raw/{name}", Body=raw)
@@ -71,7 +71,7 @@ def test_pages_left_out_of_an_object_are_read_once_they_can_be(bucket: str, tmp_
     check_that_it_is_read_again(Workspace(load_config(file)))
 
 
-def test_the_original_of_an_object_is_that_which_was_read(bucket: str, tmp_path: Path) -> None:
+def test_the_original_is_the_version_that_was_read(bucket: str, tmp_path: Path) -> None:
     raw = pdf_bytes("Fees are due.")
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="raw/fees.pdf", Body=raw)

@@ -113,14 +113,14 @@ def test_links_and_special_files(tmp_path: Path) -> None:
     }
 
 
-def test_a_root_behind_a_link_is_fine(tmp_path: Path) -> None:
+def test_the_root_may_be_a_link(tmp_path: Path) -> None:
     fill(tmp_path, "real/a.txt")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real" / "b.txt").symlink_to("a.txt")
     assert isinstance(outcomes(tmp_path / "link")["b.txt"], Document)
 
 
-def test_names_that_cannot_be_shown_or_stored(tmp_path: Path) -> None:
+def test_unsafe_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     (tmp_path / "new\nline.txt").write_text("x")
     (tmp_path / "cafe\u0301.txt").write_text("x")
@@ -195,7 +195,7 @@ def test_links_to_folders_are_followed_once_on_request(tmp_path: Path) -> None:
     }
 
 
-def test_links_that_leave_the_folder_are_followed_on_request_and_none_twice(tmp_path: Path) -> None:
+def test_links_outside_the_folder_are_followed_once_on_request(tmp_path: Path) -> None:
     fill(tmp_path / "root", "a/one.txt")
     fill(tmp_path / "out", "two.txt", "below/three.txt")
     fill(tmp_path, "four.txt")
@@ -217,7 +217,7 @@ def test_links_that_leave_the_folder_are_followed_on_request_and_none_twice(tmp_
     }
 
 
-def test_what_git_ignores_is_no_document_on_request(tmp_path: Path) -> None:
+def test_files_ignored_by_git_are_skipped_on_request(tmp_path: Path) -> None:
     fill(tmp_path, "a.txt", "b.log", "build/c.txt", "src/build/d.txt", "src/keep.log", "src/e.tmp")
     (tmp_path / ".gitignore").write_text("*.log\n/build/\n")
     (tmp_path / "src" / ".gitignore").write_text("!keep.log\n*.tmp\n")
@@ -225,7 +225,7 @@ def test_what_git_ignores_is_no_document_on_request(tmp_path: Path) -> None:
     assert len(ids(tmp_path)) == 6
 
 
-def test_files_above_the_documents_count_up_to_the_top_of_their_checkout(tmp_path: Path) -> None:
+def test_gitignore_files_above_the_documents_count_up_to_the_checkout(tmp_path: Path) -> None:
     documents = tmp_path / "checkout" / "docs" / "text"
     fill(documents, "a.txt", "drafts/b.txt", "c.log", "d.tmp")
     (tmp_path / ".gitignore").write_text("*.txt\n")

@@ -175,7 +175,7 @@ def test_rtf(tmp_path: Path) -> None:
     assert (document.text, document.title) == ("Term\nTwo yeärs € 5.", "Lease")
 
 
-def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> None:
+def test_separated_values_are_read_unchanged_and_have_rows(tmp_path: Path) -> None:
     text = 'name,fee\n"a\n,""b""",1\n\nc,2\n'
     document = load(tmp_path / "a.csv", text.encode())
     assert document.text == text

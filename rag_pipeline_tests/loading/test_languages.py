@@ -26,16 +26,16 @@ def test_questions(code: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12 | 34", "§ 3", "x1"])
-def test_what_has_hardly_any_letters_has_no_language(text: str) -> None:
+def test_few_letters_have_no_language(text: str) -> None:
     assert language_of(text) == ""
 
 
-def test_shares_leave_out_what_has_no_language() -> None:
+def test_shares_skip_texts_without_a_language() -> None:
     found = languages_of([QUESTIONS["de"], QUESTIONS["zh"], QUESTIONS["de"], "12"])
     assert found == {"de": pytest.approx(2 / 3), "zh": pytest.approx(1 / 3)}
 
 
-def test_a_document_tells_its_language_unless_its_own_fields_do(tmp_path: Path) -> None:
+def test_a_document_has_a_language_unless_its_fields_give_one(tmp_path: Path) -> None:
     text = QUESTIONS["de"] * 3
     assert load(tmp_path / "a.txt", text.encode()).metadata["language"] == "de"
     own = f"---\nlanguage: Deutsch\n---\n{text}"
@@ -43,7 +43,7 @@ def test_a_document_tells_its_language_unless_its_own_fields_do(tmp_path: Path) 
     assert "language" not in load(tmp_path / "c.txt", b"12 34").metadata
 
 
-def test_a_folder_is_told_by_its_readable_documents(tmp_path: Path) -> None:
+def test_a_survey_reads_readable_documents(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text(QUESTIONS["de"] * 20, "utf-8")
     (tmp_path / "short.txt").write_text("text")

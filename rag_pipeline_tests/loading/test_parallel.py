@@ -42,7 +42,7 @@ def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) 
     return folder
 
 
-def test_as_many_documents_are_parsed_at_once_as_there_are_processes(tmp_path, monkeypatch):
+def test_documents_are_parsed_in_parallel(tmp_path, monkeypatch):
     sources = listed(meeting_of(tmp_path, monkeypatch, 3))
     loaded = [document for _, _, document in load_all(sources, 3)]
     texts = {document.text for document in loaded if isinstance(document, Document)}
@@ -52,7 +52,7 @@ def test_as_many_documents_are_parsed_at_once_as_there_are_processes(tmp_path, m
     assert not parsers.busy
 
 
-def test_what_is_loaded_comes_in_the_order_of_the_sources(tmp_path):
+def test_documents_come_in_the_order_of_the_sources(tmp_path):
     for number in range(200):
         (tmp_path / f"{number:03}.txt").write_text(f"Number {number}")
     (tmp_path / "050.txt").write_bytes(b"")
@@ -71,7 +71,7 @@ def test_what_is_loaded_comes_in_the_order_of_the_sources(tmp_path):
     assert texts == [f"Number {n}" for n in range(200) if n not in errors]
 
 
-def test_a_load_that_is_given_up_leaves_no_parser_at_work(tmp_path, monkeypatch):
+def test_an_abandoned_load_stops_its_parsers(tmp_path, monkeypatch):
     start_anew(monkeypatch, with_pdf_parser("__import__('time').sleep(600)"))
     for name in ("b.pdf", "c.pdf"):
         (tmp_path / name).write_bytes(b"%PDF-1.4")
@@ -86,7 +86,7 @@ def test_a_load_that_is_given_up_leaves_no_parser_at_work(tmp_path, monkeypatch)
     assert not [t for t in threading.enumerate() if t.name.startswith("load")]
 
 
-def test_a_corpus_says_how_many_files_are_parsed_at_once(tmp_path, monkeypatch):
+def test_a_corpus_sets_the_number_of_parsers(tmp_path, monkeypatch):
     meeting_of(tmp_path, monkeypatch, 2)
     documents = {"path": "documents", "processes": 2}
     file = write_file(tmp_path, queries=None, documents=documents)

@@ -91,14 +91,14 @@ def test_an_endless_page_is_refused_for_its_time_or_its_memory(slow):
         ("bytearray(3 << 30)", ".pdf needs more memory than there is"),
     ],
 )
-def test_a_parser_that_dies_takes_one_document_along(slow, monkeypatch, parser, reason):
+def test_a_dying_parser_loses_one_document(slow, monkeypatch, parser, reason):
     start_anew(monkeypatch, with_pdf_parser(parser))
     found = outcomes(slow)
     assert found["a.pdf"] == reason
     assert isinstance(found["b.docx"], Document)
 
 
-def test_one_process_parses_all(slow, monkeypatch):
+def test_one_process_parses_all_documents(slow, monkeypatch):
     told = with_pdf_parser("parsers.Parsed(str(os.getpid()), '')")
     start_anew(monkeypatch, told)
     first, second = (outcomes(slow / "a.pdf")["a.pdf"] for _ in range(2))

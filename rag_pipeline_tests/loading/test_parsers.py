@@ -48,7 +48,7 @@ def test_pdf(tmp_path: Path) -> None:
     assert load(tmp_path / "b.pdf", pdf_bytes("x", title="Ünïcode")).title == "Ünïcode"
 
 
-def test_pdf_that_only_restricts_printing_is_read(tmp_path: Path) -> None:
+def test_a_pdf_that_only_restricts_printing_is_read(tmp_path: Path) -> None:
     assert load(tmp_path / "a.pdf", pdf_bytes("Open", owner="secret")).text == "Open"
 
 
@@ -82,7 +82,7 @@ def test_html_encodings(tmp_path: Path, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("tag", ["div", "table><tr><td", "b", "blockquote"])
-def test_deep_html_is_read_whatever_the_stack(tmp_path: Path, tag: str) -> None:
+def test_deep_html_is_read_at_any_stack_depth(tmp_path: Path, tag: str) -> None:
     page = f"<{tag}>" * 1000 + "bottom" + "<p>after"
 
     def deeper(levels: int) -> str:

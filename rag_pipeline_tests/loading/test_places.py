@@ -14,7 +14,7 @@ from rag_pipeline_tests.testing.scanning import at, load, outcomes
 SAMPLE = Path(__file__).parents[2] / "data/documents"
 
 
-def test_every_line_of_a_pdf_is_on_the_page_that_another_reader_finds_it_on() -> None:
+def test_another_reader_finds_every_line_of_a_pdf_on_the_same_page() -> None:
     held = checked = 0
     for path in sorted(SAMPLE.rglob("*.pdf")):
         (document,) = outcomes(path).values()
@@ -33,7 +33,7 @@ def test_every_line_of_a_pdf_is_on_the_page_that_another_reader_finds_it_on() ->
     assert held == checked
 
 
-def test_markdown_names_the_headings_above_without_the_title(tmp_path: Path) -> None:
+def test_markdown_places_name_headings_without_the_title(tmp_path: Path) -> None:
     text = "intro\n\n# Lease\n\nTop.\n\n## Term\n\n### Notice\n\nThirty days.\n\n"
     text += "```\n# no\ncode\n```\n"
     document = load(tmp_path / "a.md", text)
@@ -44,7 +44,7 @@ def test_markdown_names_the_headings_above_without_the_title(tmp_path: Path) -> 
     assert at(document, "## Term\n\n### Notice").section == "Term"
 
 
-def test_a_section_is_named_by_the_words_of_its_heading_s_links(tmp_path: Path) -> None:
+def test_a_section_is_named_by_the_words_of_links_in_its_heading(tmp_path: Path) -> None:
     # As mdBook, Sphinx and VitePress write them.
     html = '<h1><a href="#guide">The guide</a></h1><p>Top.</p>'
     html += '<h2>Fees<a href="#fees" title="Link to this heading">¶</a></h2><p>Five euros.</p>'
@@ -80,7 +80,7 @@ def test_slides_are_counted(tmp_path: Path) -> None:
     assert at(document, "Closing") == Place("slide 2", slide=2)
 
 
-def test_rows_are_those_of_the_sheet_though_blank_ones_are_not_in_the_text(tmp_path: Path) -> None:
+def test_rows_of_a_sheet_count_blank_rows(tmp_path: Path) -> None:
     book = Workbook()
     prices = book.active
     prices.title = "Prices"

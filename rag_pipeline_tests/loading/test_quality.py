@@ -54,22 +54,20 @@ def test_glued_words_table_rows_and_unknown_characters_are_counted() -> None:
         (SHIFTED, ["of the words are in a dictionary of its language"]),
     ],
 )
-def test_what_is_beyond_its_limit_is_said(text: str, said: list[str]) -> None:
+def test_values_beyond_a_limit_give_warnings(text: str, said: list[str]) -> None:
     found = doubts(text)
     assert len(found) == len(said)
     assert all(words in line for words, line in zip(said, found, strict=True))
 
 
-def test_the_dictionary_is_that_of_the_language_and_none_is_used_for_another() -> None:
+def test_each_language_has_its_own_dictionary() -> None:
     assert share_known(ENGLISH, "en") == 1.0
     assert share_known(SWEDISH, "de") is None  # what `language_of` takes it for
     assert share_known(ENGLISH, "ja") is None
     assert share_known("Few words.", "en") is None
 
 
-def test_doubtful_text_of_any_kind_is_told_and_what_people_give_is_not_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doubtful_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_corpus(tmp_path)
     (tmp_path / "documents/shifted.html").write_text(f"<p>{SHIFTED}</p>")
     (tmp_path / "documents/given.md").write_text(f"---\ntext_quality: high\n---\n{ENGLISH}")

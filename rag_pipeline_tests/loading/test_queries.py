@@ -146,7 +146,7 @@ def test_resolves_offsets_and_quotes_and_asks_for_each_document_once() -> None:
 
 
 @pytest.mark.parametrize(("span", "message"), LOST_SPANS)
-def test_a_query_that_loses_a_span_is_left_out(span: dict[str, Any], message: str) -> None:
+def test_a_query_with_a_lost_span_is_left_out(span: dict[str, Any], message: str) -> None:
     good = {"document_id": "b", "quote": "Other"}
     queries, problems = resolve_queries([record("bad", good, span), record("good", good)], texts)
     assert [q.query_id for q in queries] == ["good"]
@@ -178,7 +178,7 @@ def test_a_query_that_loses_a_span_is_left_out(span: dict[str, Any], message: st
         ("Terms. terms", "terms", "terms"),  # the exact one, whatever else would match
     ],
 )
-def test_a_quote_is_found_however_it_is_set(text: str, quote: str, found: str) -> None:
+def test_a_quote_is_found_in_any_typography(text: str, quote: str, found: str) -> None:
     queries, problems = resolve_queries(
         [record("q", {"document_id": "x", "quote": quote})], lambda _: text
     )
@@ -196,7 +196,7 @@ def test_a_quote_is_found_however_it_is_set(text: str, quote: str, found: str) -
         ("\u2060\u200b a", "\u200d\u2060"),  # nothing that is seen
     ],
 )
-def test_another_text_is_no_match(text: str, quote: str) -> None:
+def test_another_text_does_not_match(text: str, quote: str) -> None:
     queries, problems = resolve_queries(
         [record("q", {"document_id": "x", "quote": quote})], lambda _: text
     )
@@ -204,7 +204,7 @@ def test_another_text_is_no_match(text: str, quote: str) -> None:
     assert "doesn't hold the quote" in problems[0]
 
 
-def test_a_quote_with_offsets_may_be_set_otherwise() -> None:
+def test_a_quote_with_offsets_may_differ_in_typography() -> None:
     text = "The fee\r\n\r\n is"
     span = {"document_id": "x", "start": 4, "end": len(text), "quote": "fee  Is"}
     queries, problems = resolve_queries([record("q", span)], lambda _: text)
@@ -220,7 +220,7 @@ def test_a_quote_with_offsets_may_be_set_otherwise() -> None:
         ("nda/cedr.txt", "nda/cedar.txt"),
     ],
 )
-def test_a_mistyped_document_is_answered_with_the_one_meant(wanted: str, meant: str) -> None:
+def test_a_mistyped_document_id_gets_a_suggestion(wanted: str, meant: str) -> None:
     known = ["nda/acme.txt", "nda/cedar.txt", "policy/leave.md"]
     _, problems = resolve_queries(
         [record("q", {"document_id": wanted, "quote": "x"})], lambda _: None, lambda: known
@@ -228,7 +228,7 @@ def test_a_mistyped_document_is_answered_with_the_one_meant(wanted: str, meant: 
     assert f'did you mean "{meant}"?' in problems[0]
 
 
-def test_no_document_is_offered_that_is_not_alike() -> None:
+def test_a_dissimilar_document_is_not_suggested() -> None:
     _, problems = resolve_queries(
         [record("q", {"document_id": "other.pdf", "quote": "x"})], lambda _: None, lambda: ["a.txt"]
     )
@@ -254,7 +254,7 @@ def test_a_slice_given_by_offsets_and_quote_always_resolves(text: str, data: Any
     assert queries[0].gold_spans == (GoldSpan("x", start, end),)
 
 
-def test_a_document_alone_is_gold_as_a_whole(tmp_path: Path) -> None:
+def test_a_document_without_a_span_is_gold(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     lines = (
         {**GOOD, "gold_spans": [{"document_id": "nda/acme.txt"}]},

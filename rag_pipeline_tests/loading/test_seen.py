@@ -60,7 +60,7 @@ def test_the_plan_of_an_unchanged_corpus_opens_no_document(workspace, opened, la
     assert opened() == []
 
 
-def test_what_was_written_just_before_it_was_read_is_read_again(workspace, opened):
+def test_a_file_written_just_before_reading_is_read_again(workspace, opened):
     indexing.update_documents(workspace)
     opened()
     assert indexing.plan_documents(workspace).is_current
@@ -83,7 +83,7 @@ def test_an_edit_of_the_same_size_and_time_is_seen(workspace, documents, opened,
     assert opened() == ["policy/travel.md"]
 
 
-def test_a_file_moved_into_the_place_of_another_is_seen(workspace, documents, later):
+def test_a_file_that_replaces_another_is_seen(workspace, documents, later):
     indexing.update_documents(workspace)
     file = documents / "policy/travel.md"
     before = file.stat()
@@ -95,7 +95,7 @@ def test_a_file_moved_into_the_place_of_another_is_seen(workspace, documents, la
     assert indexing.plan_documents(workspace).stale == ("policy/travel.md",)
 
 
-def test_records_are_found_again_without_their_file(tmp_path, opened, documents, later):
+def test_records_are_remembered_without_reading_their_file(tmp_path, opened, documents, later):
     documents.mkdir()
     lines = [{"id": "a", "text": "One."}, {"id": "b"}, {"id": "a", "text": "Twice."}]
     (documents / "all.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -115,9 +115,7 @@ def test_records_are_found_again_without_their_file(tmp_path, opened, documents,
     assert opened() == ["all.jsonl"]
 
 
-def test_what_is_kept_may_be_torn_or_lost_or_be_of_files_that_are_gone(
-    tmp_path, documents, opened, later
-):
+def test_the_cache_may_be_damaged_lost_or_outdated(tmp_path, documents, opened, later):
     write_documents(documents, {"a.txt": "One.", "b.txt": "Two."})
     kept = tmp_path / "files.sqlite"
 

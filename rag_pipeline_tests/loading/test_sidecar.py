@@ -23,7 +23,7 @@ JSONL = '{"document_id": "policy/leave.md", "access": ["hr", "legal"], "year": 2
         ("d.jsonl", JSONL, "", {"access": '["hr", "legal"]', "year": 2024}),
     ],
 )
-def test_a_line_a_document(tmp_path, name, text, title, metadata):
+def test_one_line_per_document(tmp_path, name, text, title, metadata):
     (tmp_path / name).write_text(text, newline="")
     (found,) = read_sidecar(tmp_path / name).values()
     assert (found.title, found.metadata) == (title, metadata)
@@ -50,9 +50,7 @@ def test_mistakes_name_line_and_value(tmp_path: Path, name, text, message):
         read_sidecar(tmp_path / name)
 
 
-def test_documents_are_filtered_by_it_and_a_changed_line_loads_its_document_alone(
-    tmp_path, run_all
-):
+def test_metadata_filters_documents_and_a_changed_line_reloads_one(tmp_path, run_all):
     sidecar = tmp_path / "documents" / "documents.csv"
     file = write_corpus(tmp_path, documents={"path": "documents", "metadata": str(sidecar)})
     sidecar.write_text("document_id,title,access\npolicy/travel.md,Trips,hr\n")

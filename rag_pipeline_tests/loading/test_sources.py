@@ -22,7 +22,7 @@ def test_scan_hashes_as_it_advances(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_changes_or_goes_is_not_mixed_up(tmp_path: Path) -> None:
+def test_a_changed_or_removed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
     sources = [item for item in items(tmp_path) if isinstance(item, SourceFile)]

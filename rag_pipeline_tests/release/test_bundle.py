@@ -55,7 +55,7 @@ def test_another_machine_serves_what_was_exported(exported, tmp_path, monkeypatc
     assert imported.search(QUESTION) == here.search(QUESTION)
 
 
-def test_what_a_variant_names_is_carried_too(tmp_path, run_all, monkeypatch):
+def test_a_bundle_carries_the_variants_that_it_refers_to(tmp_path, run_all, monkeypatch):
     with serving() as server:
         file = write_corpus(
             tmp_path,
@@ -77,7 +77,7 @@ def test_what_a_variant_names_is_carried_too(tmp_path, run_all, monkeypatch):
     assert imported.search(QUESTION) == here.search(QUESTION)
 
 
-def test_an_old_release_is_exported_as_it_was(tmp_path, run_all):
+def test_an_old_release_is_exported_unchanged(tmp_path, run_all):
     file = write_corpus(tmp_path, serve="default")
     run_all(file)
     text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
@@ -110,7 +110,7 @@ def test_an_import_waits_for_a_run(exported, tmp_path):
         assert f"process {holder.pid}" in told[0]
 
 
-def test_an_import_that_was_stopped_on_the_way_is_repeated(exported, tmp_path, monkeypatch):
+def test_an_interrupted_import_is_repeated(exported, tmp_path, monkeypatch):
     workspace = elsewhere(exported, tmp_path)
 
     def stopped(*arguments):
@@ -124,7 +124,7 @@ def test_an_import_that_was_stopped_on_the_way_is_repeated(exported, tmp_path, m
     assert bundle.import_release(workspace, exported[1]).release_id == "release-000001"
 
 
-def test_an_import_leaves_a_release_that_is_made_meanwhile(exported, tmp_path, monkeypatch):
+def test_an_import_keeps_a_release_made_meanwhile(exported, tmp_path, monkeypatch):
     workspace = elsewhere(exported, tmp_path)
     bundle.import_release(workspace, exported[1])
     hashed = manifest.hash_files
@@ -143,7 +143,7 @@ def test_an_import_leaves_a_release_that_is_made_meanwhile(exported, tmp_path, m
     assert "release-000002" in workspace.store.table(made.pinned.vector_table, None).pins()
 
 
-def test_a_store_with_its_own_builds_is_left_alone(exported):
+def test_a_store_with_its_own_builds_is_refused(exported):
     file, zipped = exported
     refused = pytest.raises(StoreError, match="has builds of its own; import into another store")
     with held(file), refused:  # nobody waits for a refusal
@@ -239,7 +239,7 @@ def other(listing, files):
         (other, "belongs to the corpus 'other', not to 'tiny'"),
     ],
 )
-def test_a_bundle_that_is_not_whole_changes_nothing(exported, tmp_path, change, message):
+def test_a_damaged_bundle_changes_nothing(exported, tmp_path, change, message):
     file, zipped = exported
     bad = rewritten(zipped, tmp_path / "bad.zip", change)
     config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
@@ -253,9 +253,7 @@ def contents(folder):
     return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_bundle_with_one_wrong_bit_is_refused_or_read_as_it_was_written(
-    exported, tmp_path, monkeypatch
-):
+def test_a_bundle_with_one_wrong_bit_is_refused_or_read_correctly(exported, tmp_path, monkeypatch):
     file, zipped = exported
     config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
     workspace = Workspace(config)
@@ -288,7 +286,7 @@ def test_a_bundle_with_one_wrong_bit_is_refused_or_read_as_it_was_written(
     assert Corpus(config).search(QUESTION) == Corpus.load(file).search(QUESTION)
 
 
-def test_a_file_that_is_no_bundle_is_named(exported, tmp_path):
+def test_another_kind_of_file_is_named(exported, tmp_path):
     (tmp_path / "notes.zip").write_text("notes")
     config = load_config(exported[0]).model_copy(update={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match=r"notes\.zip: not a release bundle"):

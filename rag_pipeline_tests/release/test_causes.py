@@ -59,7 +59,7 @@ def test_the_command_names_the_cause(released: Corpus) -> None:
     assert rag("compare", "default", "plain", file, "--why").code == 0
 
 
-def test_causes_are_counted_by_what_changed_and_on_which_side() -> None:
+def test_causes_are_counted_by_change_and_build() -> None:
     found = [
         cause("b", "chunk", "one.txt"),
         cause("b", "chunk", "two.txt"),

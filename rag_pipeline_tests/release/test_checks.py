@@ -43,7 +43,7 @@ def test_a_sound_build_passes_every_check(built):
         ({"start": -1}, "bad_offsets in 1 of 4: nda/acme.txt (1)"),
     ],
 )
-def test_a_chunk_that_is_not_its_documents_slice_is_found(built, values, fault):
+def test_a_chunk_with_another_text_is_found(built, values, fault):
     table = built.chunks(CHUNKS).open()
     table.update(where="document_id = 'nda/acme.txt' AND start = 0", values=values)
     result = checks.check_chunks(built, CHUNKS)
@@ -51,7 +51,7 @@ def test_a_chunk_that_is_not_its_documents_slice_is_found(built, values, fault):
     assert fault in result.failures
 
 
-def test_a_chunk_that_stands_twice_is_found(built):
+def test_a_repeated_chunk_is_found(built):
     table = built.chunks(CHUNKS)
     table.open().add(table.open().search().where("start = 0").limit(1).to_arrow())
     assert any(f.startswith("duplicate_ids") for f in checks.check_chunks(built, CHUNKS).failures)
@@ -99,7 +99,7 @@ def test_a_query_left_out_is_a_warning(tmp_path, built):
     assert checks.check_queries(built).passed
 
 
-def test_a_query_that_lacks_two_spans_is_left_out_once(workspace):
+def test_a_query_without_two_spans_is_left_out_once(workspace):
     problems = ["query q1: gold_spans.0: gone", "query q1: gold_spans.1: gone"]
     runs.save_queries(workspace, "digest", [], problems, 2)
     assert runs.left_out(workspace).startswith("1 of 2 queries is left out")

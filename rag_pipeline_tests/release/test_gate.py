@@ -33,7 +33,7 @@ def served(**metrics):
     return Reference("release-000001", "plain", scores)
 
 
-def test_the_first_release_has_nothing_to_be_worse_than(workspace):
+def test_the_first_release_is_allowed(workspace):
     write_scores(workspace, "default", {AP: [0.0] * 9})
     decision = decide(workspace, "default", None)
     assert decision.allowed
@@ -58,7 +58,7 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
     )
 
 
-def test_a_loss_that_may_be_chance_is_let_through(workspace):
+def test_a_loss_by_chance_is_allowed(workspace):
     """2 of 9 lost, none won: half of the 1 of 2**2 cases in which an equal candidate does so."""
     write_scores(workspace, "default", {AP: [0.0] * 2 + [1.0] * 7})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
@@ -67,7 +67,7 @@ def test_a_loss_that_may_be_chance_is_let_through(workspace):
     assert decision.metrics[AP].loss == pytest.approx(1 / 8)
 
 
-def test_a_loss_that_equal_candidates_seldom_show_is_refused(workspace):
+def test_an_unlikely_loss_is_refused(workspace):
     """3 of 9 lost, none won: p = 1/2 * 1/2**3 is not significant, but below the guard."""
     write_scores(workspace, "default", {AP: [0.0] * 3 + [1.0] * 6})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
@@ -79,7 +79,7 @@ def test_a_loss_that_equal_candidates_seldom_show_is_refused(workspace):
     )
 
 
-def test_a_loss_within_the_margin_is_accepted_and_ruled_out_beyond_it(workspace):
+def test_a_loss_within_the_margin_is_accepted(workspace):
     """1 of 400 lost: mean -0.0025, within 0.02, and surely not beyond it."""
     write_scores(workspace, "default", {AP: [0.0] + [1.0] * 399})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 400}))
@@ -87,7 +87,7 @@ def test_a_loss_within_the_margin_is_accepted_and_ruled_out_beyond_it(workspace)
     assert "not worse by more than 0.02, 97.5 % sure on 400 questions" in decision.reasons[0]
 
 
-def test_what_is_missing_counts_against_the_candidate(workspace):
+def test_missing_scores_count_against_the_candidate(workspace):
     """The 25 hard queries, or all 50, lack a score that the release has."""
     half: list[float | None] = [None] * 25 + [1.0] * 25
     for values in (half, [None] * 50):
@@ -103,7 +103,7 @@ def test_what_is_missing_counts_against_the_candidate(workspace):
     assert decision.metrics["CriticalRecall"].outcome == "too many missing"
 
 
-def test_fewer_questions_than_the_least_are_refused(tmp_path):
+def test_fewer_than_the_minimum_queries_are_refused(tmp_path):
     file = write_corpus(tmp_path, gate={"metrics": [AP], "minimum_queries": 30})
     workspace = Workspace(load_config(file))
     write_scores(workspace, "default", {AP: [1.0] * 29})
@@ -112,12 +112,12 @@ def test_fewer_questions_than_the_least_are_refused(tmp_path):
     assert not decision.allowed
 
 
-def test_what_looks_may_spend_sums_to_5_percent():
+def test_all_comparisons_together_spend_5_percent():
     assert spent(1) == pytest.approx(0.025)
     assert sum(spent(look) for look in range(1, 10_000)) == pytest.approx(0.05, abs=1e-5)
 
 
-def test_configurations_are_chosen_on_the_queries_that_all_of_them_have():
+def test_configurations_are_compared_on_common_queries():
     """`bad` has 1.0 on the one query that it left whole; `good` has 0.6 on all ten."""
     good = {f"q{n}": 0.6 for n in range(10)}
     bad: dict[str, float | None] = {**dict.fromkeys(good), "q3": 1.0}
@@ -127,7 +127,7 @@ def test_configurations_are_chosen_on_the_queries_that_all_of_them_have():
     assert common == [f"q{n}" for n in range(9)]
 
 
-def test_only_questions_that_both_were_asked_count(workspace):
+def test_only_common_queries_count(workspace):
     write_scores(workspace, "default", {AP: [0.0] * 4 + [1.0] * 6})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 4}))
     assert (decision.queries, decision.common) == (10, 4)
@@ -138,7 +138,7 @@ def test_only_questions_that_both_were_asked_count(workspace):
     assert "nothing to compare" in decision.reasons[0]
 
 
-def test_kept_scores_are_of_questions_asked_in_the_same_words(workspace):
+def test_kept_scores_are_of_unchanged_queries(workspace):
     write_questions(workspace, {"q0": "How long?", "q1": "How much?", "q2": "Where?"})
     write_scores(workspace, "default", {AP: [1.0, 0.0, None]})
     keep_scores(workspace, "release-000001", "default")
@@ -148,7 +148,7 @@ def test_kept_scores_are_of_questions_asked_in_the_same_words(workspace):
     assert kept_scores(workspace, "release-000002") == {}
 
 
-def test_a_gate_metric_that_nothing_measures_is_named(tmp_path):
+def test_an_unmeasured_gate_metric_is_named(tmp_path):
     file = write_corpus(tmp_path, gate={"metrics": ["AnswerPresence@5", "F2"]})
     workspace = Workspace(load_config(file))
     write_scores(workspace, "default", {AP: [1.0]})
@@ -188,7 +188,7 @@ def by_meaning(tmp_path_factory):
     return file, settings, run
 
 
-def test_what_any_gate_metric_is_made_from_must_be_of_the_run(by_meaning, monkeypatch):
+def test_scores_of_every_gate_metric_must_be_of_the_run(by_meaning, monkeypatch):
     workspace = Workspace(load_config(by_meaning[0]))
     configuration = workspace.config.configuration("meaning")
     assert obstacles(workspace, configuration) == []
@@ -236,7 +236,7 @@ def test_the_sentence_says_how_many_questions_are_synthetic(workspace):
     assert "on 9 questions (4 of 9 synthetic)" in decision.reasons[0]
 
 
-def test_refused_builds_are_looks_as_released_ones_are(workspace):
+def test_refused_builds_count_as_comparisons(workspace):
     """The same build counts once, however often it is refused."""
     for name in ("default", "plain"):
         RUN.write(workspace, RUN.schema.empty_table(), {"digest": name}, name)

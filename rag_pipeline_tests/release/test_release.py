@@ -51,7 +51,7 @@ class NeverWaitedFor(Future):
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_no_search_waits_for_the_opening_of_a_new_release(
+def test_searches_continue_while_a_new_release_opens(
     tmp_path, built_file, run_all, monkeypatch, large
 ):
     corpus = Corpus.load(built_file)
@@ -89,7 +89,7 @@ def test_no_search_waits_for_the_opening_of_a_new_release(
     assert "250 euros" in corpus.document("policy/travel.md").text
 
 
-def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
+def test_searches_keep_the_old_release_if_the_new_one_fails_to_open(
     tmp_path, built_file, run_all, monkeypatch, caplog
 ):
     corpus = Corpus.load(built_file)
@@ -110,9 +110,7 @@ def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
     assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
 
 
-def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
-    tmp_path, built_file, run_all
-):
+def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, built_file, run_all):
     edit(tmp_path, 250)
     run_all(built_file)
     corpus = Corpus.load(built_file)
@@ -197,7 +195,7 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built
         ("hotel", 5, "start = 0 LIMIT 1", "--where 'start = 0 LIMIT 1'"),
     ],
 )
-def test_a_search_that_cannot_be_done_is_explained(released, query, k, where, message):
+def test_an_invalid_search_is_explained(released, query, k, where, message):
     with pytest.raises(InputError) as error:
         released.search(query, k=k, where=where)
     assert message in str(error.value)

@@ -39,7 +39,7 @@ def test_a_band_holds_both_ends_of_the_interval():
     assert ys == [74, 12, 260, 198]
 
 
-def test_what_is_not_measured_is_not_drawn():
+def test_unmeasured_values_are_not_drawn():
     curve = {1: summary(None), 2: summary(0.5)}
     chart = line_chart("Presence", {"a": curve}, "k")
     assert len(points(chart)) == 1
@@ -47,7 +47,7 @@ def test_what_is_not_measured_is_not_drawn():
     assert interval_strip(summary(None)) == ""
 
 
-def test_the_front_holds_what_no_other_beats_for_less():
+def test_the_front_has_the_pareto_optimal_points():
     some = [
         Point("dear", "1", 9.0, summary(0.9)),
         Point("worse and dearer", "2", 5.0, summary(0.5)),
@@ -69,6 +69,6 @@ def test_hostile_names_stay_text():
         assert tree.find(f"{SVG}title").text == name
 
 
-def test_a_point_that_takes_nothing_is_drawn_at_the_left():
+def test_a_point_without_cost_is_drawn_at_the_left():
     free = scatter("Cost", [Point("free", "1", 0.0, summary(0.5))], "dollars")
     assert 'cx="48.0"' in free

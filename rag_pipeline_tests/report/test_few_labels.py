@@ -32,7 +32,7 @@ def workspace(tmp_path):
     return workspace, queries
 
 
-def test_what_like_questions_found_joins_the_gold_of_some(workspace):
+def test_predictions_complete_the_gold_of_some_queries(workspace):
     corpus, queries = workspace
     gold = {f"q{i:02}": float(bool(i % 3)) for i in range(9)}
     found = few_labels(corpus, "one", queries, {"AnswerPresence@1": gold}, {})
@@ -43,13 +43,13 @@ def test_what_like_questions_found_joins_the_gold_of_some(workspace):
     assert found.high - found.low < 0.8 * (found.gold_high - found.gold_low)
 
 
-def test_where_all_have_gold_nothing_is_judged(workspace):
+def test_with_full_gold_nothing_is_predicted(workspace):
     corpus, queries = workspace
     gold = {q.query_id: 1.0 for q in queries[:24]}
     assert few_labels(corpus, "one", queries, {"AnswerPresence@1": gold}, {}) is None
 
 
-def test_a_missing_label_matters_only_where_none_says_yes():
+def test_a_missing_label_matters_only_without_a_yes():
     assert presence([None, True]) == 1.0
     assert presence([None, False]) is None
     assert presence([False, False]) == 0.0

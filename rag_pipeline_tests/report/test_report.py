@@ -50,7 +50,7 @@ def test_the_run_writes_the_report_into_the_store(workspace):
     assert "nothing yet" in written, "it is written before the first release"
 
 
-def test_the_page_needs_nothing_else(page):
+def test_the_page_is_self_contained(page):
     assert not re.search(r"<(script|link|iframe|img)\b", page)
     assert not re.search(r"""(src|href)=["']?(https?:|//)""", page)
     assert "@import" not in page
@@ -68,7 +68,7 @@ def test_context_health_is_that_of_the_answers(page):
     assert re.search(r"in percent, n = 5 queries, 0 missing\..*?average relevance", page, re.S)
 
 
-def test_what_was_not_evaluated_is_said(workspace, monkeypatch):
+def test_missing_evaluations_are_named(workspace, monkeypatch):
     read = workspace.store.read_note
     monkeypatch.setattr(
         workspace.store, "read_note", lambda path: {} if "context_scores" in path else read(path)
@@ -78,7 +78,7 @@ def test_what_was_not_evaluated_is_said(workspace, monkeypatch):
     assert re.search(r"Context health</h3>\s*<p>Not evaluated\.</p>", page)
 
 
-def test_what_answers_and_contexts_are_worth_is_shown_with_its_n(workspace, monkeypatch):
+def test_answer_and_context_metrics_are_shown_with_n(workspace, monkeypatch):
     """The notes are those that entity_scores and context_scores write."""
     content = collect(workspace)
     counts = {"extracted": 4, "right": 3, "found": 2, "precision": 0.75, "recall": 0.4, "f1": 0.52}
@@ -125,7 +125,7 @@ def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
     assert re.search(r"Contexts of .*? by position.*?<th scope=.row.>1</th>", page, re.S)
 
 
-def test_every_chart_says_its_n(page):
+def test_every_chart_states_its_n(page):
     figures = re.findall(r"<figure>.*?</figure>", page, re.S)
     drawn = [figure for figure in figures if "<svg" in figure]
     assert len(drawn) == 3, "curves, contextualizer, latency"

@@ -56,7 +56,7 @@ class Word:
 
     @property
     def top(self) -> float:
-        """Return the y above which nothing of a common letter reaches."""
+        """Return the y of the top of common letters."""
         return self.base - 0.75 * self.size
 
 

@@ -19,7 +19,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path, format: str) -> None:
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in out.rglob("*")} == before
 
 
-def test_stale_documents_go_and_files_of_others_stay(tmp_path: Path) -> None:
+def test_stale_documents_are_removed_and_other_files_stay(tmp_path: Path) -> None:
     source, out = legalbench(tmp_path / "in", FEE), tmp_path / "out"
     write(source / "corpus/old/deep/gone.txt", "Old.")
     import_dataset("legalbench-rag", source, out)
@@ -81,7 +81,7 @@ def _stopping(real: Callable[..., Any], calls: Any, step: int) -> Callable[..., 
     return stopping
 
 
-def test_destinations_of_others(tmp_path: Path) -> None:
+def test_other_destinations_are_refused(tmp_path: Path) -> None:
     source = SMALL["legalbench-rag"](tmp_path / "in")
     write(tmp_path / "taken/notes.txt", "Mine.")
     message = refused("legalbench-rag", source, tmp_path / "taken")

@@ -58,7 +58,7 @@ def test_legalbench(tmp_path: Path) -> None:
     ]
 
 
-def test_legalbench_reads_every_benchmark_and_skips_what_is_not_there(tmp_path: Path) -> None:
+def test_legalbench_reads_every_benchmark_and_skips_missing_documents(tmp_path: Path) -> None:
     absent = {"query": "?", "snippets": [snippet("maud/none.txt", 0, 3, "abc")]}
     nothing = {"query": "?", "snippets": []}
     legalbench(tmp_path / "in", FEE)
@@ -151,7 +151,7 @@ def test_given_chunks_are_found_in_order(
     assert report.reanchored == (chunks[0] == "a b")
 
 
-def test_golden_chunks_that_are_not_there_are_skipped(tmp_path: Path) -> None:
+def test_missing_golden_chunks_are_skipped(tmp_path: Path) -> None:
     document = given_chunks("d", "u", "a\nb\nb\n", "a\n", "lost\n", " ", "b\n", "b\n")
 
     def asked(index: int, content: str | None = None, uuid: str = "u") -> dict[str, Any]:

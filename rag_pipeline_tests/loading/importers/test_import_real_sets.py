@@ -68,19 +68,20 @@ def test_real_anthropic(tmp_path: Path) -> None:
 
 
 def test_real_contractnli(tmp_path: Path) -> None:
-    source = real("contractnli")
-    report = import_dataset("contractnli", source, tmp_path)
+    source, documents = tmp_path / "in", []
+    source.mkdir()
+    for name in ("dev_small.json", "train_small.json"):
+        content = (real("contractnli") / name).read_bytes()
+        (source / name).write_bytes(content)
+        documents += json.loads(content)["documents"]
+    report = import_dataset("contractnli", source, tmp_path / "out")
     assert (report.documents, report.queries, len(report.skipped)) == (4, 57, 11)
     assert all("is NotMentioned in" in reason for reason in report.skipped)
-    documents = [
-        d
-        for name in ("dev_small.json", "train_small.json")
-        for d in json.loads((source / name).read_bytes())["documents"]
-    ]
     expected = [
         [d["text"][slice(*d["spans"][i])] for i in sorted(a["spans"])]
         for d in documents
         for a in d["annotation_sets"][0]["annotations"].values()
         if a["choice"] != "NotMentioned"
     ]
-    assert [texts_of(tmp_path, q) for q in lines(tmp_path / "queries.jsonl")] == expected
+    out = tmp_path / "out"
+    assert [texts_of(out, q) for q in lines(out / "queries.jsonl")] == expected

@@ -83,7 +83,7 @@ def test_bad_benchmarks(tmp_path: Path, content: Any, expected: str) -> None:
     assert message.startswith(f"{path}: {expected}")
 
 
-def test_legalbench_folders_that_are_missing_or_empty(tmp_path: Path) -> None:
+def test_missing_or_empty_legalbench_folders(tmp_path: Path) -> None:
     write(tmp_path / "a/benchmarks/x.json", {"tests": []})
     assert "corpus: no such folder" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
     (tmp_path / "a/corpus").mkdir()

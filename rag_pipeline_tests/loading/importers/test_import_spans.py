@@ -51,14 +51,14 @@ def test_locate(
         (-2, 3, None, "it is empty or outside the 6 characters"),
     ],
 )
-def test_spans_that_are_not_there(start: int, end: int, content: str | None, reason: str) -> None:
+def test_missing_spans(start: int, end: int, content: str | None, reason: str) -> None:
     with pytest.raises(SpanNotFoundError) as caught:
         locate("banana", start, end, content)
     assert str(caught.value) == reason
 
 
 @given(st.text("ab\r\n", min_size=1, max_size=20), st.data())
-def test_spans_of_a_text_mode_reading_are_found_in_the_file(text: str, data: st.DataObject) -> None:
+def test_spans_counted_in_text_mode_are_found(text: str, data: st.DataObject) -> None:
     reading = text.replace("\r\n", "\n").replace("\r", "\n")
     start = data.draw(st.integers(0, len(reading) - 1))
     end = data.draw(st.integers(start + 1, len(reading)))
@@ -66,7 +66,7 @@ def test_spans_of_a_text_mode_reading_are_found_in_the_file(text: str, data: st.
     assert text[found].replace("\r\n", "\n").replace("\r", "\n") == reading[start:end]
 
 
-def test_a_query_is_skipped_when_one_of_its_spans_is_not_there(tmp_path: Path) -> None:
+def test_a_query_with_a_missing_span_is_skipped(tmp_path: Path) -> None:
     good, bad = snippet("cuad/fee.txt", 4, 14), snippet("cuad/fee.txt", 4, 14, "fee is 9 €")
     legalbench(tmp_path / "in", {"query": "?", "snippets": [good, bad]}, FEE)
     report = import_dataset("legalbench-rag", tmp_path / "in", tmp_path / "out")

@@ -10,7 +10,7 @@ from rag_pipeline_tests.testing.pdf_measures import measure
 
 @needs_chromium
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_printed_page_is_read_as_it_was_written(name):
+def test_a_printed_page_is_read_in_order(name):
     made = printed(name)
     read = read_pdf(name, made.raw)
     found = measure(made, read.text, read.page_map)

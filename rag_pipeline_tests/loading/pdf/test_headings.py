@@ -13,7 +13,7 @@ from rag_pipeline.loading.pdf.headings import declared_title
         "https://example.org/a", "main.dvi", "\ufffd\ufffd\ufffd text",
     ],
 )  # fmt: skip
-def test_what_programs_leave_behind_is_no_title(title):
+def test_file_names_and_placeholders_are_not_titles(title):
     assert declared_title(title) == ""
 
 

@@ -22,5 +22,5 @@ from rag_pipeline.loading.pdf.hyphens import Hyphens
         ([], "end of line", "and next", "end of line and next"),
     ],
 )
-def test_the_end_of_a_line_and_the_start_of_the_next(lines, before, after, whole):
+def test_words_at_line_ends_are_joined(lines, before, after, whole):
     assert Hyphens(lines).joint(before, after) == whole

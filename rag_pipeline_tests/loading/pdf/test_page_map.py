@@ -9,14 +9,14 @@ MAP = PageMap(
 )
 
 
-def test_a_span_has_the_pages_and_boxes_of_the_lines_it_touches():
+def test_a_span_has_the_pages_and_boxes_of_its_lines():
     assert [MAP.page_at(offset) for offset in (0, 9, 10, 24, 25, 99)] == [1, 1, 2, 2, 1, 1]
     assert MAP.pages(5, 12) == (1, 2)
     assert MAP.pages(10, 25) == (2,)
     assert MAP.within(9, 11) == MAP.boxes[:2]
 
 
-def test_lines_under_each_other_are_one_area_and_columns_and_pages_are_several():
+def test_consecutive_lines_form_one_area():
     lines = (
         *(Box(1, 72, 80, 300, 92), Box(1, 70, 94, 290, 106)),
         *(Box(1, 320, 80, 540, 92), Box(1, 320, 94, 400, 106), Box(2, 320, 110, 400, 122)),
@@ -28,5 +28,5 @@ def test_lines_under_each_other_are_one_area_and_columns_and_pages_are_several()
     assert placed.areas(12, 15) == (lines[1],)
 
 
-def test_a_packed_map_is_the_same_map():
+def test_a_packed_map_round_trips():
     assert PageMap.from_bytes(MAP.to_bytes()) == MAP

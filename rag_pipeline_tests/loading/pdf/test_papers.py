@@ -63,7 +63,7 @@ def in_order(text: str, *parts: str) -> bool:
     return -1 not in places and places == sorted(places)
 
 
-def test_authors_stand_one_after_the_other_and_the_columns_begin_beside_a_figure():
+def test_authors_are_read_in_order_and_columns_begin_beside_a_figure():
     paper = Paper()
     paper.centred(306, 100, "Late Interaction over Compressed Passages", 17, bold=True)
     authors = {
@@ -120,7 +120,7 @@ def test_references_in_one_column_are_joined_below_a_table_across_both():
     assert [line[:3] for line in entries if line] == ["[1]", "[2]"]
 
 
-def test_a_heading_is_one_where_a_table_follows():
+def test_a_heading_before_a_table_is_a_heading():
     paper = Paper()
     end = paper.justified(LEFT, 80, PROSE, 496)
     paper.put(LEFT, end + 25, "Appendix B: Prices", 13, bold=True)
@@ -137,7 +137,7 @@ def test_a_heading_is_one_where_a_table_follows():
     assert "# Appendix B: Prices\n\n| Item | Pieces | Euro |" in text
 
 
-def test_a_compound_is_kept_whose_parts_the_text_has_in_other_forms():
+def test_a_compound_of_known_words_keeps_its_hyphen():
     paper = Paper()
     paper.put(LEFT, 100, "Hard negatives are sampled anew in each round. We call this hard-")
     paper.put(LEFT, 112, "negative mining, as others do.")
@@ -154,7 +154,7 @@ def test_a_centred_title_of_two_lines_is_one_heading():
     assert paper.text().startswith(f"# {title}\n")
 
 
-def test_a_sentence_goes_on_behind_a_figure_with_labels_and_with_a_name():
+def test_a_sentence_continues_after_a_figure_with_labels():
     paper = Paper()
     end = paper.justified(LEFT, 100, PROSE * 5, COLUMN)
     paper.justified(LEFT, end, "They were read to the whole board of the Northern Har-", COLUMN)
@@ -171,7 +171,7 @@ def test_a_sentence_goes_on_behind_a_figure_with_labels_and_with_a_name():
     assert "all of the members of the Stavanger board before noon." in paper.text()
 
 
-def test_rows_of_numbers_between_two_rules_are_rows_of_their_own():
+def test_rows_of_numbers_between_two_lines_are_split():
     paper = Paper()
     paper.justified(LEFT, 60, PROSE * 2, 496)
     for x in (100, 260, 340, 420):
@@ -187,7 +187,7 @@ def test_rows_of_numbers_between_two_rules_are_rows_of_their_own():
     assert "| Natural Harbours | 79,168 | 3,610 |\n| Tidal Records | 78,785 | 11,313 |" in text
 
 
-def test_an_accent_set_over_its_letter_is_one_character_with_it():
+def test_an_accent_is_composed_with_its_letter():
     paper = Paper()
     paper.justified(LEFT, 60, PROSE * 2, 496)
     paper.put(LEFT, 150, "Senj")
@@ -200,7 +200,7 @@ def test_an_accent_set_over_its_letter_is_one_character_with_it():
     assert "Senjō of the harbour" in paper.text()
 
 
-def test_an_abstract_narrower_than_its_page_is_one_paragraph_whatever_stands_above_headings():
+def test_a_narrow_abstract_is_one_paragraph():
     paper = Paper()
     paper.centred(306, 80, "Tides", 17, bold=True)
     paper.centred(306, 110, "Abstract", 12, bold=True)
@@ -211,7 +211,7 @@ def test_an_abstract_narrower_than_its_page_is_one_paragraph_whatever_stands_abo
     assert f"## Abstract\n\n{(PROSE * 2).strip()}\n\n## 1 Instruments" in paper.text()
 
 
-def test_a_heading_in_the_middle_and_one_at_the_side_are_two():
+def test_a_centred_and_a_flush_heading_are_two_headings():
     paper = Paper()
     paper.centred(306, 100, "FORM 10-K", 10, bold=True)
     paper.put(LEFT, 114, "Item 1A. Risk Factors", 10, bold=True)
@@ -219,7 +219,7 @@ def test_a_heading_in_the_middle_and_one_at_the_side_are_two():
     assert "FORM 10-K\n\n## Item 1A. Risk Factors\n\nThe harbour" in paper.text()
 
 
-def test_a_table_with_a_line_under_each_row_keeps_cells_of_several_lines_whole():
+def test_a_table_with_a_line_under_each_row_keeps_multi_line_cells():
     paper = Paper()
     paper.justified(LEFT, 60, PROSE, 496)
     rows = (
@@ -245,7 +245,7 @@ def test_a_table_with_a_line_under_each_row_keeps_cells_of_several_lines_whole()
     )
 
 
-def test_an_option_of_a_command_is_no_item_of_a_list():
+def test_a_command_option_is_not_a_list_item():
     paper = Paper()
     paper.justified(LEFT, 60, PROSE, 496)
     for y, text in ((140, "curl -X POST https://example.org \\"), (152, "-d '{\"days\": 3}'")):
@@ -254,7 +254,7 @@ def test_an_option_of_a_command_is_no_item_of_a_list():
     assert "\n-d '{\"days\": 3}'\n\n- Half days count" in paper.text()
 
 
-def test_the_number_of_a_note_stands_apart_from_its_word():
+def test_a_note_number_is_separated_from_its_word():
     paper = Paper()
     paper.justified(LEFT, 60, PROSE, 496)
     paper.put(LEFT, 150, "They work at the Institute")

@@ -9,12 +9,12 @@ from rag_pipeline_tests.testing.pdf_set import MadePdf, makers
 MAKERS = dict(makers())
 
 
-def test_the_set_has_thirty_files_and_more():
+def test_the_set_has_more_than_thirty_files():
     assert len(MAKERS) >= 30
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_made_pdf_is_read_as_it_was_written(name):
+def test_a_made_pdf_is_read_as_written(name):
     made: MadePdf = MAKERS[name]()
     read = read_pdf(name, made.raw)
     found = measure(made, read.text, read.page_map)
@@ -26,7 +26,7 @@ def test_a_made_pdf_is_read_as_it_was_written(name):
     assert read.title == made.title
 
 
-def test_boxes_lie_where_the_lines_were_drawn():
+def test_boxes_match_the_drawn_lines():
     made = MAKERS["clauses-0"]()
     read = read_pdf("clauses-0", made.raw)
     title = read.text.index("SERVICES AGREEMENT")

@@ -52,7 +52,7 @@ def test_a_scan_of_two_columns_is_read(turn, angle):
     assert found.confidence > 0.9
 
 
-def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
+def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch):
     without_ocr(monkeypatch)
     with pytest.raises(DocumentError) as caught:
         read_pdf("scan.pdf", scanned(small_page().raw))
@@ -61,7 +61,7 @@ def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
     )
 
 
-def test_of_a_mixed_document_the_pages_with_text_are_read_and_the_others_counted(monkeypatch):
+def test_unread_pages_of_a_mixed_document_are_counted(monkeypatch):
     without_ocr(monkeypatch)
     read = read_pdf("mixed.pdf", mixed_pdf())
     assert read.missing_extra == "ocr"
