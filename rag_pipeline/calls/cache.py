@@ -1,7 +1,7 @@
-"""Answers by key: what was asked once is never sent to a model again.
+"""Answers by key: nothing is sent to a model twice.
 
 The key of a call is the SHA-256 of provider, model, parameters and input. Answers are committed
-as they arrive, so a crash loses at most the calls in flight.
+when they arrive, so a crash loses no more than the calls in flight.
 """
 
 import hashlib
@@ -12,22 +12,23 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from rag_pipeline.calls.database import Database, parts
+from rag_pipeline.calls.database import Database
 from rag_pipeline.calls.schema import answers, failures
 from rag_pipeline.datamodels import Usage
 
 FILE_BYTES = 1 << 18
-"""An answer above this size is a file in the bucket, where the database is shared."""
+"""In a shared database, an answer of more bytes is a file in the bucket."""
 _USED_SECONDS = 86_400
-"""The last use of an answer is stored to the day, so that few reads have to write."""
+"""The last use of an answer is exact to a day, so that few reads have to write."""
 _FREE_SHARE = 0.2
 NO_USAGE: Mapping[bytes, Usage] = {}
+_ANSWERED = delete(failures).where(failures.c.key == bindparam("answered"))
 
 
 class AnswerFiles(Protocol):
-    """Files that all machines of a shared database can read."""
+    """Files that all machines with a shared database can read."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return the content of a file, None if there is none."""
@@ -36,12 +37,12 @@ class AnswerFiles(Protocol):
         """Write a file as a whole."""
 
     def remove_file(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
 
 
 @dataclass(slots=True)
 class CallCounts:
-    """Counts of the inputs sent to a model and of those answered from the cache."""
+    """Counts of inputs that were sent to a model, and of inputs answered from the cache."""
 
     made: int = 0
     saved: int = 0
@@ -68,22 +69,20 @@ class CallCache:
 
     database: Database
     own: "CallCache | None" = None
-    """This machine's own cache, where other machines use `database` too.
+    """The cache of this machine alone, if other machines share `database`.
 
-    It has the answers of local models, which cost less to make than to fetch, and those from
-    before the database was shared.
+    It holds the answers of local models, which are cheaper to make than to fetch. It also holds
+    answers from the time before the database was shared.
     """
     files: AnswerFiles | None = None
-    """Holds large answers, where other machines use `database` too."""
+    """Where large answers are kept, if other machines share `database`."""
 
     def of_local_models(self) -> "CallCache":
-        """Return the cache for answers that are made on this machine."""
+        """Return the cache for answers of models that run on this machine."""
         return self if self.own is None else self.own
 
-    # --- reading ---
-
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys; a damaged answer is deleted instead."""
+        """Return the known answers of these keys; delete those that are damaged."""
         found = self._read(keys)
         missing = [key for key in keys if key not in found]
         if self.own is not None and missing and (mine := self.own.get(missing)):
@@ -92,31 +91,23 @@ class CallCache:
         return found
 
     def _share(self, found: Mapping[bytes, bytes], own: "CallCache") -> None:
-        """Give other machines the answers that only this machine has."""
+        """Copy answers of this machine into the shared database."""
         self.put(found, own.usage(list(found)))
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
-        unused: list[bytes] = []
-        damaged: list[bytes] = []
+        rows = list(self.database.read_keys(select(answers), answers.c.key, keys))
+        contents = {row.key: self._content(row) for row in rows}
+        found = {key: content for key, content in contents.items() if content is not None}
         day_before = int(time.time()) - _USED_SECONDS
-        for row in self.database.read_keys(select(answers), answers.c.key, keys):
-            value = self._content(row)
-            if value is None:
-                damaged.append(row.key)
-                continue
-            found[row.key] = value
-            if row.used < day_before:
-                unused.append(row.key)
-        self.touch(unused)
-        self._delete(damaged)
+        self.touch([row.key for row in rows if row.key in found and row.used < day_before])
+        self.prune([key for key in contents if key not in found])
         return found
 
     def _content(self, row: Any) -> bytes | None:
-        """Return the answer of a row, None where it is not what was stored."""
-        if not is_whole(row.key, row.value, row.hash):
-            return None
+        """Return the answer of a row, None if it is damaged."""
         value: bytes = row.value
+        if not is_whole(row.key, value, row.hash):
+            return None
         if not row.is_file:
             return value
         content = self.files.read_bytes(_file(value)) if self.files is not None else None
@@ -132,7 +123,7 @@ class CallCache:
         return found
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
-        """Return what the answers of these keys used, of vectors and scores that tell it."""
+        """Return the tokens of answers that do not name them: vectors and scores."""
         query = select(answers.c.key, answers.c.usage).where(answers.c.usage.is_not(None))
         rows = self.database.read_keys(query, answers.c.key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
@@ -141,26 +132,21 @@ class CallCache:
         """Return the number of answers."""
         return int(self.database.read(select(func.count()).select_from(answers))[0][0])
 
-    # --- writing ---
-
     def put(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
-        """Store answers; they outlive the process when this returns.
+        """Store answers, with the tokens of those that do not name them.
 
-        `usage` is what each answer used, where the answer does not tell it itself.
+        A stored answer survives a crash of the process.
         """
         if not new:
             return
         now = int(time.time())
-        # In order: two transactions that write the same keys must not wait for each other.
+        # Sorted, so that transactions with the same keys do not block each other.
         rows = [self._row(key, new[key], usage.get(key), now) for key in sorted(new)]
-        insert = self.database.insert(answers)
-        changed = {name: insert.excluded[name] for name in rows[0] if name != "key"}
-        insert = insert.on_conflict_do_update(index_elements=["key"], set_=changed)
+        upsert = self.database.upsert(answers, "value", "is_file", "used", "usage", "hash")
 
         def work(connection: Connection) -> None:
-            connection.execute(insert, rows)
-            for part in parts([row["key"] for row in rows]):
-                connection.execute(delete(failures).where(failures.c.key.in_(part)))
+            connection.execute(upsert, rows)
+            connection.execute(_ANSWERED, [{"answered": row["key"]} for row in rows])
 
         self.database.write(work)
 
@@ -170,19 +156,17 @@ class CallCache:
             digest = hashlib.sha256(value).digest()
             self.files.write_bytes(_file(digest), value)
             value = digest
-        return {
-            "key": key, "value": value, "is_file": is_file, "used": now,
-            "usage": None if used is None else json.dumps(astuple(used)),
-            "hash": _hash(key, value),
-        }  # fmt: skip
+        usage = None if used is None else json.dumps(astuple(used))
+        stored = {"key": key, "value": value, "is_file": is_file, "used": now, "usage": usage}
+        return {**stored, "hash": _hash(key, value)}
 
     def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return in how many earlier runs the calls of these keys have failed."""
+        """Return the number of runs in which the calls of these keys have failed."""
         rows = self.database.read_keys(select(failures), failures.c.key, keys)
         return {row.key: row.runs for row in rows}
 
     def fail(self, keys: Sequence[bytes]) -> None:
-        """Count a run in which the calls of these keys have failed; an answer resets the count."""
+        """Count one more run in which these calls failed; an answer deletes the count."""
         if not keys:
             return
         insert = self.database.insert(failures).on_conflict_do_update(
@@ -191,56 +175,53 @@ class CallCache:
         rows = [{"key": key, "runs": 1} for key in sorted(keys)]
         self.database.write(lambda connection: connection.execute(insert, rows))
 
-    # --- cleanup ---
-
     def touch(self, keys: Sequence[bytes]) -> None:
         """Note that these answers are used now."""
-        used = update(answers).values(used=int(time.time()))
-        for part in parts(sorted(keys)):
-            changed = used.where(answers.c.key.in_(part))
-            self.database.write(lambda connection, q=changed: connection.execute(q))  # type: ignore[misc]
+        used = (
+            update(answers).where(answers.c.key == bindparam("found")).values(used=int(time.time()))
+        )
+        if keys:
+            rows = [{"found": key} for key in sorted(keys)]
+            self.database.write(lambda connection: connection.execute(used, rows))
         if self.own is not None:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of the answers that were last used before a time (Unix seconds)."""
+        """Return the keys of answers that were last used before a time in Unix seconds."""
         query = select(answers.c.key).where(answers.c.used < int(since))
         found = {row.key for row in self.database.read(query)}
         return found if self.own is None else found | self.own.unused(since)
 
     def bytes_of(self, keys: Sequence[bytes]) -> int:
-        """Return the size of these answers in the database."""
+        """Return the size of these answers in the database, in bytes."""
         query = select(func.coalesce(func.sum(func.length(answers.c.value)), 0))
         size = sum(row[0] for row in self.database.read_keys(query, answers.c.key, keys))
         return int(size) + (0 if self.own is None else self.own.bytes_of(keys))
 
     def prune(self, keys: Sequence[bytes]) -> None:
         """Delete these answers."""
-        self._delete(keys)
+        if not keys:
+            return
+        read = partial(self.database.read_keys, select(answers.c.value).where(answers.c.is_file))
+        files = {row.value for row in read(answers.c.key, keys)} if self.files is not None else ()
+        self.database.delete(answers.c.key, keys)
+        still_used = {row.value for row in read(answers.c.value, list(files))}
+        for digest in files:
+            if self.files is not None and digest not in still_used:
+                self.files.remove_file(_file(digest))
         if self.own is not None:
             self.own.prune(keys)
 
-    def _delete(self, keys: Sequence[bytes]) -> None:
-        query = select(answers.c.value).where(answers.c.is_file)
-        read = partial(self.database.read_keys, query)
-        digests = {r.value for r in read(answers.c.key, keys)} if self.files is not None else set()
-        for part in parts(sorted(keys, key=repr)):
-            gone = delete(answers).where(answers.c.key.in_(part))
-            self.database.write(lambda connection, q=gone: connection.execute(q))  # type: ignore[misc]
-        for digest in digests - {row.value for row in read(answers.c.value, list(digests))}:
-            if self.files is not None:
-                self.files.remove_file(_file(digest))
-
     def shrink(self) -> None:
-        """Give the space of deleted answers back to the disk; waits for all other users."""
-        (self if self.own is None else self.own).database.shrink(_FREE_SHARE)
+        """Return the space of deleted answers to the disk; wait for all other users."""
+        self.of_local_models().database.shrink(_FREE_SHARE)
 
 
 def is_whole(key: object, value: object, stored: object) -> bool:
-    """Tell whether an answer is what was stored; earlier builds stored some without a hash."""
+    """Tell whether an answer has its hash; some answers of earlier builds have none."""
     try:
         return stored is None or stored == _hash(key, value)  # type: ignore[arg-type]
-    except TypeError:  # one flipped bit makes bytes a text
+    except TypeError:  # one changed bit makes a text of bytes
         return False
 
 

@@ -1,4 +1,4 @@
-"""Context variables that have a value inside of a block."""
+"""Context variables with a value inside a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

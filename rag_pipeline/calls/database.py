@@ -1,14 +1,14 @@
 """The database of calls: one SQLite file, or a Postgres database that machines share.
 
-Work is passed as a function of a connection. Where a connection to Postgres is lost, or two
-transactions block each other, the function is called again in a new transaction.
+Work is a function of a connection, which runs in one transaction. It runs again if the connection
+to Postgres is lost, or if two transactions block each other.
 """
 
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from sqlalchemy import (
     Select,
     Table,
     create_engine,
+    delete,
     extract,
     func,
     make_url,
@@ -40,23 +41,27 @@ from rag_pipeline.errors import ConfigError, StoreError, import_extra
 VARIABLE = "RAG_DATABASE_URL"
 _DAGSTERS = "DAGSTER_POSTGRES_URL"
 _NONE = "none"
+_EXPECTED = f"name postgresql://user:password@host:5432/database, or {_NONE} for SQLite"
 FORMAT = 2
 """Format of a SQLite file, in its `user_version`."""
 KEYS_AT_ONCE = 500
-"""Number of keys that one query asks for."""
+"""Number of keys in one query."""
 _PATIENCE = 60.0
-"""Maximum time in seconds to wait for a lock, or for a Postgres server that was there before."""
+"""Maximum time in seconds to wait for a lock, or for Postgres to come back."""
 _CONNECT_SECONDS = 10
-_REPEATED = {"40001", "40P01"}
-"""Postgres's codes of transactions that blocked each other."""
+_BLOCKED = {"40001", "40P01"}
+"""Codes of Postgres for transactions that blocked each other."""
+_REPAIR = "`rag doctor --full --repair` keeps the rows that can be read"
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
+_NOW = select(extract("epoch", func.clock_timestamp()))
 
 T = TypeVar("T")
 
 
 class Database:
-    """One SQLite file, by its path, or one Postgres database, by its address.
+    """A SQLite file, given by its path, or a Postgres database, given by its address.
 
-    Threads share the object. A forked process opens connections of its own.
+    Threads share the object. A forked process opens its own connections.
     """
 
     def __init__(self, address: Path | URL) -> None:
@@ -68,18 +73,18 @@ class Database:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether other machines use the database."""
+        """Return whether other machines may use the database."""
         return isinstance(self.address, URL)
 
     @property
     def path(self) -> Path:
-        """Return the file of a SQLite database."""
+        """Return the SQLite file."""
         assert isinstance(self.address, Path)
         return self.address
 
     @property
     def place(self) -> str:
-        """Return the path, or the address without its password."""
+        """Return the path, or the address without user and password."""
         if isinstance(self.address, Path):
             return str(self.address)
         port = f":{self.address.port}" if self.address.port else ""
@@ -87,29 +92,29 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Return whether there is a file; of Postgres always true."""
-        return not isinstance(self.address, Path) or self.address.exists()
+        """Return whether the SQLite file exists; always true for Postgres."""
+        return self.is_shared or self.path.exists()
 
     @property
     def process_name(self) -> str:
-        """Return the name of this process in the table of processes, which shows it alive."""
+        """Return the name of this process in the table of processes.
+
+        Ask for it outside of a transaction: the first call writes a row.
+        """
         with self._lock:
             self._leave_parent()
-            if self._process is None:
-                self._process = enlist(self)
+            self._process = self._process or enlist(self)
             return self._process
 
     def is_open_as(self, process: str) -> bool:
         """Return whether a process name is still in use."""
         return self._process == process
 
-    # --- work ---
-
     def write(self, work: Callable[[Connection], T], lock: str = "") -> T:
-        """Call `work` in one transaction and return its value.
+        """Call `work` in one transaction and return its value; raise StoreError.
 
-        In SQLite one transaction writes at a time. In Postgres those with the same `lock` wait for
-        each other. `work` must do no harm when it is called again. Raises StoreError.
+        In SQLite one transaction writes at a time. In Postgres, transactions with the same `lock`
+        run one after the other. `work` must have no effect but its writes: it may run again.
         """
 
         def transaction(engine: Engine) -> T:
@@ -117,13 +122,13 @@ class Database:
                 if not self.is_shared:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 elif lock:
-                    connection.execute(_LOCKED, {"name": lock})
+                    connection.execute(_LOCK, {"name": lock})
                 return work(connection)
 
         return self._repeated(transaction)
 
     def read(self, query: Executable) -> Sequence[Any]:
-        """Return the rows of a query, with its columns as attributes. Raises StoreError."""
+        """Return the rows of a query, with columns as attributes; raise StoreError."""
 
         def rows(engine: Engine) -> Sequence[Any]:
             with engine.connect() as connection:
@@ -140,20 +145,36 @@ class Database:
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
+    def delete(self, column: Column[Any], values: Sequence[Any], *conditions: Any) -> None:
+        """Delete the rows in which a column has one of any number of values."""
+
+        def work(connection: Connection) -> None:
+            for part in parts(values):
+                connection.execute(delete(column.table).where(column.in_(part), *conditions))
+
+        self.write(work)
+
     def insert(self, table: Table) -> Any:
-        """Return an INSERT that can be told what to do on a conflict."""
-        return postgresql.insert(table) if self.is_shared else sqlite.insert(table)
+        """Return an INSERT of this kind of database, for a conflict clause."""
+        return (postgresql if self.is_shared else sqlite).insert(table)
+
+    def upsert(self, table: Table, *changed: str) -> Any:
+        """Return an INSERT that changes these columns of a row that exists.
+
+        Without columns, it leaves the row alone.
+        """
+        return _upsert(self.is_shared, table, changed)
 
     def now(self, connection: Connection | None = None) -> float:
-        """Return the time in Unix seconds, of Postgres by the server's clock."""
+        """Return the time in Unix seconds, for Postgres by the clock of the server."""
         if not self.is_shared:
             return time.time()
         if connection is None:
-            return float(self.read(select(_NOW))[0][0])
-        return float(connection.execute(select(_NOW)).scalar_one())
+            return float(self.read(_NOW)[0][0])
+        return float(connection.execute(_NOW).scalar_one())
 
     def check(self) -> None:
-        """Raise StoreError where SQLite finds its file damaged; Postgres looks after its own."""
+        """Raise StoreError if a SQLite file is damaged; Postgres checks its own files."""
         if self.is_shared:
             return
         try:
@@ -164,13 +185,13 @@ class Database:
             raise StoreError(f"{self.place}: {problem}; {_REPAIR}")
 
     def shrink(self, free_share: float) -> None:
-        """Give the free pages of a SQLite file back to the disk, if they are this share of it."""
+        """Return free pages of a SQLite file to the disk, from a share of all pages on."""
         if self.is_shared:
             return
         (free,), (pages,) = (self.read(text(f"PRAGMA {n}_count"))[0] for n in ("freelist", "page"))
-        self.read(text("PRAGMA wal_checkpoint(TRUNCATE)"))
         if free > free_share * pages:
             self._repeated(_vacuum)
+        self.read(text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def close(self) -> None:
         """Close all connections; the next call opens them again."""
@@ -188,9 +209,10 @@ class Database:
             try:
                 return work(self._opened())
             except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-                passes = was_open and self.is_shared and _passes(error)
-                if not passes or time.monotonic() > until:
-                    raise StoreError(self._message(error)) from None
+                if not (was_open and _may_pass(error)) or time.monotonic() > until:
+                    reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
+                    cure = f"; start it, or name another by {VARIABLE}" if self.is_shared else ""
+                    raise StoreError(f"{self.place}: calls: {reason}{cure}") from None
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
 
@@ -200,7 +222,7 @@ class Database:
             if self._engine is None:
                 engine = self._connected()
                 try:
-                    self._prepare(engine)
+                    (_create_tables if self.is_shared else self._create_file)(engine)
                 except BaseException:
                     engine.dispose()
                     raise
@@ -208,99 +230,91 @@ class Database:
             return self._engine
 
     def _leave_parent(self) -> None:
-        """Leave the connections alone that belong to the process that this one forked from."""
+        """Drop, without closing, the connections of the process that this one forked from."""
         if self._pid != os.getpid():
             if self._engine is not None:
                 self._engine.dispose(close=False)
-            self._engine = self._process = None
-            self._pid = os.getpid()
+            self._engine, self._process, self._pid = None, None, os.getpid()
 
     def _connected(self) -> Engine:
-        # A thread that needs a connection is given one, whatever others hold.
+        # No thread waits for the connection of another.
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": -1, "pool_use_lifo": True}
         if isinstance(self.address, Path):
-            path = self.address
-            return create_engine(
-                "sqlite://", creator=lambda: connect_sqlite(path), poolclass=QueuePool, **options
-            )
+            options |= {"creator": partial(connect_sqlite, self.address), "poolclass": QueuePool}
+            return create_engine("sqlite://", **options)
         import_extra("psycopg2", "psycopg2-binary", "postgres")
         return create_engine(
             self.address, executemany_mode="values_plus_batch",
             connect_args={"connect_timeout": _CONNECT_SECONDS}, **options,
         )  # fmt: skip
 
-    def _prepare(self, engine: Engine) -> None:
-        """Create the tables that are not there."""
-        if self.is_shared:
-            with engine.begin() as connection:
-                # CREATE IF NOT EXISTS alone fails for one of two that create at once.
-                connection.execute(_LOCKED, {"name": "schema"})
-                metadata.create_all(connection)
-            return
+    def _create_file(self, engine: Engine) -> None:
+        """Create the tables of a SQLite file, from those of the earlier build if it has any."""
         with engine.connect() as connection:
-            if _format(connection) == FORMAT:
+            if (found := _format(connection)) == FORMAT:
                 return
-            if _format(connection) > FORMAT:
+            if found > FORMAT:
                 raise StoreError(
-                    f"{self.place}: format {_format(connection)}, this version reads {FORMAT}; "
-                    f"upgrade rag_pipeline, or name another store"
+                    f"{self.place}: format {found}, this version reads {FORMAT}; upgrade "
+                    f"rag_pipeline, or name another store"
                 )
-            with earlier_build.attached(connection, self.path) as found:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")  # of several processes one creates
+            with earlier_build.attached(connection, self.path) as files:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # one of several processes creates
                 if _format(connection) != FORMAT:
                     earlier_build.rename_answers(connection)
                     metadata.create_all(connection)
-                    earlier_build.copy_charges(connection, found)
+                    earlier_build.copy_charges(connection, files)
                     connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
                 connection.commit()
-            if found:
-                earlier_build.remove_files(self.path)
-
-    def _message(self, error: Exception) -> str:
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-        if not self.is_shared:
-            return f"{self.place}: calls: {reason}"
-        return (
-            f"{self.place}: answers, claims and budgets are kept there: {reason}; start it, or "
-            f"name another by {VARIABLE}"
-        )
+        if files:
+            earlier_build.remove_files(self.path)
 
 
-_REPAIR = "`rag doctor --full --repair` keeps what can be read of it"
-_LOCKED = text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
-_NOW = extract("epoch", func.clock_timestamp())
-
-
-def parts(keys: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield keys in groups that one query can name."""
-    return (keys[i : i + KEYS_AT_ONCE] for i in range(0, len(keys), KEYS_AT_ONCE))
+def _create_tables(engine: Engine) -> None:
+    with engine.begin() as connection:
+        # CREATE TABLE IF NOT EXISTS fails for one of two processes that create a table together.
+        connection.execute(_LOCK, {"name": "schema"})
+        metadata.create_all(connection)
 
 
 def _vacuum(engine: Engine) -> None:
     with engine.connect() as connection:
         connection.exec_driver_sql("VACUUM")
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@cache
+def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
+    insert: Any = (postgresql if is_shared else sqlite).insert(table)
+    if not changed:
+        return insert.on_conflict_do_nothing()
+    values = {name: insert.excluded[name] for name in changed}
+    keys = list(table.primary_key.columns.keys())
+    return insert.on_conflict_do_update(index_elements=keys, set_=values)
+
+
+def parts(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield keys in groups that fit one query."""
+    return (keys[i : i + KEYS_AT_ONCE] for i in range(0, len(keys), KEYS_AT_ONCE))
 
 
 def _format(connection: Connection) -> int:
     return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
 
-def _passes(error: Exception) -> bool:
-    """Tell whether an error of Postgres may be gone in a moment: a restart, or a deadlock."""
-    if not isinstance(error, DBAPIError):
+def _may_pass(error: Exception) -> bool:
+    """Tell whether an error of Postgres may pass: a restart, or a deadlock."""
+    if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     refused = type(error.orig).__name__ == "OperationalError" and error.statement is None
-    code = getattr(error.orig, "pgcode", None)
-    # 57P: the server is shutting down or starting.
-    stopping = str(code).startswith("57P")
-    return error.connection_invalidated or refused or stopping or code in _REPEATED
+    code = str(getattr(error.orig, "pgcode", None))
+    is_restarting = code.startswith("57P")
+    return error.connection_invalidated or refused or is_restarting or code in _BLOCKED
 
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
     """Open a file, with its folder, in write-ahead mode; raise sqlite3.Error or OSError.
 
-    Outside of an explicit BEGIN each statement is a transaction.
+    Each statement outside of an explicit BEGIN is a transaction.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(
@@ -312,7 +326,7 @@ def connect_sqlite(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode=WAL")
             break
         except sqlite3.OperationalError as error:
-            # Of several that switch a new file over, SQLite refuses all but one at once.
+            # If several connections switch a new file over, SQLite refuses all but one.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
@@ -322,22 +336,22 @@ def connect_sqlite(path: Path) -> sqlite3.Connection:
 
 
 def cache_folder() -> Path:
-    """Return this user's folder on this machine for what can be fetched or made again."""
+    """Return the folder of this user and machine for files that can be fetched or made again."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "rag-pipeline"
 
 
 @cache
 def limits_database(folder: Path) -> Database:
-    """Return the database of the rate limits that hold for this machine alone."""
+    """Return the database of the rate limits of this machine, one object per folder."""
     return Database(folder / "limits.sqlite")
 
 
 def shared_database() -> Database | None:
-    """Return the Postgres database that RAG_DATABASE_URL names, or else Dagster's.
+    """Return the Postgres database that RAG_DATABASE_URL names, or else that of Dagster.
 
-    None where neither is named, or RAG_DATABASE_URL is `none`. Raises ConfigError for an address
-    of anything else.
+    Returns None if neither is named, or if RAG_DATABASE_URL is `none`. Raises ConfigError for
+    any other kind of database.
     """
     named = os.environ.get(VARIABLE)
     if named == _NONE:
@@ -355,6 +369,3 @@ def _shared(address: str, variable: str) -> Database:
     if url.get_backend_name() not in ("postgres", "postgresql"):
         raise ConfigError(f"{variable}: {url.drivername}://{url.host}: {_EXPECTED}")
     return Database(url.set(drivername="postgresql+psycopg2"))
-
-
-_EXPECTED = f"name postgresql://user:password@host:5432/database, or {_NONE} for SQLite"

@@ -1,7 +1,7 @@
-"""The SQLite files of the build before the calls database -> its tables, once.
+"""The SQLite files of the earlier build: their rows move once into the calls database.
 
-That build kept answers in `calls.sqlite`, charges in `costs.sqlite` and batches in
-`batches.sqlite`. What was paid for stays known; the other two files go when they are copied.
+The earlier build kept answers in `calls.sqlite`, charges in `costs.sqlite` and batches in
+`batches.sqlite`. Paid answers stay known. The other two files are removed after the copy.
 """
 
 import shutil
@@ -19,7 +19,7 @@ _CHARGE = (
 
 @contextmanager
 def attached(connection: Connection, path: Path) -> Iterator[frozenset[str]]:
-    """Attach the files beside `calls.sqlite`; yield which there are, `costs` and `batches`."""
+    """Attach `costs.sqlite` and `batches.sqlite`; yield the names of those that exist."""
     names = ("costs", "batches") if path.name == "calls.sqlite" else ()
     found = [name for name in names if path.with_name(f"{name}.sqlite").exists()]
     for name in found:
@@ -33,7 +33,7 @@ def attached(connection: Connection, path: Path) -> Iterator[frozenset[str]]:
 
 
 def rename_answers(connection: Connection) -> None:
-    """Make the tables of `calls.sqlite` those of the schema, without copying a row."""
+    """Rename the tables of answers and failures to those of the schema."""
     columns = _columns(connection, "main", "calls")
     if columns:
         connection.exec_driver_sql("ALTER TABLE calls RENAME TO rag_answers")
@@ -49,7 +49,7 @@ def rename_answers(connection: Connection) -> None:
 
 
 def copy_charges(connection: Connection, files: frozenset[str]) -> None:
-    """Copy charges, open reservations, what was learned of tokens, and open batches."""
+    """Copy charges, reservations, token counts and open batches."""
     charged = _columns(connection, "costs", "charges") if "costs" in files else []
     if charged:
         stored = "hash" if "hash" in charged else "NULL"
@@ -75,7 +75,7 @@ def copy_charges(connection: Connection, files: frozenset[str]) -> None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove what the earlier build kept beside `calls.sqlite`."""
+    """Remove the files of the earlier build beside `calls.sqlite`."""
     for name in ("costs.sqlite", "batches.sqlite", "exchange.sqlite"):
         for suffix in ("", "-wal", "-shm"):
             path.with_name(name + suffix).unlink(missing_ok=True)

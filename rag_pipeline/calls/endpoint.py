@@ -30,12 +30,12 @@ _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 60.0
 _FAILURES_OF_AN_OUTAGE = 5
 _INPUTS_OF_AN_OUTAGE = 3
-"""Number of distinct inputs that must fail before the provider is blamed and not an input."""
+"""Number of distinct inputs that must fail before the provider is blamed."""
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
 LONGEST_TIMEOUT = 2**_MOST_DOUBLINGS
-"""Number of usual timeouts that an input gets which failed in earlier runs."""
+"""The longest timeout of an input that failed before, in usual timeouts."""
 _MOST_PAID_IN_VAIN = 8
 """Maximum number of late or unusable replies that are paid for one input."""
 _NEVER_REACHED_SECONDS = 15.0
@@ -44,7 +44,7 @@ _PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[T]):
-    """What one attempt brought: a value, the reply's headers, and the tokens it used if told."""
+    """The result of one attempt: a value, the headers, and the tokens if the reply names them."""
 
     value: T
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -55,10 +55,10 @@ _failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
 
 
 def asked_again(failures: int) -> AbstractContextManager[None]:
-    """Tell the calls inside the block that their input has failed in so many earlier runs.
+    """Name the number of earlier runs in which the input of the calls inside the block failed.
 
-    Such an input is tried three times at most, each time with twice the timeout of the run before
-    (up to eight times the settings'), and its failures say nothing about the provider.
+    Such an input is tried three times at most. Its timeout doubles with each run, up to
+    eight times the usual one. Its failures do not count against the provider.
     """
     return setting(_failed_before, failures)
 
@@ -67,8 +67,8 @@ def asked_again(failures: int) -> AbstractContextManager[None]:
 class Sending:
     """One input on its way.
 
-    It is `suspect` itself, and not the provider, when it failed in an earlier run, or while other
-    inputs were answered.
+    It is `suspect` if it failed in an earlier run, or while other inputs were answered. Then its
+    failures do not count against the provider.
     """
 
     failed_before: int = 0
@@ -83,11 +83,11 @@ class Sending:
 
 @dataclass(slots=True)
 class Circuit:
-    """Opens when three or more inputs have failed for `patience` seconds and none was answered.
+    """Opens if three or more inputs failed for `patience` seconds and none was answered.
 
-    A server that was never reached gets 15 seconds, and one input is enough where nothing listens:
-    its address is wrong more often than it is down. An open circuit lets one call through every
-    30 seconds; its success closes it.
+    A server that was never reached gets 15 seconds. One input is enough if nothing listens: then
+    the address is probably wrong. An open circuit lets one call through every 30 seconds, whose
+    success closes it.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Circuit:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Raise CallsStoppedError while the circuit is open and it is not time for a probe."""
+        """Raise CallsStoppedError while the circuit is open, except for a probe."""
         with self._lock:
             if self._next_probe is None:
                 return
@@ -113,7 +113,7 @@ class Circuit:
             raise self._stopped()
 
     def succeed(self) -> None:
-        """Note a reply: the provider is up, and what fails meanwhile fails by itself."""
+        """Note a reply: the provider is up, so inputs that fail now are suspect."""
         with self._lock:
             for sending in self._failing:
                 sending.suspect = True
@@ -121,12 +121,12 @@ class Circuit:
             self.last_success = self.clock()
 
     def limited(self) -> None:
-        """Note a refusal for the rate: the provider is up, but did not answer."""
+        """Note a refusal because of the rate: the provider is up, but did not answer."""
         with self._lock:
             self._close()
 
     def fail(self, error: TransientError, sending: Sending) -> None:
-        """Note an input's failure; raise CallsStoppedError if it is one too many."""
+        """Note a failure; raise CallsStoppedError if it opens the circuit."""
         with self._lock:
             now = self.clock()
             self._reached |= error.reached
@@ -148,13 +148,13 @@ class Circuit:
                 raise self._stopped()
 
     def blames(self, error: TransientError) -> bool:
-        """Tell whether the provider is to blame for a failure, and not its input."""
+        """Tell whether the provider, and not the input, is to blame for a failure."""
         with self._lock:
             return self._blames(error)
 
     @property
     def in_doubt(self) -> bool:
-        """Return whether inputs have failed for `patience` seconds, too few to tell by."""
+        """Return whether inputs failed for `patience` seconds, but too few to open the circuit."""
         with self._lock:
             return bool(self._failing) and self.clock() - self._since >= self.patience
 
@@ -169,13 +169,13 @@ class Circuit:
         seconds = self.clock() - self._since
         return CallsStoppedError(
             f"{self.name}: stopped after {self._failures} failures in a row over {seconds:.0f} s; "
-            f"the last: {self._reason}; what was answered is kept, run again when it is back"
+            f"the last: {self._reason}; answers are kept, run again when it is back"
         )
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """What all calls of this process to one model share."""
+    """The state that all calls of this process to one model share."""
 
     name: str
     limiter: RateLimiter
@@ -185,14 +185,16 @@ class Endpoint:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def send(self, attempt: Callable[[], Awaitable[Received[T]]], tokens: float = 0.0) -> T:
-        """Return what `attempt` brings, made again as long as it fails in a way that may pass.
+        """Return the result of `attempt`, which is repeated while its failure may pass.
 
-        `attempt` makes one request and raises TransientError, CallsStoppedError, or ProviderError
-        for this input alone. `tokens` is an estimate for the limit per minute. Waits with
-        exponential backoff and full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015)
-        or as long as the provider asks. Raises ProviderError when this input has failed for
-        `patience` seconds, PaidInVainError after eight replies that may be paid for and can't be
-        used, CallsStoppedError when the circuit opens: see `Circuit`.
+        `attempt` makes one request. It raises TransientError, CallsStoppedError, or ProviderError
+        for this input alone. `tokens` is an estimate for the limit per minute. Between two tries
+        it waits as long as the provider asks, or with exponential backoff and full jitter
+        (Brooker, "Exponential Backoff And Jitter", AWS 2015).
+
+        Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError
+        after eight unusable replies that may be charged. Raises CallsStoppedError when the
+        circuit opens: see `Circuit`.
         """
         sending = Sending(_failed_before.get())
         while True:
@@ -224,7 +226,7 @@ class Endpoint:
         else:
             wait = self.limiter.reserve(tokens)
         while wait > 0:
-            # After a pause everybody's turn has come at once: spread them over a little time.
+            # After a pause many calls may start: spread them over a short time.
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))
             wait = self.limiter.paused
 
@@ -241,7 +243,7 @@ class Endpoint:
             ) from None
 
     def _pause_after(self, error: TransientError, sending: Sending) -> float:
-        """Return the seconds to wait before the next try; raise when there is none."""
+        """Return the seconds to wait before the next try; raise if there is none."""
         if error.limited:
             self.circuit.limited()
             if error.retry_after is not None:
@@ -269,7 +271,6 @@ class Endpoint:
         return min(left, (error.retry_after or 0.0) + random.uniform(0, ceiling))
 
     def _most_tries(self, sending: Sending) -> float:
-        """Return how often an input is tried: a known bad one, or after one, not for long."""
         if sending.failed_before:
             return _TRIES_OF_A_BAD_INPUT
         return _TRIES_IN_DOUBT if self.circuit.in_doubt else float("inf")
@@ -278,7 +279,7 @@ class Endpoint:
 def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
     limits = settings.requests_per_minute, settings.tokens_per_minute
     if limits == (None, None):
-        return RateLimiter()  # what the provider's headers tell counts all processes anyway
+        return RateLimiter()  # the headers of the provider count all processes
     key = hashlib.sha256(repr((name, settings.api_key_env, limits)).encode()).hexdigest()[:16]
     folder = cache_folder()
     return RateLimiter(
@@ -287,13 +288,13 @@ def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
 
 
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
-    """Return the endpoint of this name, the same for all who call it in the same way.
+    """Return the endpoint of this name, one for all callers with the same settings.
 
-    What a call asks for, and how long its reply may be, makes no endpoint of its own.
+    Settings that change only the request or its reply do not count.
     """
     other = {"max_concurrency", "cache_identity", "price"}
-    way = settings.model_dump(include=set(RemoteModel.model_fields), exclude=other)
-    return _endpoint(name, RemoteModel(**way))
+    same = settings.model_dump(include=set(RemoteModel.model_fields), exclude=other)
+    return _endpoint(name, RemoteModel(**same))
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[list[int]]:
-    """Yield positions in order, at most `most` together and `most_size` in all; one at least."""
+    """Yield positions in order, in groups of at most `most` items and `most_size` in total.
+
+    A group has at least one item.
+    """
     group: list[int] = []
     total = 0
     for position, size in enumerate(sizes):
@@ -21,7 +24,7 @@ def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[l
 def padded_groups(
     positions: Iterable[int], sizes: Sequence[int], most_size: int
 ) -> Iterator[list[int]]:
-    """Yield positions in order, each as wide as the widest, `most_size` in all; one at least."""
+    """Yield positions in groups of at most `most_size`, each item padded to the widest."""
     group: list[int] = []
     width = 0
     for position in positions:

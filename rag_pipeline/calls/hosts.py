@@ -1,10 +1,10 @@
-"""A host -> whether it is this machine itself."""
+"""Hosts -> whether they are this machine."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is this machine's own."""
+    """Tell whether a name or an address means this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a failed attempt means: try again, give this input up, or stop all calls."""
+"""Failed attempts -> errors that say: try again, give this input up, or stop all calls."""
 
 import email.utils
 import re
@@ -19,7 +19,7 @@ _KEY_LIKE = re.compile(
 def redacted(message: str, *secrets: str | None) -> str:
     """Return a message on one line, at most 300 characters, without keys.
 
-    Removed are the `secrets` and whatever looks like a key, whole or masked by the provider.
+    The `secrets` and all words that look like a key are replaced, also masked ones.
     """
     for secret in secrets:
         if secret and len(secret) >= 4:
@@ -35,10 +35,10 @@ def failure_of_status(
     *secrets: str | None,
     stops: str = "",
 ) -> ProviderError:
-    """Return the error of an HTTP reply that is none.
+    """Return the error of an HTTP reply with an error status.
 
-    `what` names model, server and the key's environment variable; `stops` is an error code that
-    makes a refusal hold for every input (a model that does not exist, an unpaid bill).
+    `what` names model, server and the environment variable of the key. `stops` is an error code
+    that concerns every input: a model that does not exist, an unpaid bill.
     """
     said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
     error = ProviderError(said)
@@ -55,13 +55,13 @@ def failure_of_status(
 
 
 def unreachable(what: str, error: BaseException, *secrets: str | None) -> TransientError:
-    """Return the error of an attempt that got no reply: refused, cut off or timed out."""
+    """Return the error of an attempt without a reply: refused, cut off or timed out."""
     root = error
     connected = not _is_no_connection(error)
     inner = error.__cause__ or error.__context__
     while inner is not None:
         connected &= not _is_no_connection(inner)
-        # The deepest of the system's errors tells most; libraries pass others on the way.
+        # The deepest error of the system says most.
         if isinstance(inner, OSError) or (
             not isinstance(root, OSError) and inner is root.__cause__
         ):
@@ -74,16 +74,16 @@ def unreachable(what: str, error: BaseException, *secrets: str | None) -> Transi
 
 
 def _is_no_connection(error: BaseException) -> bool:
-    """Tell whether nobody was there to send to; libraries agree on these names of it."""
+    """Tell whether there was no connection; libraries use the same names for it."""
     names = {"ConnectError", "ConnectTimeout", "ClientConnectorError"}
     refused = isinstance(error, ConnectionRefusedError | socket.gaierror)
     return refused or type(error).__name__ in names
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that `Retry-After` asks to wait, as a number or until an HTTP date.
+    """Return the seconds of `Retry-After`, a number or an HTTP date (RFC 9110, section 10.2.3).
 
-    RFC 9110, section 10.2.3; `retry-after-ms` is OpenAI's and Azure's finer form of it.
+    `retry-after-ms` is a finer form of OpenAI and Azure.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")

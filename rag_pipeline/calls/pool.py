@@ -15,10 +15,10 @@ async def run_bounded(
     concurrency: int,
     grace_seconds: float = 60.0,
 ) -> None:
-    """Await `work` for each item, at most `concurrency` at a time, drawn as they are needed.
+    """Await `work` for each item, at most `concurrency` at a time.
 
-    After the first exception no item is begun; calls in flight get `grace_seconds` to come home,
-    for they are paid; then the exception is raised.
+    After the first exception no further item starts. Calls in flight are paid, so they get
+    `grace_seconds` to finish; then the exception is raised.
     """
     waiting = iter(items)
     failed: list[Exception] = []
@@ -48,10 +48,9 @@ async def run_bounded(
 
 
 def run_calls(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end and return its value.
+    """Run a coroutine and return its value.
 
-    Where an event loop is running already, as in a notebook or a web server, in a thread of its
-    own.
+    If an event loop runs already, as in a notebook or a web server, a new thread runs it.
     """
     try:
         asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Which processes are at work: a row each, renewed by a thread while the process lives.
+"""The processes that are at work: one row each, which a thread renews while the process lives.
 
-On the machine of the reader the operating system tells at once that a process has ended. Of other
-machines, and other containers, a process counts as ended 90 seconds after it was seen last.
+For its own machine, a reader asks the operating system whether a process still runs. A process of
+another machine or container counts as ended 90 seconds after its row was last renewed.
 """
 
 import os
@@ -27,57 +27,53 @@ _HEARTBEAT_SECONDS = 20.0
 
 
 def enlist(database: "Database") -> str:
-    """Add this process to the table, renew its row until the database is closed; return its name.
+    """Add this process to the table, delete processes that have ended, and return its name.
 
-    Rows of processes that have ended are dropped.
+    The row is renewed until the database is closed.
     """
-    name = uuid4().hex
+    name, closed = uuid4().hex, Event()
 
     def work(connection: Connection) -> None:
         now = database.now(connection)
         rows = connection.execute(processes.select()).all()
         ended = [row.process for row in rows if not is_alive(row, now)]
         connection.execute(delete(processes).where(processes.c.process.in_(ended)))
-        _put(database, connection, name)
+        _renew(database, connection, name)
 
     database.write(work)
-    ended = Event()
-    weakref.finalize(database, ended.set)
-    renewing = Thread(
-        target=_renew, args=(weakref.ref(database), name, ended), name="heartbeat", daemon=True
-    )
-    renewing.start()
+    weakref.finalize(database, closed.set)
+    arguments = weakref.ref(database), name, closed
+    Thread(target=_renew_until, args=arguments, name="heartbeat", daemon=True).start()
     return name
 
 
 def is_alive(row: Any, now: float) -> bool:
-    """Tell whether the process of a row of `processes` is at work; `now` in Unix seconds."""
+    """Tell whether the process of a row is at work; `now` is the time in Unix seconds."""
     if row.machine == _machine() and row.started:
         return bool(_started(row.pid) == row.started)
     return bool(now - row.seen < EXPIRY_SECONDS)
 
 
-def _renew(database: "weakref.ref[Database]", name: str, ended: Event) -> None:
-    while not ended.wait(_HEARTBEAT_SECONDS):
+def _renew_until(database: "weakref.ref[Database]", name: str, closed: Event) -> None:
+    while not closed.wait(_HEARTBEAT_SECONDS):
         found = database()
         if found is None or not found.is_open_as(name):
             return
         with suppress(StoreError):  # tried again in 20 seconds
-            found.write(partial(_put, found, name=name))
+            found.write(partial(_renew, found, name=name))
         del found
 
 
-def _put(database: "Database", connection: Connection, name: str) -> None:
-    """Show this process as alive now; others may have dropped its row."""
-    pid, now = os.getpid(), database.now(connection)
+def _renew(database: "Database", connection: Connection, name: str) -> None:
+    # An upsert: another machine may have deleted the row.
+    pid, seen = os.getpid(), database.now(connection)
     row = {"process": name, "machine": _machine(), "pid": pid, "started": _started(pid)}
-    insert = database.insert(processes).values(**row, seen=now)
-    connection.execute(insert.on_conflict_do_update(index_elements=["process"], set_={"seen": now}))
+    connection.execute(database.upsert(processes, "seen"), {**row, "seen": seen})
 
 
 @cache
 def _machine() -> str:
-    """Return a name of what process ids hold for: the boot of a machine, and a container."""
+    """Return a name of the space in which process ids are unique: a boot and a container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -86,9 +82,9 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks; empty if it has ended or is unknown."""
+    """Return the start time of a process in ticks of the kernel; empty if it is unknown."""
     with suppress(OSError):
-        # The name, in parentheses, may hold spaces; state is the first field behind it.
+        # The second field, a name in parentheses, may contain spaces; the state follows it.
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if state in "ZX" else fields[18]
     return ""

@@ -1,4 +1,4 @@
-"""What a long step has done so far, told to whoever listens: a progress bar, a run's log."""
+"""Progress of a long step, for listeners such as a progress bar or the log of a run."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from rag_pipeline.calls.contexts import setting
 
 Listener = Callable[[str, int], None]
-"""Called with what was done (`documents`, `chunks`, `texts`) and how many more of them."""
+"""Called with a kind of work (`documents`, `chunks`, `texts`) and how much more of it is done."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 

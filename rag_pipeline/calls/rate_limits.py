@@ -1,6 +1,6 @@
-"""Rate limits: how long a call must wait, from the settings and from what the provider tells.
+"""Rate limits: how long a call must wait, by the settings and the headers of replies.
 
-Limits that the settings name hold for all processes, and machines, that share a database.
+Limits of the settings hold for all processes and machines that share a database.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 from sqlalchemy import Connection, select
@@ -21,7 +21,6 @@ from rag_pipeline.errors import StoreError
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -29,20 +28,23 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket that holds a minute's worth and may go into debt.
+    """A token bucket with the capacity of one minute, which may go into debt.
 
-    A debt is paid by waiting, so that callers are served in the order in which they came and one
-    that asks for more than the bucket holds is served too.
+    Callers wait until a debt is paid. So they are served in the order of their requests, and a
+    request above the capacity is served too.
     """
 
-    per_minute: float | None
-    level: float = field(init=False)
-    updated: float = field(init=False, default=0.0)
-    per_second: float = field(init=False)
+    allowed: float | None
+    """The limit per minute of the settings."""
+    per_minute: float | None = None
+    per_second: float = 0.0
+    level: float = 0.0
+    updated: float = 0.0
 
     def __post_init__(self) -> None:
-        self.level = self.per_minute or 0.0
-        self.per_second = (self.per_minute or 0.0) / 60.0
+        if self.per_minute is None:
+            self.per_minute, self.level = self.allowed, self.allowed or 0.0
+            self.per_second = self.level / 60.0
 
     def take(self, amount: float, now: float) -> float:
         """Take an amount; return the seconds to wait before using it."""
@@ -53,17 +55,12 @@ class Bucket:
         return max(0.0, -self.level / self.per_second)
 
     def learn(
-        self,
-        limit: float | None,
-        remaining: float | None,
-        reset: float | None,
-        allowed: float | None,
-        now: float,
+        self, limit: float | None, remaining: float | None, reset: float | None, now: float
     ) -> None:
-        """Adopt what a provider says of a limit, never more than the settings have `allowed`.
+        """Adopt the limit of a provider, but never more than the settings allow.
 
-        `reset` is when its bucket will be full: with a limit per minute within one, so a longer
-        time tells of a longer period (a day), and how fast the bucket really fills.
+        `reset` is the time in seconds until the bucket is full. With a limit per minute it is at
+        most 60, so a longer time reveals a longer period (a day) and the true rate.
         """
         if limit is not None and limit > 0:
             used = limit - remaining if remaining is not None else 0.0
@@ -71,8 +68,8 @@ class Bucket:
             rate = used / reset if slow and reset else limit / 60.0
             known = self.per_minute is not None
             self._refill(now)
-            self.per_minute = min(limit, allowed) if allowed else limit
-            self.per_second = min(rate, allowed / 60.0) if allowed else rate
+            self.per_minute = min(limit, self.allowed) if self.allowed else limit
+            self.per_second = min(rate, self.allowed / 60.0) if self.allowed else rate
             self.level = min(self.level, self.per_minute) if known else self.per_minute
         if remaining is not None and self.per_minute is not None:
             self.level = min(self.level, remaining)
@@ -86,10 +83,10 @@ class Bucket:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """The requests and tokens per minute of one endpoint, shared by the threads of this process.
+    """The requests and tokens per minute of one endpoint, shared by the threads of a process.
 
-    With a `database`, shared by all processes and machines that use `name` in it. The clocks of
-    machines may differ by some seconds: the fastest counts.
+    With a `database`, all processes and machines that use `name` in it share them. The clocks of
+    machines may differ by some seconds; the fastest clock counts.
     """
 
     requests_per_minute: int | None = None
@@ -97,50 +94,48 @@ class RateLimiter:
     clock: Callable[[], float] = time.monotonic
     name: str = ""
     database: Callable[[], Database] | None = None
-    _requests: Bucket = field(init=False)
-    _tokens: Bucket = field(init=False)
+    _buckets: dict[str, Bucket] = field(init=False)
     _paused_until: float = field(init=False, default=0.0)
     _unused: float = field(init=False, default=0.0)
-    """Tokens that were reserved and not used, negative if more were used."""
-    _headers: list[Mapping[str, str]] = field(init=False, default_factory=list)
+    """Reserved tokens that were not used, negative if more were used."""
+    _headers: Mapping[str, str] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._requests = Bucket(self.requests_per_minute)
-        self._tokens = Bucket(self.tokens_per_minute)
-        self._requests.updated = self._tokens.updated = self.clock()
+        limits = {"requests": self.requests_per_minute, "tokens": self.tokens_per_minute}
+        self._buckets = {n: Bucket(limit, updated=self.clock()) for n, limit in limits.items()}
 
     @property
     def is_remote(self) -> bool:
-        """Return whether a call here may wait for another machine's answer."""
+        """Return whether a reservation waits for another machine."""
         return self.database is not None and self.database().is_shared
 
     def reserve(self, tokens: float) -> float:
-        """Reserve one request of so many tokens; return the seconds to wait before sending it.
+        """Reserve one request of some tokens; return the seconds to wait before sending it.
 
-        What replies have told since the last request counts from now on for all processes.
-        Raises StoreError where the database can't be reached.
+        Now all processes learn the limits in the last reply of this process. Raises StoreError
+        if the database can't be reached.
         """
 
         def work() -> float:
             now = self.clock()
-            for headers in self._headers:
-                self._learn(headers, now)
-            wait = max(self._requests.take(1, now), self._tokens.take(tokens - self._unused, now))
-            return max(wait, self._paused_until - now, 0.0)
+            self._learn(now)
+            amounts = {"requests": 1.0, "tokens": tokens - self._unused}
+            waits = [self._buckets[name].take(amount, now) for name, amount in amounts.items()]
+            return max(*waits, self._paused_until - now, 0.0)
 
         with self._lock:
             wait = self._changed(work)
-            self._headers, self._unused = [], 0.0
+            self._headers, self._unused = {}, 0.0
             return wait
 
     @property
     def paused(self) -> float:
-        """Return for how many seconds more the provider asked not to be called."""
+        """Return for how many more seconds the provider wants no calls."""
         return max(0.0, self._paused_until - self.clock())
 
     def pause(self, seconds: float) -> None:
-        """Let no call start for so many seconds: the provider asked for it."""
+        """Start no call for this time, because the provider asked for it."""
 
         def work() -> None:
             self._paused_until = max(self._paused_until, self.clock() + seconds)
@@ -154,24 +149,25 @@ class RateLimiter:
             self._unused += reserved - used
 
     def learn(self, headers: Mapping[str, str]) -> None:
-        """Adopt the limits in a reply's `x-ratelimit-*` headers (those of the OpenAI protocol)."""
+        """Adopt the limits in `x-ratelimit-*` headers (OpenAI protocol) with the next request."""
         if any(name.startswith("x-ratelimit-") for name in headers):
             with self._lock:
-                self._headers = [headers]
+                self._headers = headers
 
     def _changed(self, work: Callable[[], T]) -> T:
-        """Change the buckets as all processes have left them; `work` may be called twice."""
+        """Call `work` on the state that all processes share; it may run twice."""
         if self.database is None:
             return work()
-        database, row = self.database(), rate_limits.c
+        database = self.database()
 
         def transaction(connection: Connection) -> T:
-            query = select(row.state).where(row.name == self.name)
+            query = select(rate_limits.c.state).where(rate_limits.c.name == self.name)
             self._load(connection.execute(query).scalar_one_or_none())
             result = work()
-            insert = database.insert(rate_limits).values(name=self.name, state=self._state())
-            changed = {"state": insert.excluded.state}
-            connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=changed))
+            buckets = {name: asdict(bucket) for name, bucket in self._buckets.items()}
+            state = json.dumps({"buckets": buckets, "paused_until": self._paused_until})
+            row = {"name": self.name, "state": state}
+            connection.execute(database.upsert(rate_limits, "state"), row)
             return result
 
         try:
@@ -185,48 +181,35 @@ class RateLimiter:
 
     def _load(self, state: str | None) -> None:
         if state is None:
-            return  # nobody was here yet
+            return
         found, now = json.loads(state), self.clock()
-        for name, bucket in (("requests", self._requests), ("tokens", self._tokens)):
-            level, updated, per_minute, per_second = found[name]
-            if per_minute:
-                bucket.per_minute, bucket.per_second = per_minute, per_second
-            # Far ahead, it was written by a clock that has been set back since.
-            bucket.level, bucket.updated = level, updated if updated < now + 60.0 else now
+        self._buckets = {name: Bucket(**values) for name, values in found["buckets"].items()}
+        for bucket in self._buckets.values():
+            # A time far ahead is from a clock that was set back later.
+            bucket.updated = bucket.updated if bucket.updated < now + 60.0 else now
         self._paused_until = min(found["paused_until"], now + 3600.0)
 
-    def _state(self) -> str:
-        named = (("requests", self._requests), ("tokens", self._tokens))
-        buckets = {n: [b.level, b.updated, b.per_minute, b.per_second] for n, b in named}
-        return json.dumps({**buckets, "paused_until": self._paused_until})
-
-    def _learn(self, headers: Mapping[str, str], now: float) -> None:
-        for what, bucket, allowed in (
-            ("requests", self._requests, self.requests_per_minute),
-            ("tokens", self._tokens, self.tokens_per_minute),
-        ):
-            limit = _number(headers.get(f"x-ratelimit-limit-{what}"))
-            remaining = _number(headers.get(f"x-ratelimit-remaining-{what}"))
+    def _learn(self, now: float) -> None:
+        for name, bucket in self._buckets.items():
+            limit = _number(self._headers.get(f"x-ratelimit-limit-{name}"))
+            remaining = _number(self._headers.get(f"x-ratelimit-remaining-{name}"))
             if limit is None and remaining is None:
                 continue
-            reset = read_duration(headers.get(f"x-ratelimit-reset-{what}"))
-            bucket.learn(limit, remaining, reset, allowed, now)
+            reset = read_duration(self._headers.get(f"x-ratelimit-reset-{name}"))
+            bucket.learn(limit, remaining, reset, now)
             if limit is None and remaining == 0 and reset:
                 self._paused_until = max(self._paused_until, now + min(reset, 60.0))
 
 
 def read_duration(value: str | None) -> float | None:
-    """Return the seconds of `6m0s`, `12ms` or `1.5`; None of anything else."""
-    if not value:
-        return None
-    value = value.strip()
-    number = _number(value)
-    if number is not None:
+    """Return the seconds of `6m0s`, `12ms` or `1.5`, None for other texts."""
+    value = (value or "").strip()
+    if (number := _number(value)) is not None:
         return number
-    parts = _DURATION.findall(value)
-    if not parts or "".join(n + unit for n, unit in parts) != value:
+    found = _DURATION.findall(value)
+    if not found or "".join(n + unit for n, unit in found) != value:
         return None
-    return sum(float(n) * _SECONDS[unit] for n, unit in parts)
+    return sum(float(n) * _SECONDS[unit] for n, unit in found)
 
 
 def _number(value: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""A call cache for a dry run: it notes the calls that would be made, and nothing is written."""
+"""A call cache for a dry run: it notes the calls that would be made, and writes nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,23 +17,23 @@ from rag_pipeline.errors import StoreError
 class RecordingCache(CallCache):
     """The answers of a call cache, read only.
 
-    Whoever looks up a call here notes it instead of making it: `models.chat.ask`,
-    `models.embedding.embed_tokens` and `search.reranking.score_passages`. An answer that does not
-    exist is an `UnknownReply` or an UnknownReplyError.
+    With this cache, `models.chat.ask`, `models.embedding.embed_tokens` and
+    `search.reranking.score_passages` note a call instead of making it. A missing answer is an
+    `UnknownReply` or an UnknownReplyError.
     """
 
     reads: bool = True
     """Whether vectors are read; without, each lookup of vectors is an UnknownReplyError."""
     stands_in: bool = True
-    """Whether an UnknownReply stands for a text; without, it is an UnknownReplyError."""
+    """Whether a missing text is an UnknownReply; without, it is an UnknownReplyError."""
     known_keys: set[bytes] = field(default_factory=set)
     """Calls with an answer that were looked up since `begin`."""
     missing: dict[CallKind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
     asked: dict[bytes, Settings] = field(default_factory=dict)
-    """The models that calls without an answer are for, where a step may ask several."""
+    """The models of calls without an answer, if a step may ask several models."""
     learned: Callable[[CallKind, Settings | None], Learned] = lambda kind, model: Learned()
-    """What is known of the tokens of a model, by default of the one that the step asks."""
+    """Returns the learned tokens of a model, by default of the model of the step."""
     guessed: bool = False
     """Whether a prompt was made after another one had no answer, and may depend on it."""
 
@@ -44,7 +44,7 @@ class RecordingCache(CallCache):
         return cls(cache.database, own, cache.files)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
-        """Forget what was noted."""
+        """Forget all noted calls."""
         self.known_keys, self.missing = set(), {}
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 
@@ -55,9 +55,9 @@ class RecordingCache(CallCache):
         tokens: Callable[[bytes], ChargedTokens],
         model: Settings | None = None,
     ) -> list[bytes]:
-        """Note calls; return those without an answer. `tokens` estimates what such a call uses.
+        """Note calls to a model, if it is known; return the calls without an answer.
 
-        `model` is what they are for, where that is known.
+        `tokens` estimates the tokens of such a call.
         """
         known = self.known(keys)
         self.known_keys |= known

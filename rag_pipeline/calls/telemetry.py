@@ -1,7 +1,7 @@
-"""OpenTelemetry's spans and metrics of every call to a model and every step, without their texts.
+"""Spans and metrics of OpenTelemetry for every call to a model and every step, without texts.
 
-Names are those of the semantic conventions for generative AI; `rag.*` are our own. Without a
-provider that the application or `export` sets up, nothing is recorded and nothing is spent.
+Names follow the semantic conventions for generative AI; `rag.*` are additions. Nothing is recorded
+unless the application, or `export`, sets up a provider.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from rag_pipeline.errors import MissingExtraError
 
 _NAME = "rag_pipeline"
 _PATIENCE = 5.0
-"""Seconds that a step waits at its end for what it traced to be sent."""
+"""Maximum time in seconds that a step waits at its end for its spans to be sent."""
 _ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -52,11 +52,12 @@ Attributes = dict[str, Any]
 
 @dataclass(slots=True)
 class _Call:
-    """One request on its way, and what its reply has told so far."""
+    """One request on its way."""
 
     attributes: Attributes
-    """Those that metrics have too."""
+    """Attributes of its span and its metrics."""
     told: Attributes = field(default_factory=dict)
+    """Attributes of its span alone, from the reply."""
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
@@ -83,7 +84,7 @@ def calling(kind: str, provider: str, model: str, address: str | None) -> Iterat
 
 
 def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
-    """Note which model a reply names, and why it ended."""
+    """Note the model that a reply names, and the reasons for its end."""
     call = _call.get()
     if call is None:
         return
@@ -96,9 +97,9 @@ def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
 def used(
     kind: str, provider: str, model: str, tokens: Mapping[str, int], usd: float | None, batch: bool
 ) -> None:
-    """Note what a call used and cost; one of a batch has no request of its own.
+    """Note the tokens and the cost of a call; a call of a batch has no span.
 
-    `tokens` has `input`, `output` and `cached`, which are part of the input.
+    `tokens` has `input`, `output` and `cached`, which is part of the input.
     """
     call = _call.get()
     if call is not None:
@@ -121,7 +122,7 @@ def used(
 
 @contextmanager
 def trace_step(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
-    """Trace a step over one partition; what is put into the yielded mapping tells of it."""
+    """Trace a step over one partition; the yielded mapping takes more attributes."""
     export()
     attributes = {"rag.corpus": corpus, "rag.asset": asset, "rag.partition": partition}
     told: Attributes = {}
@@ -134,13 +135,13 @@ def trace_step(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
 def _span(
     name: str, attributes: Attributes, told: Attributes, kind: SpanKind = SpanKind.INTERNAL
 ) -> Iterator[None]:
-    """Trace the block; `told` are attributes that it adds."""
+    """Trace the block, which adds attributes to `told`."""
     run = _run.get()
     with trace.get_tracer(_NAME).start_as_current_span(
         name,
         kind=kind,
         attributes=attributes | ({"dagster.run_id": run} if run else {}),
-        record_exception=False,  # its message may hold what was asked
+        record_exception=False,  # its message may contain a prompt
         set_status_on_exception=False,
     ) as span:
         try:
@@ -163,9 +164,9 @@ def _asked_of(kind: str, provider: str, model: str) -> Attributes:
 
 @contextmanager
 def in_run(run_id: str) -> Iterator[None]:
-    """Put what is traced inside the block into the trace of a Dagster run, on whatever machine.
+    """Put the spans of the block into the trace of a Dagster run, on every machine the same.
 
-    The trace's id is the run's own, without its dashes.
+    The id of the trace is the id of the run without its dashes.
     """
     try:
         trace_id = uuid.UUID(run_id).int
@@ -183,10 +184,9 @@ def in_run(run_id: str) -> Iterator[None]:
 
 @cache
 def export() -> None:
-    """Send spans and metrics to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names.
+    """Send spans and metrics to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if any.
 
-    Does nothing without. Raises MissingExtraError where one is named and the exporter isn't
-    installed.
+    Raises MissingExtraError if the exporter is not installed.
     """
     if not any(os.environ.get(name) for name in _ENDPOINTS):
         return
@@ -210,10 +210,9 @@ def export() -> None:
 
 
 def _flush() -> None:
-    """Send what waits: a step's process may end without a word.
+    """Send all spans and metrics now, because the process of a step may end soon.
 
-    A collector that does not take it in `_PATIENCE` is not waited for again by this process; the
-    providers go on trying beside the work.
+    After one wait of `_PATIENCE` in vain, this process waits no more for the collector.
     """
     global _given_up
     if _given_up:
@@ -269,7 +268,7 @@ def _meters_of(provider: metrics.MeterProvider) -> _Meters:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return the status of an HTTP reply, or what kind of error it is."""
+    """Return the status of an HTTP reply, or the type of the error."""
     status = getattr(error, "status", None)
     if isinstance(error, asyncio.CancelledError):
         return "timeout"

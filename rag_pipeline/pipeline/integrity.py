@@ -11,7 +11,7 @@ from functools import partial
 
 from rag_pipeline import release as releases
 from rag_pipeline.calls import Database, schema
-from rag_pipeline.calls.damage import damaged_answers, damaged_charges, delete_rows, salvage
+from rag_pipeline.calls.damage import damaged_answers, damaged_charges, salvage
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release.manifest import readable
@@ -166,9 +166,9 @@ def _damaged_calls(database: Database) -> Iterator[Finding]:
         return
     for count, what, then, mend in (
         (len(answers), "answers", "are asked for again when they are needed",
-         partial(delete_rows, database, schema.answers.c.key, answers)),
+         partial(database.delete, schema.answers.c.key, answers)),
         (len(charges), "charges", "no longer count as spent",
-         partial(delete_rows, database, schema.charges.c.id, charges)),
+         partial(database.delete, schema.charges.c.id, charges)),
     ):  # fmt: skip
         if count:
             yield Finding(

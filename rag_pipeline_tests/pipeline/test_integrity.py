@@ -12,7 +12,7 @@ from rag_pipeline import Corpus
 from rag_pipeline import release as releases
 from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import ChargedTokens, Ledger
-from rag_pipeline.calls.damage import damaged_answers, damaged_charges, delete_rows, salvage
+from rag_pipeline.calls.damage import damaged_answers, damaged_charges, salvage
 from rag_pipeline.calls.schema import answers
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
@@ -209,7 +209,7 @@ def test_an_answer_whose_type_has_rotted_is_not_taken(cache, column):
     damaged = damaged_answers(cache.database)
     assert len(damaged) == 1
     assert cache.get([b"k1", b"k2"]) == {b"k1": b"one"}
-    delete_rows(cache.database, answers.c.key, damaged)
+    cache.database.delete(answers.c.key, damaged)
     assert (damaged_answers(cache.database), len(cache)) == ([], 1)
 
 

@@ -1,4 +1,4 @@
-"""What calls to models cost: prices, the ledger of every call, and the budget that it holds."""
+"""Costs of calls to models: prices, the ledger of every call, and the budget."""
 
 from rag_pipeline.calls.costs.charging import cancel_reservations as cancel_reservations
 from rag_pipeline.calls.costs.charging import charging as charging

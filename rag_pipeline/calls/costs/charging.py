@@ -1,9 +1,9 @@
-"""Charge calls to the ledger that is open, and hold its budget over them."""
+"""Charge calls to the open ledger, and keep them within its budget."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -17,15 +17,13 @@ from rag_pipeline.calls.costs.reservations import settling
 from rag_pipeline.errors import ProviderError, TransientError
 
 _POLL_SECONDS, _BATCH_POLL_SECONDS = 0.05, 0.2
-"""Time in seconds after which a call that waits for the ends of others asks again."""
+"""Time in seconds between two tries of a call that waits for other calls to end."""
 _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
 
 
-@contextmanager
-def charging(ledger: Ledger) -> Iterator[None]:
-    """Charge every call inside the block to a ledger, and hold its budget."""
-    with setting(_ledger, ledger):
-        yield
+def charging(ledger: Ledger) -> AbstractContextManager[None]:
+    """Charge every call inside the block to a ledger, and keep it within the budget."""
+    return setting(_ledger, ledger)
 
 
 def record(
@@ -41,10 +39,10 @@ def record(
     batch: bool = False,
     call_id: str | None = None,
 ) -> None:
-    """Charge a call that has been answered: to be called once per response, whatever it says.
+    """Charge an answered call; call this once for each response, good or bad.
 
-    `provider` is the vendor (`openai`, `voyage`); with a `base_url` of another server that
-    server's host stands in the ledger. Outside of `charging` only telemetry hears of it.
+    `provider` is the vendor (`openai`, `voyage`). With a `base_url` of another server, the host of
+    that server is charged. Outside of `charging`, only telemetry records the call.
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
@@ -56,9 +54,8 @@ def record(
 
 
 def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
-    """Raise BudgetError where no more calls may be paid for."""
-    ledger = _ledger.get()
-    if ledger is not None:
+    """Raise BudgetError if no more calls to a model may be paid."""
+    if (ledger := _ledger.get()) is not None:
         ledger.require(vendor(provider, base_url), model)
 
 
@@ -72,45 +69,41 @@ async def paying(
     base_url: str | None = None,
     texts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
-    """Hold the budget over one request, which is sent and charged (`record`) inside the block.
+    """Reserve money for one request, which is sent and charged (`record`) inside the block.
 
-    Sets aside what it may use at most (`expected` without it); waits for other calls to be settled
-    where it might not fit. Its charge teaches how many tokens such `texts` have. Raises
-    BudgetError where it is not expected to fit.
+    `expected` and `most` are its expected and highest number of tokens. Waits for other calls if
+    the request may not fit; raises BudgetError if it is not expected to fit. The charge improves
+    the estimates of texts like `texts`.
     """
-    ledger, server = _ledger.get(), vendor(provider, base_url)
+    server = vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
-    holding = (
-        nullcontext()
-        if ledger is None or ledger.budget_usd is None
-        else _holding(ledger, server, model, expected, most or expected)
-    )
-    async with holding:
+    async with _reserving(server, model, expected, most or expected):
         with measuring(texts), telemetry.calling(kind, server, model, address):
             yield
 
 
 @asynccontextmanager
-async def _holding(
-    ledger: Ledger, server: str, model: str, expected: ChargedTokens, most: ChargedTokens
+async def _reserving(
+    server: str, model: str, expected: ChargedTokens, most: ChargedTokens
 ) -> AsyncIterator[None]:
+    ledger = _ledger.get()
+    if ledger is None or ledger.budget_usd is None:
+        yield
+        return
     name = uuid4().hex
-    while not ledger.reserve(name, server, model, expected, most):
+    while ledger.reserve(server, model, {name: (expected, most)}) is None:
         await asyncio.sleep(_POLL_SECONDS)
-    with settling(name):
-        try:
+    end = ledger.keep_reservations  # a call that was cut off may be billed
+    try:
+        with settling(name):
             yield
-        except TransientError as error:
-            (ledger.keep_reservations if error.paid else ledger.cancel_reservations)([name])
-            raise
-        except ProviderError:
-            ledger.cancel_reservations([name])
-            raise
-        except BaseException:
-            ledger.keep_reservations([name])  # a call that was cut off may have been billed
-            raise
-        else:
-            ledger.cancel_reservations([name])
+        end = ledger.cancel_reservations
+    except ProviderError as error:
+        if not (isinstance(error, TransientError) and error.paid):
+            end = ledger.cancel_reservations
+        raise
+    finally:
+        end([name])
 
 
 def reserve_batch(
@@ -121,30 +114,28 @@ def reserve_batch(
     *,
     wait: bool = True,
 ) -> list[str]:
-    """Set money aside for requests of a batch by name; return the first ones, those that fit.
+    """Reserve money for requests of a batch by name; return the first names, those that fit.
 
-    Where none fits yet, waits for other calls to be settled, or returns none. Raises BudgetError
-    where all together are not expected to fit.
+    If none fits yet, wait for other calls to end, or return no name. Raise BudgetError if all
+    together are not expected to fit.
     """
     ledger = _ledger.get()
     if ledger is None:
         return list(requests)
     while True:
-        found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
+        found = ledger.reserve(vendor(provider, base_url), model, requests, batch=True)
         if found is not None or not wait:
             return found or []
         time.sleep(_BATCH_POLL_SECONDS)
 
 
 def cancel_reservations(names: Sequence[str]) -> None:
-    """Give back what was set aside for requests that will not be charged any more."""
-    ledger = _ledger.get()
-    if ledger is not None:
+    """Return money that was reserved for requests that will not be charged."""
+    if (ledger := _ledger.get()) is not None:
         ledger.cancel_reservations(names)
 
 
 def keep_reservations(names: Sequence[str]) -> None:
-    """Count what was set aside for requests as spent until they are charged or released."""
-    ledger = _ledger.get()
-    if ledger is not None:
+    """Count reservations as spent until their requests are charged or cancelled."""
+    if (ledger := _ledger.get()) is not None:
         ledger.keep_reservations(names)

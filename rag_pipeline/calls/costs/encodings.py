@@ -1,8 +1,8 @@
-"""Texts -> tokens as OpenAI's models count them, where their vocabularies are on this machine.
+"""Texts -> exact token counts of OpenAI's models, if their vocabularies are on this machine.
 
-`tiktoken` downloads the vocabulary of an encoding; here it reads files that are there already: in
-the folder that TIKTOKEN_CACHE_DIR names, or in litellm, which comes with the extra `dspy`.
-Anthropic, Voyage, Cohere and Jina hand out no files in their packages.
+`tiktoken` would download a vocabulary. Here it reads files of this machine only: from the folder
+TIKTOKEN_CACHE_DIR, or from litellm, which the extra `dspy` installs. The packages of Anthropic,
+Voyage, Cohere and Jina contain no vocabularies.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _FILES = {
         "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     ),
 }
-"""The names of tiktoken's files in its cache, and the SHA-256 of their content."""
+"""File names in the cache of tiktoken, and the SHA-256 of their content."""
 _VARIABLE = "TIKTOKEN_CACHE_DIR"
 _CARRIER, _CARRIED_IN = "litellm", "litellm_core_utils/tokenizers"
 _CHARACTERS_AT_ONCE = 50_000
@@ -33,7 +33,7 @@ _reading = Lock()
 
 @cache
 def encoder(model: str) -> Callable[[str], int] | None:
-    """Return how a model counts a text's tokens; None where this machine can't tell."""
+    """Return the token counter of a model, None if its vocabulary is not on this machine."""
     try:
         import tiktoken
 
@@ -44,7 +44,7 @@ def encoder(model: str) -> Callable[[str], int] | None:
     if folder is None:
         return None
     encoding = _read(tiktoken, name, folder)
-    # Whoever gives the tokenizer a megabyte without a space waits long for it.
+    # The tokenizer needs long for a megabyte without a space.
     step = _CHARACTERS_AT_ONCE
     return lambda text: sum(
         len(encoding.encode_ordinary(text[i : i + step])) for i in range(0, len(text), step)
@@ -60,7 +60,7 @@ def _folders() -> list[Path]:
 
 
 def _holds(folder: Path, file: str, digest: str) -> bool:
-    """Tell whether a file is what tiktoken expects: it would delete another, and download it."""
+    """Tell whether a file has the expected hash; tiktoken would replace any other file."""
     try:
         return hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest
     except OSError:

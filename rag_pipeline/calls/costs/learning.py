@@ -1,8 +1,8 @@
-"""What charged calls tell of the next ones: tokens by model and alphabet, and lengths of replies.
+"""Charged calls -> estimates of the next calls: tokens by model and alphabet, length of replies.
 
-Few tokenizers of hosted models are at hand, but each reply says how many tokens its request had.
-The sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of
-language. The charges give the length of the replies that an asset asks for.
+Few tokenizers of hosted models are available, but each reply names the tokens of its request.
+Sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of the
+language. Charges give the usual length of the replies for an asset.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from rag_pipeline.calls.schema import charges, token_counts
 _LEAST_CALLS = 5
 _LEAST_TOKENS = 200
 _MOST_FACTOR = 8.0
-"""A factor beyond this, or below its inverse, tells of a server that counts something else."""
+"""A server with a factor beyond this, or below its inverse, counts something else."""
 
 
 class Calls(NamedTuple):
@@ -31,22 +31,19 @@ class Calls(NamedTuple):
 
 
 def learn(database: Database, connection: Connection, calls: Calls, tokens: ChargedTokens) -> None:
-    """Add what a call of measured texts used to the sums; see `measuring`."""
+    """Add the tokens of a call with measured texts to the sums; see `measuring`."""
     estimate = measured.get()
     if estimate is None or not estimate.tokens or not tokens.input:
         return
-    insert = database.insert(token_counts).values(
-        **calls._asdict(), alphabet=estimate.alphabet,
-        calls=1, estimated=estimate.tokens, input=tokens.input,
-    )  # fmt: skip
+    insert = database.insert(token_counts)
     sums = {n: token_counts.c[n] + insert.excluded[n] for n in ("calls", "estimated", "input")}
-    connection.execute(
-        insert.on_conflict_do_update(index_elements=[*Calls._fields, "alphabet"], set_=sums)
-    )
+    upsert = insert.on_conflict_do_update(index_elements=[*Calls._fields, "alphabet"], set_=sums)
+    counts = {"calls": 1, "estimated": estimate.tokens, "input": tokens.input}
+    connection.execute(upsert, {**calls._asdict(), "alphabet": estimate.alphabet, **counts})
 
 
 def learned(database: Database, calls: Calls, asset: str) -> Learned:
-    """Return the factors by alphabet, and the mean output of an asset's calls, where known."""
+    """Return the factors by alphabet and the mean output for an asset, if they are known."""
     counts = select(token_counts).where(
         *(token_counts.c[name] == value for name, value in calls._asdict().items()),
         token_counts.c.calls >= _LEAST_CALLS,

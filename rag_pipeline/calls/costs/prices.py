@@ -1,4 +1,4 @@
-"""Models -> what they charge, from one dated file that a user's own file goes before."""
+"""The prices of models, from one dated file; a file of the user has priority."""
 
 import datetime
 import re
@@ -18,8 +18,6 @@ from rag_pipeline.config.prices import Price as Price
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
-
-
 FREE = Price()
 
 
@@ -30,7 +28,7 @@ class _Provider(Settings):
     models: dict[str, Price]
 
     def over(self, other: "_Provider | None") -> "_Provider":
-        """Return it with the models that another file lists besides."""
+        """Add the models that only another file lists."""
         return self.model_copy(update={"models": (other.models if other else {}) | self.models})
 
 
@@ -41,10 +39,10 @@ class Prices(Settings):
     providers: dict[str, _Provider] = Field(default={})
 
     def price(self, provider: str, model: str) -> Price | None:
-        """Return a model's price, None where it is unknown.
+        """Return a model's price, None if it is unknown.
 
-        A dated snapshot (`gpt-4o-mini-2024-07-18`) costs what its model does unless it is listed;
-        `*` stands for every model of a provider. What runs on this machine is free unless listed.
+        A dated snapshot (`gpt-4o-mini-2024-07-18`) has the price of its model unless it is listed.
+        `*` is the price of all models of a provider. Models on this machine are free unless listed.
         """
         listed = self.providers.get(provider)
         if listed is not None:
@@ -55,7 +53,7 @@ class Prices(Settings):
         return FREE if provider in self.local or is_loopback(host) else None
 
     def including(self, own: Mapping[tuple[str, str], Price]) -> "Prices":
-        """Return these prices, those of some models (provider, model) in the place of theirs."""
+        """Return these prices, with other prices for some models (provider, model)."""
         providers = dict(self.providers)
         for (name, model), price in own.items():
             known = providers.get(name) or _Provider(date=datetime.date.min, models={})
@@ -64,9 +62,9 @@ class Prices(Settings):
 
 
 def vendor(provider: str, base_url: str | None) -> str:
-    """Return whose prices hold: the provider at its own address, otherwise the server's host.
+    """Return whose prices apply: the provider's at its own address, else those of the host.
 
-    A model's name says nothing of what another server charges for it.
+    Another server may charge another price for a model of the same name.
     """
     if base_url is None:
         return provider
@@ -79,9 +77,9 @@ def vendor(provider: str, base_url: str | None) -> str:
 
 
 def load_prices(own: Path | None = None) -> Prices:
-    """Return the packaged prices, those of a user's own file before them.
+    """Return the packaged prices; those of the user's `own` file have priority.
 
-    Raises ConfigError naming file, place and value.
+    Raises ConfigError, which names file, place and value.
     """
     packaged = _packaged()
     if own is None:

@@ -1,4 +1,4 @@
-"""What calls are made for and what they used: one call, totals by group, and who asks now."""
+"""The purpose of calls and the tokens they used: one charge, and totals by group."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +18,7 @@ Readers = Callable[[str, str], Iterable[str]]
 
 
 class Charge(NamedTuple):
-    """One call of the ledger; `usd` is None where the price is unknown."""
+    """One call of the ledger; `usd` is None if the price is unknown."""
 
     time: str
     corpus: str
@@ -38,7 +38,7 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """What some calls used and cost; `unpriced` calls are not in `usd`: their price is unknown."""
+    """Tokens and cost of some calls. `usd` leaves out `unpriced` calls, whose price is unknown."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -72,8 +72,8 @@ class Totals:
 def totals_by(charges: Iterable[Charge], by: Group, readers: Readers) -> dict[str, Totals]:
     """Return the totals of each group, in the order of its first call.
 
-    By configuration, a call counts for each configuration that reads what it was made for, those
-    that came later included: these are what each cost, and add up to more than was paid.
+    By configuration, a call counts for each configuration that reads its result, also for later
+    ones. So the costs of the configurations add up to more than was paid.
     """
     found: dict[str, Totals] = {}
     for charge in charges:
@@ -99,7 +99,7 @@ def _groups_of(charge: Charge, by: Group, readers: Readers) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """For what calls are made now."""
+    """The asset that calls are made for now."""
 
     asset: str = ""
     partition: str = ""
@@ -117,7 +117,7 @@ def attributed(
 ) -> Iterator[Totals]:
     """Attribute every call inside the block to an asset's partition and its configurations.
 
-    Yields what these calls used and cost, which is complete when the block ends.
+    Yields their totals, which are complete when the block ends.
     """
     totals = Totals()
     asked_for = Purpose(asset, partition, tuple(configurations))
@@ -126,5 +126,5 @@ def attributed(
 
 
 def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:
-    """Let the charge inside the block teach how many tokens texts like these have."""
+    """Let the charge inside the block improve the estimates of texts like these."""
     return setting(measured, estimate_of(texts))

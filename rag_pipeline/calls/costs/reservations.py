@@ -1,13 +1,14 @@
-"""Money that is reserved for calls before they are sent, so that together they keep a budget.
+"""Money reserved for calls before they are sent, so that all calls together keep a budget.
 
-A reservation is a row beside the charges. It is made in one transaction with the look at what is
-spent and reserved, and the charge of its call replaces it. It holds the most that the call may
-cost. Near the end of the budget, a call that is expected to fit, but may not, waits until nothing
-else is on its way, and goes alone: so the error of one estimate is the most by which a budget is
-passed. What a killed process has reserved counts as spent, for the provider may have billed it.
+A reservation is a row beside the charges, and holds the highest possible cost of its call. It is
+made in the transaction that reads the sums spent and reserved. The charge of the call replaces it.
+
+Near the end of the budget, a call may be expected to fit although its highest cost does not. It
+waits until no other call is on its way, and goes alone. So a budget is exceeded by the error of
+one estimate at most. Reservations of a killed process count as spent: their calls may be billed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -24,127 +25,112 @@ _current: ContextVar[str | None] = ContextVar("reservation", default=None)
 
 
 class Cost(NamedTuple):
-    """What a call is expected to cost and what it may cost at most, in USD."""
+    """The expected and the highest possible cost of a call, in USD."""
 
     expected: float
     most: float
 
 
 class Budget(NamedTuple):
-    """What a corpus may spend, what it has spent and what is reserved, in USD."""
+    """The budget of one corpus in one database."""
 
+    database: Database
+    store: str
     corpus: str
-    budget: float
-    spent: float
-    reserved: float
-    others: bool
-    """Whether a living process has reserved some of it, and may give it back."""
+    usd: float
+    spent: Callable[[Connection], float]
+    """Returns the USD spent so far, in a transaction."""
+    lock: str
 
-    @property
-    def left(self) -> float:
-        """Return what may be reserved now, in USD."""
-        return self.budget - self.spent - self.reserved
+    def reserve(self, costs: Mapping[str, Cost]) -> list[str] | None:
+        """Reserve money for the first requests, those that fit; return their names.
 
-    def error(self, more: float) -> BudgetError:
-        """Return the error that tells what was spent, and what more a call would have cost."""
-        has = f"{self.corpus} has cost {self.spent:.4f} USD"
-        if self.reserved:
-            has += f", and up to {self.reserved:.4f} USD more by calls whose cost was never told"
-        if self.spent + self.reserved >= self.budget:
-            reason = f"budget_usd {self.budget:g} is reached: {has}"
+        Return None if all must wait for other calls to end. Raise BudgetError if the requests
+        together are not expected to fit.
+        """
+        process = self.database.process_name
+
+        def work(connection: Connection) -> list[str] | None:
+            spent = self.spent(connection)
+            reserved, others = self._reserved(connection)
+            left = self.usd - spent - reserved
+            expected = sum(cost.expected for cost in costs.values())
+            amounts = _fitting(costs, left) if expected <= left and left > 0 else {}
+            if not amounts and not others:
+                if expected > left or left <= 0:
+                    raise self.error(spent, reserved, expected)
+                amounts = {next(iter(costs)): left}  # the whole rest, so that it goes alone
+            if not amounts:
+                # An earlier try may have reserved them, if only its confirmation was lost.
+                _cancel(connection, list(costs))
+                return None
+            row = {"store": self.store, "corpus": self.corpus, "process": process}
+            rows = [{"id": name, "usd": usd, **row} for name, usd in amounts.items()]
+            connection.execute(self.database.upsert(reservations, "usd", "process"), rows)
+            return list(amounts)
+
+        return self.database.write(work, self.lock)
+
+    def _reserved(self, connection: Connection) -> tuple[float, bool]:
+        """Return the USD reserved, and whether a living process may give some of it back."""
+        query: Any = (
+            select(func.sum(reservations.c.usd).label("usd"), processes)
+            .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
+            .where(reservations.c.store == self.store, reservations.c.corpus == self.corpus)
+            .group_by(*processes.columns)
+        )
+        rows = connection.execute(query).all()
+        now = self.database.now(connection) if rows else 0.0
+        others = any(row.process is not None and is_alive(row, now) for row in rows)
+        return sum(row.usd for row in rows), others
+
+    def error(self, spent: float, reserved: float, more: float) -> BudgetError:
+        """Return the error that names the USD spent, reserved, and needed for more calls."""
+        has = f"{self.corpus} has cost {spent:.4f} USD"
+        if reserved:
+            has += f", and up to {reserved:.4f} USD more by calls whose cost is unknown"
+        if spent + reserved >= self.usd:
+            reason = f"budget_usd {self.usd:g} is reached: {has}"
         else:
-            reason = f"about {more:.4f} USD more would go over budget_usd {self.budget:g}: {has}"
-        return BudgetError(f"{reason}; what was done is kept, raise budget_usd to go on")
+            reason = f"about {more:.4f} USD more would go over budget_usd {self.usd:g}: {has}"
+        return BudgetError(f"{reason}; finished work is kept, raise budget_usd to go on")
 
-    def amount_for(self, cost: Cost) -> float | None:
-        """Return the amount to reserve for one call, None if it must wait for other calls.
+    def cancel(self, names: Sequence[str]) -> None:
+        """Delete reservations."""
+        self.database.write(lambda connection: _cancel(connection, names))
 
-        Raises BudgetError where the call is not expected to fit.
-        """
-        if cost.most <= self.left:
-            return cost.most
-        if self.others:
-            return None
-        if self.left <= 0 or cost.expected > self.left:
-            raise self.error(cost.expected)
-        return self.left  # all of it, so that the call goes alone
+    def keep(self, names: Sequence[str]) -> None:
+        """Count reservations as spent, because the costs of their calls are unknown."""
 
-    def amounts_for(self, costs: Mapping[str, Cost]) -> dict[str, float] | None:
-        """Return the amounts to reserve for the first requests of a batch, None to wait.
+        def work(connection: Connection) -> None:
+            for part in parts(names):
+                kept = update(reservations).where(reservations.c.id.in_(part))
+                connection.execute(kept.values(process=""))
 
-        Raises BudgetError where all together are not expected to fit, or not even one fits.
-        """
-        expected = sum(cost.expected for cost in costs.values())
-        if expected > self.left:
-            if self.others:
-                return None
-            raise self.error(expected)
-        fitting: dict[str, float] = {}
-        left = self.left
-        for name, cost in costs.items():
-            left -= cost.most
-            if left < 0:
-                break
-            fitting[name] = cost.most
-        if not fitting:
-            if self.others:
-                return None
-            raise self.error(next(iter(costs.values())).most)
-        return fitting
+        self.database.write(work)
 
 
-def reserved(
-    database: Database, connection: Connection, store: str, corpus: str
-) -> tuple[float, bool]:
-    """Return the sum of a corpus's reservations, and whether a living process has some of them."""
-    query: Any = (
-        select(func.sum(reservations.c.usd).label("usd"), processes)
-        .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
-        .where(reservations.c.store == store, reservations.c.corpus == corpus)
-        .group_by(*processes.columns)
-    )
-    rows = connection.execute(query).all()
-    now = database.now(connection) if rows else 0.0
-    others = any(row.process is not None and is_alive(row, now) for row in rows)
-    return sum(row.usd for row in rows), others
-
-
-def add(
-    database: Database,
-    connection: Connection,
-    store: str,
-    corpus: str,
-    process: str,
-    amounts: Mapping[str, float],
-) -> None:
-    """Reserve amounts in USD by name."""
-    insert = database.insert(reservations)
-    changed = {name: insert.excluded[name] for name in ("usd", "process")}
-    rows = [
-        {"id": name, "store": store, "corpus": corpus, "usd": usd, "process": process}
-        for name, usd in amounts.items()
-    ]
-    connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed), rows)
+def _fitting(costs: Mapping[str, Cost], left: float) -> dict[str, float]:
+    """Return the highest costs of the first requests, as many as fit."""
+    fitting: dict[str, float] = {}
+    for name, cost in costs.items():
+        left -= cost.most
+        if left < 0:
+            break
+        fitting[name] = cost.most
+    return fitting
 
 
 def settle(connection: Connection) -> None:
-    """Delete the reservation of the call that is charged in this transaction, if there is one."""
+    """Delete the reservation of the call that is charged in this transaction, if it has one."""
     name = _current.get()
     if name is not None:
-        cancel(connection, [name])
+        _cancel(connection, [name])
 
 
-def cancel(connection: Connection, names: Sequence[str]) -> None:
-    """Delete reservations."""
+def _cancel(connection: Connection, names: Sequence[str]) -> None:
     for part in parts(names):
         connection.execute(delete(reservations).where(reservations.c.id.in_(part)))
-
-
-def keep(connection: Connection, names: Sequence[str]) -> None:
-    """Count reservations as spent: nobody will tell what their calls cost."""
-    for part in parts(names):
-        kept = update(reservations).where(reservations.c.id.in_(part))
-        connection.execute(kept.values(process=""))
 
 
 def settling(name: str) -> AbstractContextManager[None]:

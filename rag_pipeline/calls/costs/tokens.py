@@ -1,7 +1,7 @@
-"""Estimates of a text's tokens: by the model's tokenizer where it is here, else by bytes.
+"""Estimated tokens of a text: by the tokenizer of the model if it is installed, else by bytes.
 
-Byte-pair vocabularies of some 100,000 entries make a token of 4 to 5 bytes of English prose, of
-about 3 bytes of code or tables, and of 3 bytes (a character) of Chinese or Japanese.
+Byte-pair vocabularies have about 100,000 entries. A token is 4 to 5 bytes of English prose, about
+3 bytes of code or tables, and one character of Chinese or Japanese.
 """
 
 import json
@@ -16,7 +16,7 @@ from rag_pipeline.calls.costs.prices import ChargedTokens
 from rag_pipeline.datamodels import Messages, Schema
 
 ESTIMATE_ERROR = 0.25
-"""Relative error that an estimate may have; the tests measure it against SmolLM2's tokenizer."""
+"""Relative error of an estimate; tests compare it with the tokenizer of SmolLM2."""
 USUAL_OUTPUT = 150
 """Output tokens of a usual reply: two or three sentences, or a small JSON value."""
 
@@ -25,25 +25,24 @@ _FRAME_TOKENS = 8
 _OPENAI_MESSAGE, _OPENAI_REPLY = 4, 3
 """Tokens that OpenAI adds for each message and for the reply (its cookbook on tiktoken)."""
 _MOST_COUNTED = 1_000_000
-"""Maximum estimated tokens of an alphabet that are counted one by one, in about a second."""
+"""Maximum number of tokens of an alphabet that are counted exactly, in about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What calls of a model have told: tokens by estimated one and alphabet, and a reply's length.
+    """Learned from calls of a model: factors of its tokens by alphabet, and length of replies.
 
-    `output` is None where too few replies are known. `count` goes before the factors, which tell
-    of all that is charged with the texts.
+    `output` is None if too few replies are known. `count` has priority over the factors.
     """
 
     factors: Mapping[str, float] = field(default_factory=dict)
     output: int | None = None
     count: "Callable[[str], int] | None" = None
-    """Counts a text's tokens as the model does."""
+    """Counts the tokens of a text exactly."""
 
 
 class Estimate(NamedTuple):
-    """About how many tokens some texts have, before anything was learned, and their alphabet."""
+    """The tokens of some texts, estimated without learned factors, and their alphabet."""
 
     tokens: int
     alphabet: str
@@ -53,15 +52,12 @@ _learned: ContextVar[Learned] = ContextVar("learned", default=Learned())  # noqa
 
 
 def estimating(learned: Learned) -> AbstractContextManager[None]:
-    """Let estimates inside the block go by what was learned."""
+    """Use learned factors for the estimates inside the block."""
     return setting(_learned, learned)
 
 
 def estimate_tokens(text: str) -> int:
-    """Return how many tokens a text has, by the model's own count where it is known.
-
-    Else about how many: UTF-8 bytes / 4, times what was learned.
-    """
+    """Return the tokens of a text: counted, or UTF-8 bytes / 4 times the learned factor."""
     learned = _learned.get()
     if learned.count is not None:
         return learned.count(text)
@@ -72,13 +68,13 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class Sampled:
-    """A tokenizer's counts: exact for the first texts, then by what these had on average."""
+    """Counts of a tokenizer: exact for the first texts, later by their average."""
 
     encode: Callable[[str], int]
     _sums: dict[str, list[int]] = field(default_factory=dict)
 
     def __call__(self, text: str) -> int:
-        """Return a text's tokens."""
+        """Return the tokens of a text."""
         estimate, alphabet = estimate_of([text])
         sums = self._sums.setdefault(alphabet, [0, 0])
         if sums[0] > _MOST_COUNTED:
@@ -89,21 +85,21 @@ class Sampled:
 
 
 def framing_tokens(messages: int) -> int:
-    """Return what messages add to their texts, where these are counted and not estimated."""
+    """Return the tokens that messages add to their texts, if texts are counted exactly."""
     if _learned.get().count is None:
         return 0
     return _OPENAI_MESSAGE * messages + _OPENAI_REPLY
 
 
 def estimate_of(texts: Sequence[str]) -> Estimate:
-    """Return the estimate of texts that one request has, in which nothing learned is."""
+    """Return the estimate of the texts of one request, without learned factors."""
     sizes = [len(text.encode()) for text in texts]
     tokens = sum(-(-size // 4) for size in sizes)
     return Estimate(tokens, _alphabet(sum(sizes), sum(map(len, texts))))
 
 
 def usual_output(most: int) -> int:
-    """Return about how many tokens a reply has that may have at most so many."""
+    """Return the estimated tokens of a reply, given its maximum."""
     learned = _learned.get().output
     return min(USUAL_OUTPUT if learned is None else learned, most)
 
@@ -111,8 +107,8 @@ def usual_output(most: int) -> int:
 def _alphabet(size: int, characters: int) -> str:
     """Return a class of languages by UTF-8 bytes a character.
 
-    English has 1.00 to 1.01, German and French 1.01 to 1.05, Greek, Cyrillic, Hebrew and Arabic
-    about 1.8, Chinese, Japanese, Korean, Thai and Hindi 2.5 and more.
+    English has 1.00 to 1.01, German and French 1.01 to 1.05. Greek, Cyrillic, Hebrew and Arabic
+    have about 1.8; Chinese, Japanese, Korean, Thai and Hindi 2.5 and more.
     """
     share = size / max(characters, 1)
     if share < 1.008:
@@ -121,12 +117,12 @@ def _alphabet(size: int, characters: int) -> str:
 
 
 def most_tokens(text: str) -> int:
-    """Return more tokens than a text has, unless it is hardly words at all: UTF-8 bytes / 3."""
+    """Return an upper bound of the tokens of prose: UTF-8 bytes / 3."""
     return -(-len(text.encode()) // 3)
 
 
 def request_texts(messages: Messages, schema: Schema | None) -> list[str]:
-    """Return the texts of a chat request that are charged: messages, and the schema."""
+    """Return the charged texts of a chat request: its messages and its schema."""
     texts = [message["content"] for message in messages]
     return texts if schema is None else [*texts, json.dumps(schema)]
 
@@ -134,7 +130,7 @@ def request_texts(messages: Messages, schema: Schema | None) -> list[str]:
 def request_tokens(
     messages: Messages, schema: Schema | None, max_output_tokens: int
 ) -> tuple[ChargedTokens, ChargedTokens]:
-    """Return what a chat request is expected to use, and the most that it may use."""
+    """Return the expected and the highest number of tokens of a chat request."""
     texts = request_texts(messages, schema)
     expected = ChargedTokens(
         sum(map(estimate_tokens, texts)), output=min(USUAL_OUTPUT, max_output_tokens)

@@ -36,49 +36,51 @@ def test_a_killed_run_keeps_the_budget_together_with_the_next(tmp_path: Path, se
 
 def test_what_is_set_aside_counts_until_its_call_is_settled(database_place: str) -> None:
     mine, other = ledger(database_place, 2500), ledger(database_place, 2500)
-    assert mine.reserve("a", *MODEL, USUAL, MOST)
-    assert other.reserve("b", *MODEL, USUAL, MOST)
-    assert not mine.reserve("c", *MODEL, USUAL, MOST), "1000 of the 2500 may still be used by each"
+    assert mine.reserve(*MODEL, {"a": (USUAL, MOST)})
+    assert other.reserve(*MODEL, {"b": (USUAL, MOST)})
+    assert not mine.reserve(*MODEL, {"c": (USUAL, MOST)}), (
+        "1000 of the 2500 may still be used by each"
+    )
     mine.cancel_reservations(["a"])
-    assert mine.reserve("c", *MODEL, USUAL, MOST)
+    assert mine.reserve(*MODEL, {"c": (USUAL, MOST)})
 
 
 def test_the_last_call_goes_alone_and_one_that_is_not_expected_to_fit_not_at_all(
     database_place: str,
 ) -> None:
     mine = ledger(database_place, 300)
-    assert mine.reserve("a", *MODEL, USUAL, MOST), "expected to fit"
-    assert not mine.reserve("b", *MODEL, USUAL, MOST)
+    assert mine.reserve(*MODEL, {"a": (USUAL, MOST)}), "expected to fit"
+    assert not mine.reserve(*MODEL, {"b": (USUAL, MOST)})
     mine.cancel_reservations(["a"])
     mine.record("chat", *MODEL, ChargedTokens(output=250))
     with pytest.raises(BudgetError, match=r"0\.0010 USD more would go over budget_usd 0\.003"):
-        mine.reserve("b", *MODEL, USUAL, MOST)
+        mine.reserve(*MODEL, {"b": (USUAL, MOST)})
 
 
 def test_a_call_whose_cost_nobody_told_counts_as_what_it_may_have_cost(database_place: str) -> None:
     mine = ledger(database_place, 1050)
-    assert mine.reserve("a", *MODEL, USUAL, MOST)
+    assert mine.reserve(*MODEL, {"a": (USUAL, MOST)})
     mine.keep_reservations(["a"])
-    with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost was never"):
-        mine.reserve("b", *MODEL, USUAL, MOST)
+    with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost is unknown"):
+        mine.reserve(*MODEL, {"b": (USUAL, MOST)})
 
 
 def test_a_batch_takes_the_requests_that_surely_fit(database_place: str) -> None:
     mine = ledger(database_place, 2100)
     asked = dict.fromkeys("abcd", (USUAL, MOST))
     # A batch of gpt-4o costs half: 500 of 2100 each.
-    assert mine.reserve_batch(*MODEL, asked) == list("abcd")
-    assert mine.reserve_batch(*MODEL, {"e": (USUAL, MOST)}) is None, "until one has ended"
+    assert mine.reserve(*MODEL, asked, batch=True) == list("abcd")
+    assert mine.reserve(*MODEL, {"e": (USUAL, MOST)}, batch=True) is None, "until one has ended"
     mine.cancel_reservations(list("abcd"))
     smaller = ledger(database_place, 1100)
-    assert smaller.reserve_batch(*MODEL, asked) == ["a", "b"]
+    assert smaller.reserve(*MODEL, asked, batch=True) == ["a", "b"]
 
 
 def test_many_threads_set_aside_no_more_than_there_is(database_place: str) -> None:
     held: list[str] = []
 
     def one(name: str) -> None:
-        if ledger(database_place, 3500).reserve(name, *MODEL, USUAL, MOST):
+        if ledger(database_place, 3500).reserve(*MODEL, {name: (USUAL, MOST)}):
             held.append(name)
 
     threads = [threading.Thread(target=one, args=[str(n)]) for n in range(12)]
