@@ -14,7 +14,15 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -134,39 +142,16 @@ def indented(text: str, indent: str = "   ") -> str:
     )
 
 
-class _Rate(ProgressColumn):
-    """Shows the recent number per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        if not speed:
-            return Text("")
-        return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", style="dim")
-
-
-class _Left(ProgressColumn):
-    """Shows the remaining time at the recent rate."""
-
-    max_refresh = 0.5
-
-    def render(self, task: Task) -> Text:
-        seconds = task.time_remaining
-        if seconds is None or task.total is None:
-            return Text("")
-        minutes, rest = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        shown = f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-        return Text(f"{shown} left", style="cyan")
-
-
 class _Count(ProgressColumn):
-    """Shows the number done, the total if it is known, and the unit."""
+    """Shows the number done, the total if it is known, the unit, and the rate per second."""
 
     def render(self, task: Task) -> Text:
         if not task.completed and task.total is None:
             return Text("")
         total = "" if task.total is None else f"/{task.total:,.0f}"
-        return Text(f"{task.completed:,.0f}{total} {task.fields['unit']}")
+        speed = task.finished_speed or task.speed or 0.0
+        rate = f"  {speed:,.{0 if speed >= 10 else 1}f}/s" if speed else ""
+        return Text(f"{task.completed:,.0f}{total} {task.fields['unit']}{rate}")
 
 
 def progress_bar() -> Progress:
@@ -178,8 +163,7 @@ def progress_bar() -> Progress:
         BarColumn(bar_width=18),
         _Count(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[also]}", table_column=Column(no_wrap=True), style="dim"),
-        _Rate(table_column=Column(no_wrap=True)),
-        _Left(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
         console=console,
         transient=True,
         disable=console.quiet or not console.is_terminal,

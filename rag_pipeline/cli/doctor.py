@@ -7,13 +7,14 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from rich.markup import escape
 
 from rag_pipeline.calls.database import VARIABLE
-from rag_pipeline.cli.console import console, say, show_next
+from rag_pipeline.cli.console import console, counted, say, show_next
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
@@ -46,8 +47,8 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
             wrong += 1
             word, finding = "[red]wrong[/red]", str(error)
         say(f"{word} [bold]{name}[/bold]: {escape(finding)}")
-    things = "1 thing" if wrong == 1 else f"{wrong} things"
-    console.print(f"[red]{things} to mend[/red]" if wrong else "all is well")
+    faults = f"[red]{counted(wrong, 'fault')} to repair[/red]"
+    console.print(faults if wrong else "all is well")
     return not wrong
 
 
@@ -67,25 +68,27 @@ def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callabl
     if not loaded:
         return
     config = loaded[0]
-    yield "queries and given chunks", lambda: _inputs(config)
-    yield "models", lambda: f"{check_models(config)} can be asked; none was"
-    if "://" not in config.store_url:
-        yield "disk", lambda: _disk(Path(config.store_url))
-    else:
-        yield "bucket", lambda: _bucket(config.store_url)
-    yield "documents", lambda: _documents(config)
-    yield "chunks", lambda: _chunks(config)
-    yield "call cache", lambda: _call_cache(config)
-    if "://" in config.store_url or Path(config.store_url).exists():
+    in_bucket = "://" in config.store_url
+    checks: dict[str, Callable[[CorpusConfig], str]] = {
+        "queries and given chunks": _inputs,
+        "models": lambda config: f"{check_models(config)} are ready; none was called",
+        "bucket" if in_bucket else "disk": _bucket if in_bucket else _disk,
+        "documents": _documents,
+        "chunks": _chunks,
+        "call cache": _call_cache,
+    }
+    for name, check in checks.items():
+        yield name, partial(check, config)
+    if in_bucket or Path(config.store_url).exists():
         for finding in inspect(Workspace(config), full):
-            yield f"store {finding.place}", lambda f=finding: _refuse(f)  # type: ignore[misc]
+            yield f"store {finding.place}", partial(_refuse, finding)
         if full:
-            yield "hashes", lambda: _hashes(Workspace(config))
-    yield "release", lambda: _release(config)
+            yield "hashes", partial(_hashes, Workspace(config))
+    yield "release", partial(_release, config)
 
 
 def _refuse(finding: Finding) -> str:
-    way = "`rag doctor --repair` would" if finding.mend else "to mend it"
+    way = "`rag doctor --repair` would" if finding.mend else "to repair it"
     raise StoreError(f"{finding.problem}; {way}: {finding.cure}")
 
 
@@ -110,7 +113,7 @@ def _repair(file: Path, full: bool) -> None:
             finding.mend()
             mended += 1
             about = escape(f"{finding.problem}; done: {finding.cure}")
-            say(f"[yellow]mended[/yellow] [bold]{finding.place}[/bold]: {about}")
+            say(f"[yellow]repaired[/yellow] [bold]{finding.place}[/bold]: {about}")
         if not findings:
             break
     if mended:
@@ -152,7 +155,8 @@ def _inputs(config: CorpusConfig) -> str:
     return f"{count} queries in {config.queries_path}" + (f"; {lost}" if lost else "")
 
 
-def _disk(store: Path) -> str:
+def _disk(config: CorpusConfig) -> str:
+    store = Path(config.store_url)
     # A check must not create a folder: without a store, its parent is tested.
     folder = next(path for path in (store, *store.parents) if path.exists())
     try:
@@ -166,7 +170,8 @@ def _disk(store: Path) -> str:
     return f"{store}: writable, {free / 1e9:,.0f} GB free"
 
 
-def _bucket(url: str) -> str:
+def _bucket(config: CorpusConfig) -> str:
+    url = config.store_url
     bucket, prefix = split_url(url)
     key = f"{prefix}/.doctor-{uuid4().hex}".lstrip("/")
     with clear_s3_errors(url):
@@ -178,16 +183,18 @@ def _bucket(url: str) -> str:
 def _documents(config: CorpusConfig) -> str:
     from rag_pipeline.indexing import code_warning, plan_documents, text_warnings
 
-    plan = plan_documents(Workspace(config))
-    refused = Workspace(config).quarantine("documents").count()
-    doubtful = len(text_warnings(Workspace(config)))
-    return (
-        f"{config.documents_place}: {plan.current:,} current, {len(plan.stale):,} new or changed, "
-        f"{len(plan.orphaned):,} gone"
-        + (f"; {refused:,} in quarantine" if refused else "")
-        + (f"; {doubtful:,} of doubtful text, see `rag run`" if doubtful else "")
-        + (f"; {code}" if (code := code_warning(Workspace(config))) else "")
+    workspace = Workspace(config)
+    plan = plan_documents(workspace)
+    refused = workspace.quarantine("documents").count()
+    doubtful = len(text_warnings(workspace))
+    changed = f"{len(plan.stale):,} new or changed, {len(plan.orphaned):,} gone"
+    parts = (
+        f"{config.documents_place}: {plan.current:,} current, {changed}",
+        f"{refused:,} in quarantine" if refused else "",
+        f"{doubtful:,} of doubtful text, see `rag run`" if doubtful else "",
+        code_warning(workspace),
     )
+    return "; ".join(filter(None, parts))
 
 
 def _chunks(config: CorpusConfig) -> str:
@@ -199,17 +206,16 @@ def _chunks(config: CorpusConfig) -> str:
 def _call_cache(config: CorpusConfig) -> str:
     cache = Workspace(config).cache
     database = cache.database
+    found = "none yet"
     if database.exists:
         database.check()
         found = f"{database.place}: {len(cache):,} answers"
-    else:
-        found = "none yet"
-    if "://" in config.store_url and not database.is_shared:
-        found += (
-            f"; other machines that use this bucket have their own answers and budgets: name a "
-            f"Postgres database by {VARIABLE} to share them"
-        )
-    return found
+    if "://" not in config.store_url or database.is_shared:
+        return found
+    return (
+        f"{found}; other machines that use this bucket have their own answers and budgets: name a "
+        f"Postgres database by {VARIABLE} to share them"
+    )
 
 
 def _release(config: CorpusConfig) -> str:

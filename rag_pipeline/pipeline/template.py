@@ -22,9 +22,9 @@ from rag_pipeline.store.whole import replace_text
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
-# The corpus {name}. Relative paths below are relative to this file.
-#   rag plan {file}    what a run would do
-#   rag run {file}     index, measure and release it
+# The corpus {name}. Relative paths start at this file's folder.
+#   rag plan {file}    shows the steps and costs of a run
+#   rag run {file}     indexes, measures and releases it
 type: {component}
 attributes:
   corpus: {quoted_name}
@@ -32,19 +32,19 @@ attributes:
     path: {documents}
     include: ["**/*"]          # globs below the path
     exclude: []
-    max_bytes: 50000000        # a larger file is quarantined, the others go on
-    parse_seconds: 120         # so is a PDF, HTML or Office file that takes longer to parse
-    max_deleted: 0.2           # a load that finds more than this share gone deletes none and asks
-    # metadata: documents.csv  # document_id, title, and columns of your own to filter by
+    max_bytes: 50000000        # larger files go to quarantine
+    parse_seconds: 120         # so do PDF, HTML and Office files that take longer to parse
+    max_deleted: 0.2           # if a larger share is gone, a load deletes nothing and fails
+    # metadata: documents.csv  # document_id, title, and your own columns to filter by
 {queries}
-  store: {store}               # what is built: a folder, or s3://bucket/prefix
+  store: {store}               # tables and indexes: a folder, or s3://bucket/prefix
 
   # Each stage has named variants, and a configuration picks one of each stage.
   chunkings:
     {chunking}: {chunking_settings}
     recursive_500: {{method: recursive, max_characters: 500}}
-    # semantic_2_0: {{method: semantic, threshold: 2.0}}    # breaks where sentences drift apart
-    # markdown: {{method: markdown, max_characters: 1000}}  # a chunk for each heading's section
+    # semantic_2_0: {{method: semantic, threshold: 2.0}}    # cuts where sentences differ
+    # markdown: {{method: markdown, max_characters: 1000}}  # a chunk per section
     # fixed_200: {{method: fixed, tokens: 200, overlap: 20}}
   contextualizers:
     none: {{method: none}}
@@ -53,8 +53,8 @@ attributes:
 {embeddings}
   retrievers:
     dense: {{method: dense, k: 50}}
-    # Vectors and BM25; what names a document finds the document, the rest the chunk; a chunk
-    # gains by what stands before and after it.
+    # Vectors and BM25. Words that name a document find the document, the others find the chunk.
+    # The chunks before and after add to a chunk's score.
     hybrid:
       method: hybrid
 {weights}
@@ -66,7 +66,7 @@ attributes:
   rerankers:
     none: {{method: none}}
     maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}
-  # In BM25, a chunk's own words count twice those of its context.
+  # In BM25, a word of the chunk counts as two of its context.
   lexical: {{text_weight: 2{language}}}
 
   configurations:
@@ -76,24 +76,24 @@ attributes:
       embedding: {embedding}
       retriever: hybrid
       reranker: {reranker}
-    - name: plain              # the usual script, as the baseline to beat
+    - name: plain              # a simple script, as the baseline
       chunking: recursive_500
       contextualizer: none
       embedding: {embedding}
       retriever: dense
       reranker: none
-    # "*" stands for every variant of a stage: this line would try all chunkings.
+    # "*" means every variant of a stage: this line would try all chunkings.
     # - {{chunking: "*", contextualizer: structural, embedding: {embedding}, retriever: hybrid}}
-  baseline: plain              # what the others are compared with
+  baseline: plain              # the leaderboard compares the others with it
   serve: best                  # by AnswerPresence@5; or the name of a configuration
-  # A configuration that is significantly worse in one of these does not replace what is served.
+  # A configuration that is significantly worse in one of these does not replace the release.
   gate: {{metrics: [AnswerPresence@5, nDCG@10, CriticalRecall]}}
-  # schedule: "0 3 * * *"      # bring it up to date every night at three (`make up`)
+  # schedule: "0 3 * * *"      # every night at 03:00 (`make up` starts the daemon)
 """
 _SCHEMA = ".schema.json"
 _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. `rag questions`
-  # makes some from the documents; or write your own, a line each:
+  # makes some from the documents. Or write your own, one per line:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
 _GIVEN = {
@@ -107,9 +107,9 @@ _ENGLISH = {
     "chunking_settings": "{method: sentences, max_characters: 600, max_tokens: 200}   "
     "# the model reads 254",
     "embeddings": """\
-    # Packaged with rag: no key, no network. Token vectors are what maxsim compares.
+    # Packaged with rag: no key, no network. maxsim compares token vectors.
     minilm: {provider: minilm, token_vectors: true}
-    # e5: {provider: e5}         # some 100 languages, with the extra e5""",
+    # e5: {provider: e5}         # about 100 languages, with the extra e5""",
     "embedding": "minilm",
     "weights": """\
       dense_weight: 0.4
@@ -121,13 +121,13 @@ _MULTILINGUAL = {
     "chunking": "sentences_600",
     "chunking_settings": "{method: sentences, max_characters: 600, max_tokens: 200, tokens_of: e5}",
     "embeddings": """\
-    # multilingual-e5-small (the extra e5): no key, no network, some 100 languages.
+    # multilingual-e5-small (the extra e5): no key, no network, about 100 languages.
     e5: {provider: e5}
-    # Packaged with rag, for English alone. Token vectors are what maxsim compares.
+    # Packaged with rag, for English only. maxsim compares token vectors.
     # minilm: {provider: minilm, token_vectors: true}""",
     "embedding": "e5",
     "weights": """\
-      dense_weight: 0.8          # questions in other words, or in another language, share few terms
+      dense_weight: 0.8          # few terms are shared between languages
       lexical_weight: 0.2""",
     "reranker": "none",
     "language": ", language: auto",

@@ -23,7 +23,7 @@ def assert_wrong(outcome: Outcome, what: str, *messages: str) -> None:
     for message in messages:
         assert message in found[what]
     assert [name for name, text in found.items() if text.startswith("wrong")] == [what]
-    assert outcome.out.endswith("1 thing to mend\n")
+    assert outcome.out.endswith("1 fault to repair\n")
 
 
 def test_a_healthy_corpus(released: Any) -> None:

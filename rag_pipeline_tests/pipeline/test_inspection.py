@@ -149,7 +149,7 @@ def test_the_command_says_what_is_wrong_and_mends_it(workspace, tmp_path):
     assert "wrong store evaluation/leaderboard.json: " in said.out
     assert "`rag doctor --repair` would: remove it; the next run writes it again" in said.out
     mended = rag("doctor", "-c", tmp_path / "cycling.yaml", "--repair")
-    assert "mended evaluation/leaderboard.json: " in mended.out
+    assert "repaired evaluation/leaderboard.json: " in mended.out
     assert f"Next: rag run {tmp_path}" in mended.out
     assert mended.code == 0
     for _ in run(workspace.config):
