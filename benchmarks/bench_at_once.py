@@ -1,10 +1,10 @@
-"""Ten runs of one corpus at once, most of them killed, again and again: `[ROUNDS]`, 20 by default.
+"""Rounds of ten simultaneous runs of one corpus, most of them killed: `[ROUNDS]`, by default 20.
 
-The runs do not take the lease that `rag run` takes. Each is killed at a random point of progress:
-after its n-th batch, in the build or the publishing of BM25, in the vector table's write, in the
-release; or not at all. A run before them was killed in its batches, and a document is new since,
-so that no kill comes before the first batch. What one more run leaves must equal an undisturbed
-build, and no text may have been embedded twice but for the batch in flight at a kill.
+The runs do not take the lease of `rag run`. Each is killed at a random place, or not at all: after
+its n-th batch, in the build or the publishing of BM25, in the vector table's write, in the release.
+An earlier run is killed in its batches, and a document is added after it, so every kill comes after
+the first batch. One more run must leave an undisturbed build. No text may be embedded twice, except
+for the batch in flight at a kill.
 """
 
 import os
@@ -35,7 +35,7 @@ _PLACES = (*(place for place, _ in PLACES), "")
 
 
 def trial(folder: Path, chance: random.Random, undisturbed: Undisturbed) -> tuple[Log, list[str]]:
-    """Run ten at once on a corpus of its own; return what was logged, and what is wrong."""
+    """Run ten runs together on a new corpus; return their log and the faults."""
     documents = many_documents(DOCUMENTS, "build 1")
     added = documents.popitem()
     folder.mkdir()
@@ -45,7 +45,7 @@ def trial(folder: Path, chance: random.Random, undisturbed: Undisturbed) -> tupl
         faults.append("the first run was not killed")
     write_documents(folder / "documents", dict([added]))
     chosen = [chance.choice(_PLACES) for _ in range(RUNS)]
-    # One run does what another has not begun: few get to the same place twice.
+    # The runs share the work, so few of them reach a place twice.
     times = [chance.randint(1, 3) if place == "batch" else 1 for place in chosen]
     runs = start_together(file, log, list(zip(chosen, times, strict=True)))
     codes = Counter(run.wait() for run in runs)
@@ -63,7 +63,7 @@ def trial(folder: Path, chance: random.Random, undisturbed: Undisturbed) -> tupl
 
 
 def main() -> None:
-    """Run the rounds; fail on the first difference told."""
+    """Run the rounds; exit with 1 if a build differs."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     kills: Counter[str] = Counter()
     failed = 0

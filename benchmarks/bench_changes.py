@@ -2,12 +2,11 @@
 
     python -m benchmarks.bench_changes [--chunks N] [--folder DIR]
 
-The corpus and its drawn vectors are those of `bench_scale`; `rag run` embeds the changed document
-by the model (what it returns is replaced by noise, as the rest is), checks, asks 200 questions,
-judges, passes the gate and releases. Each run is a process of its own: wall time, processor time
-and peak memory. Then a loop searches while the release switches between the two, ten times: by what
-the longest search is longer than the longest one without switches is the pause. `--folder` keeps
-what is built.
+The corpus and its random vectors are those of `bench_scale`. `rag run` embeds the changed document,
+checks, searches for 200 queries, evaluates, passes the gate and releases. The model's vectors are
+replaced by noise. Each run is a process: wall time, processor time and peak memory. Then a loop
+searches while the release switches between two releases, ten times. The pause is the longest search
+with switches minus the longest one without. `--folder` keeps the build.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """A vector table with an index through hundreds of nights, with limits that fail.
 
-Each night 1 % of the documents is replaced by newly generated vectors, whose centres drift. What
-must hold throughout: recall@10 of 0.95, and fragments, index parts, files, bytes and the 95th
-percentile of the search time of the last sixth at most `--slack` times those of the first.
+Each night replaces the vectors of 1 % of the documents; their centres drift. Recall@10 must stay at
+0.95. Fragments, index parts, files, bytes and the 95th percentile of the search time of the last
+sixth of nights must be at most `--slack` times those of the first.
 
 python -m benchmarks.bench_nights --cycles 300 --rows 100000
 """
@@ -25,24 +25,24 @@ from rag_pipeline.store import Store, Table
 from rag_pipeline.store.tables import MAX_FRAGMENTS, indexes
 
 CHUNKS = 10
-"""Of each document."""
+"""Number of chunks of each document."""
 _CENTRES = 200
 _NOISE = 0.5
 _QUERIES = 40
 _TIMES = 3
-"""A search is timed so often, and its best time counts: a busy machine is no wear."""
+"""Number of times that a search is timed; the best time counts, as the machine may be busy."""
 _K = 10
 
 
 class Night(NamedTuple):
-    """What a table is like after a night."""
+    """The measurements of a table after a night."""
 
     recall: float
-    """Share of the true 10 nearest that a search finds, over 40 queries."""
+    """Share of the 10 true neighbours that a search finds, over 40 queries."""
     p95_ms: float
     fragments: int
     parts: int
-    """The most that an index of the table consists of."""
+    """Largest number of parts of an index."""
     partitions: int
     unindexed: float
     """The largest share of the rows that an index lacks."""
@@ -73,7 +73,7 @@ class _Vectors:
 
 
 def nights(folder: Path, cycles: int, rows: int, dimension: int = 64) -> Iterator[Night]:
-    """Build a table of so many rows, and replace 1 % of its documents each night."""
+    """Build a table of `rows` rows, and replace 1 % of its documents each night."""
     schema = pa.schema(
         [
             ("document_id", pa.string()),
@@ -159,7 +159,7 @@ def _window(measured: list[Night]) -> int:
 
 
 def worn(measured: list[Night], slack: float = 1.2) -> list[str]:
-    """Return in what a table has become worse over its nights; [] where in nothing."""
+    """Return the measurements that became worse over the nights."""
     window = _window(measured)
     early, late = measured[1 : window + 1], measured[-window:]
     faults = []

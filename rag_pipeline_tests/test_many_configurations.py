@@ -1,4 +1,4 @@
-"""Many configurations over models behind a network: what is paid for, and what is served."""
+"""Many configurations over remote models: paid calls and served results."""
 
 import json
 from collections import Counter

@@ -51,7 +51,7 @@ def document(text: str) -> Document:
 
 
 def hashed(texts: Sequence[str]) -> Vectors:
-    """Embed any text at once: four numbers of its hash."""
+    """Embed any text as four numbers of its hash."""
     digests = [hashlib.blake2b(text.encode(), digest_size=4).digest() for text in texts]
     return np.array([list(digest) for digest in digests], np.float32) - 127.5
 

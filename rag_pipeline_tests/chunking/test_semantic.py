@@ -30,7 +30,7 @@ def pieces(
 
 
 def turns(*distances: float) -> list[tuple[float, float]]:
-    """Return plane vectors of which neighbours are at the given cosine distances."""
+    """Return plane vectors whose neighbours have the given cosine distances."""
     angles = np.cumsum([0.0, *np.arccos(1.0 - np.array(distances))])
     return [(float(np.cos(angle)), float(np.sin(angle))) for angle in angles]
 
@@ -80,7 +80,7 @@ def test_one_sentence_is_not_embedded() -> None:
 
 
 def test_short_pieces_join_the_neighbour_they_differ_less_from() -> None:
-    # The mean is 0.5: the breaks are around "Cccc cc.", which is nearer to what follows.
+    # The mean is 0.5: the cuts are around "Cccc cc.", which is nearer to "Dddd dd.".
     rows = turns(0.2, 0.9, 0.7, 0.2)
     assert pieces(FIVE, rows, 0.0) == ["Aaaa aa. Bbbb bb.", "Cccc cc.", "Dddd dd. Eeee ee."]
     assert pieces(FIVE, rows, 0.0, minimum=9) == ["Aaaa aa. Bbbb bb.", "Cccc cc. Dddd dd. Eeee ee."]

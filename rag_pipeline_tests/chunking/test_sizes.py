@@ -1,4 +1,4 @@
-"""Chunks by tokens: none is larger than what the model reads, whatever the text is."""
+"""Chunks by tokens: no chunk of any text is longer than the model reads."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ def document(text: str, size: int = 30) -> tuple[Document, list[Chunk]]:
 
 
 class Model:
-    """Answers by a function of the prompt's text, and keeps what it was asked."""
+    """Answers by a function of the prompt's text, and keeps its prompts."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Documents loaded in shards, each as a process of its own would: equal to one load of all."""
+"""Documents loaded in shards, as by several processes: equal to one load of all."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def pair(tmp_path):
 def check_equal(
     alone: Workspace, shared: Workspace, order: Order = lambda places: places
 ) -> Report:
-    """Load both ways; compare the rows, the reports and what is left to do."""
+    """Load both ways; compare the rows, the reports and the next plans."""
     one, many = indexing.update_documents(alone), load(shared, order)
     assert rows(shared) == rows(alone)
     one.seconds = many.seconds = 0

@@ -1,4 +1,4 @@
-"""Chunks over the embedding's window are told of, where characters are counted."""
+"""Warnings about chunks over the embedding's window."""
 
 import pytest
 
@@ -27,7 +27,7 @@ LONG = "rent " * 400
         ({"method": "recursive", "max_tokens": 254}, []),
     ],
 )
-def test_chunks_longer_than_the_window_are_told_of(tmp_path, chunking, expected):
+def test_chunks_longer_than_the_window_are_reported(tmp_path, chunking, expected):
     folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "long.txt").write_text(LONG.strip())

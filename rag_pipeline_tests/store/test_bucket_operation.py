@@ -1,4 +1,4 @@
-"""What is done to a store day by day, on a bucket: free, examine, mend, export and import."""
+"""Daily work on a store in a bucket: free, examine, repair, export and import."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(worksp
     assert done.pop("versions", None)  # let go by the release that has just been freed
     assert done == told
     assert {"release", "lexical index", "copy"} <= set(told)
-    # The one that is served and the one before it, to roll back to.
+    # The served release and the previous one, for a roll-back.
     assert len(keys("releases/release-")) == len(keys("FILES.json")) == 2
     assert copies() <= 2
     assert freed() == {}

@@ -27,7 +27,7 @@ for _ in range(times):
         if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
             break
 """
-"""Adds one to a counter so many times, again whenever another writer was first."""
+"""Adds one to a counter the given number of times; repeats when another writer was first."""
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -65,7 +65,7 @@ def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
     processes = [Forked(COUNT_UP, url, name, 50) for name in "abc"]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
-    for process in processes:  # all count at once
+    for process in processes:  # all count together
         process.stdin.write("\n")
         process.stdin.flush()
     assert [process.wait() for process in processes] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""The lease of a corpus: its threads, and on a bucket; more of it in `test_two_at_once`."""
+"""The lease of a corpus in threads and on a bucket; see also `test_two_at_once`."""
 
 import errno
 import json
@@ -121,7 +121,7 @@ def test_a_lease_on_a_bucket_is_renewed_while_it_is_held(bucket, monkeypatch):
             written.put(json.loads(content)["until"])
         return done
 
-    # Not by reading it meanwhile: the bucket of tests mixes up two reads of an object at once.
+    # The tests' bucket confuses simultaneous reads of an object, so the writes are observed.
     monkeypatch.setattr(buckets.BucketFiles, "_put", told)
     store = Store(bucket, "tiny")
     with lease(store):

@@ -63,7 +63,7 @@ def test_a_bucket_that_refuses_on_the_way_costs_one_error_and_no_call(
         before = served.search(QUESTION, k=1)
         edit(tmp_path, 0, 101)
 
-        # The call has been paid and what it said can't be written.
+        # The call has been paid, and its reply can't be written.
         with behind(from_the_first_write_of("tables/contextualized_chunks", "denied", False)):
             outcome = rag("run", file, "--quiet")
             assert outcome.code == 1
@@ -74,7 +74,7 @@ def test_a_bucket_that_refuses_on_the_way_costs_one_error_and_no_call(
             assert served.search(QUESTION, k=1) == before
         assert len(server.requests) == 4
 
-        # The vectors are there; nothing can be read any more either.
+        # The vectors exist, and nothing can be read any more.
         with behind(from_the_first_write_of("tables/vector_index", "slow", True)):
             refused = r"^vector_index\.fixed\.said\.minilm: cannot write: .*SlowDown"
             with pytest.raises(StoreError, match=refused) as told:

@@ -1,4 +1,4 @@
-"""Runs in processes of their own that are killed by what they have reached, and what they leave."""
+"""Runs in separate processes that are killed at given places, and their results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +8,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.forked import Forked
 
-# Logs every text that is sent to the model, then runs the corpus as `rag run` does, but without
-# the lease: tables have to stay right by themselves.
+# Logs every text sent to the model, and runs the corpus like `rag run`, but without the lease:
+# tables have to stay right by themselves.
 _CHILD = """
 import hashlib, os, signal, sys
 from rag_pipeline.config import load_config
@@ -74,20 +74,20 @@ PLACES = (
     ("release pinned", 1),
     ("release unserved", 1),
 )
-"""Where a run is killed, and at which time that it gets there.
+"""The places where runs are killed, each with the number of the visit that kills.
 
-A run gets further than the last one if a document is added after the first.
+A document that is added after the first run lets a later run get further.
 """
 
 
 def start(file: Path, log: Path, place: str = "", times: int = 1) -> Forked:
-    """Start a run that is killed when it reaches a place for so many times."""
+    """Start a run that is killed at the given visit to a place."""
     (run,) = start_together(file, log, [(place, times)])
     return run
 
 
 def start_together(file: Path, log: Path, places: Sequence[tuple[str, int]]) -> list[Forked]:
-    """Start a run for each place; none begins before all have what they need."""
+    """Start a run for each place; all begin together."""
     errors = log.with_suffix(".err")
     runs = [Forked(_CHILD, file, log, place, times, stderr=errors) for place, times in places]
     for run in runs:
@@ -98,12 +98,12 @@ def start_together(file: Path, log: Path, places: Sequence[tuple[str, int]]) -> 
 
 
 class Log(NamedTuple):
-    """What runs sent to the model, and where they were killed."""
+    """The texts that runs sent to the model, and the places of their kills."""
 
     batches: list[list[str]]
     """The hashes of each batch's texts."""
     kills: list[tuple[str, int]]
-    """Each place, and how many batches there had been."""
+    """Each place, with the number of batches before."""
 
     @classmethod
     def read(cls, file: Path) -> "Log":
@@ -136,7 +136,7 @@ def contents(file: Path) -> dict[str, list[str]]:
 
 
 class Undisturbed(NamedTuple):
-    """What a run builds that nothing disturbs, and the texts that it embeds."""
+    """The rows of an undisturbed run, and the texts that it embeds."""
 
     file: Path
     rows: dict[str, list[str]]
@@ -151,9 +151,9 @@ def built_alone(file: Path) -> Undisturbed:
 
 
 def differences(file: Path, log: Log, undisturbed: Undisturbed) -> Sequence[str]:
-    """Return in what a corpus differs from an undisturbed one; empty where it is equal.
+    """Return the differences between a corpus and an undisturbed one.
 
-    After each kill the batch that was in flight may be sent again, and nothing else.
+    After each kill, only the batch in flight may be sent again.
     """
     found = []
     rows = contents(file)
