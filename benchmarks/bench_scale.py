@@ -2,11 +2,10 @@
 
     python -m benchmarks.bench_scale [--chunks N ...] [--folder DIR]
 
-The default of `rag init` over generated documents (see `scale_corpus`), through the product's own
-stages; only the vectors and token vectors are drawn and not made by a model. Every step runs in a
-process of its own, and its peak is that process's resident memory. A query's time is without its
-embedding. `--folder` keeps what is built, and steps that are done there are not done again;
-`scale_plot` draws what is measured there.
+Builds the default of `rag init` over generated documents (see `scale_corpus`) with the product's own
+code. Vectors and token vectors are random. Every step runs in its own process, and its peak is that
+process's resident memory. The time of a query excludes its embedding. `--folder` keeps the build
+and skips finished steps; `scale_plot` draws its measurements.
 """
 
 import argparse
@@ -86,7 +85,7 @@ class Scale:
         self.token_vectors = self.chosen.reranker == "maxsim"
 
     def vectors(self) -> TableStage:
-        """Return the stage of the vector index, with vectors that no model made."""
+        """Return the vector table with random vectors."""
         key = self.chosen.vector_key
         stage = open_stage(self.workspace, "vector_index", key)
 

@@ -23,6 +23,7 @@ from rag_pipeline.contextualization.structural import StructuralContext
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.text import front_matter, headings, markdown_title
+from rag_pipeline_tests.testing.chunking import Embedding
 from rag_pipeline_tests.testing.formats import docx_bytes, pptx_bytes, repacked, xlsx_bytes
 
 RUNS = {
@@ -63,9 +64,8 @@ TIMES = 4
 
 
 def chunks_of(text, method):
-    return chunk(
-        Document("a.md", "", text), method, embed=lambda texts: np.ones((len(texts), 4), np.float32)
-    )
+    models = Embedding(lambda texts: np.ones((len(texts), 4), np.float32))
+    return chunk(Document("a.md", "", text), method, models)
 
 
 def contexts_of(text, contextualizer):

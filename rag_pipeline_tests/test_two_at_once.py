@@ -1,7 +1,5 @@
 """Two loads, runs or releases of one corpus at the same time."""
 
-import os
-
 import pytest
 
 from rag_pipeline import indexing
@@ -160,24 +158,6 @@ def test_an_unread_document_that_is_as_it_was_leaves_quarantine(tmp_path, config
     assert workspace.quarantine("documents").count() == 1
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 0
-    assert indexing.plan_documents(workspace).is_current
-
-
-def test_the_documents_of_a_folder_that_cannot_be_read_now_stay(tmp_path, config, monkeypatch):
-    workspace = Workspace(config)
-    indexing.update_documents(workspace)
-    scandir = os.scandir
-
-    def refusing(path):
-        if str(path).endswith("policy"):
-            raise PermissionError(13, "Permission denied")
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refusing)
-    indexing.update_documents(workspace)
-    monkeypatch.undo()
-    assert set(workspace.documents().state()) == set(DOCUMENTS)
-    indexing.update_documents(workspace)
     assert indexing.plan_documents(workspace).is_current
 
 

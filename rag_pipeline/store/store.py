@@ -130,10 +130,6 @@ class Store:
         """Return a file's content, None if there is none."""
         return self.files.read(path)
 
-    def open_file(self, path: str) -> pa.NativeFile:
-        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
-        return self.files.open_file(path)
-
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never a part."""
         self.files.write(path, content)

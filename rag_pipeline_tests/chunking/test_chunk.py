@@ -16,6 +16,7 @@ from rag_pipeline.chunking.semantic import SemanticChunking
 from rag_pipeline.chunking.windows import SentencesChunking
 from rag_pipeline.config import Chunking
 from rag_pipeline.datamodels import Chunk, Document, Vectors
+from rag_pipeline_tests.testing.chunking import Embedding
 
 LIMIT = 40
 METHODS: list[Chunking] = [
@@ -71,18 +72,18 @@ def check_laws(text: str, chunks: Sequence[Chunk]) -> None:
 @settings(max_examples=100)
 @given(text=TEXTS)
 def test_chunks_are_ordered_trimmed_slices_that_cover_the_text(method: Chunking, text: str) -> None:
-    chunks = chunk(document(text), method, embed=hashed)
+    chunks = chunk(document(text), method, Embedding(hashed))
 
     check_laws(text, chunks)
     assert {c.document_id for c in chunks} <= {"a/b.md"}
-    assert chunk(document(text), method, embed=hashed) == chunks
+    assert chunk(document(text), method, Embedding(hashed)) == chunks
 
 
 @pytest.mark.parametrize("method", METHODS[3:], ids=NAMES[3:])
 @settings(max_examples=100)
 @given(text=TEXTS)
 def test_the_maximum_holds_and_chunks_do_not_overlap(method: Chunking, text: str) -> None:
-    chunks = chunk(document(text), method, embed=hashed)
+    chunks = chunk(document(text), method, Embedding(hashed))
 
     assert all(len(c.text) <= LIMIT for c in chunks)
     assert all(left.end <= right.start for left, right in pairwise(chunks))
@@ -90,20 +91,20 @@ def test_the_maximum_holds_and_chunks_do_not_overlap(method: Chunking, text: str
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 def test_blank_documents_have_no_chunks(method: Chunking) -> None:
-    assert chunk(document(""), method, embed=hashed) == []
-    assert chunk(document(" \n\u00a0\r\n\t\u2028"), method, embed=hashed) == []
+    assert chunk(document(""), method, Embedding(hashed)) == []
+    assert chunk(document(" \n\u00a0\r\n\t\u2028"), method, Embedding(hashed)) == []
 
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 def test_one_sentence_is_one_chunk(method: Chunking) -> None:
-    [only] = chunk(document("\n Pay in 30 days. \n"), method, embed=hashed)
+    [only] = chunk(document("\n Pay in 30 days. \n"), method, Embedding(hashed))
 
     assert only == Chunk("a/b.md", 2, 17, "Pay in 30 days.")
     assert only.chunk_id == "a/b.md#2-17"
 
 
 def test_what_a_method_needs_must_be_passed() -> None:
-    with pytest.raises(ValueError, match="pass embed="):
+    with pytest.raises(ValueError, match="embeds texts: pass models="):
         chunk(document("One. Two."), SemanticChunking(method="semantic"))
-    with pytest.raises(ValueError, match="pass given="):
+    with pytest.raises(ValueError, match="reads a corpus file: pass models="):
         chunk(document("One. Two."), GivenChunking(method="given"))

@@ -1,10 +1,13 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from rag_pipeline.chunking import chunk, read_given_chunks
-from rag_pipeline.chunking.given import GivenChunking
+from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.given import GivenChunking, read_given_chunks
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import DocumentError, InputError
 
@@ -12,10 +15,16 @@ GIVEN = GivenChunking(method="given")
 DOCUMENT = Document("a.txt", "0" * 64, "ab cd ef ")
 
 
+def cut(spans: dict[str, list[tuple[int, int]]]) -> list[Chunk]:
+    corpus: Any = SimpleNamespace(config=None)
+    with patch.object(GivenChunking, "_read", lambda *_: spans):
+        return chunk(DOCUMENT, GIVEN, corpus)
+
+
 def test_given_spans_are_sorted_and_taken_as_they_are() -> None:
     spans = {"a.txt": [(3, 6), (0, 3), (2, 4), (0, 3), (0, 2), (2, 3)], "b.txt": [(0, 100)]}
 
-    assert chunk(DOCUMENT, GIVEN, given=spans) == [
+    assert cut(spans) == [
         Chunk("a.txt", 0, 2, "ab"),
         Chunk("a.txt", 0, 3, "ab "),
         Chunk("a.txt", 2, 4, " c"),
@@ -24,13 +33,13 @@ def test_given_spans_are_sorted_and_taken_as_they_are() -> None:
 
 
 def test_a_document_without_given_spans_has_no_chunks() -> None:
-    assert chunk(DOCUMENT, GIVEN, given={"b.txt": [(0, 1)]}) == []
+    assert cut({"b.txt": [(0, 1)]}) == []
 
 
 @pytest.mark.parametrize("span", [(0, 10), (-1, 2), (2, 2), (3, 1), (9, 9)])
 def test_a_span_outside_the_text_costs_the_document(span: tuple[int, int]) -> None:
     with pytest.raises(DocumentError, match=rf"^a\.txt: given chunk {span[0]}-{span[1]} .* 9 char"):
-        chunk(DOCUMENT, GIVEN, given={"a.txt": [(0, 2), span]})
+        cut({"a.txt": [(0, 2), span]})
 
 
 def test_a_chunks_file_is_read_in_its_order_by_document(tmp_path: Path) -> None:

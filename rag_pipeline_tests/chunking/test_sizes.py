@@ -16,6 +16,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.providers.minilm import load_tokenizer
 from rag_pipeline.models.providers.openai import OpenAIEmbedding
+from rag_pipeline_tests.testing.chunking import Embedding
 from rag_pipeline_tests.testing.corpora import attributes, write_documents
 
 CHINESE = "本合同的保密义务自签署之日起三年内有效。任何一方可提前三十天书面通知终止合同。" * 40
@@ -34,7 +35,7 @@ def constant_vectors(texts):
 
 
 def cut(text, method):
-    return [c.text for c in chunk(Document("d", "", text), method, embed=constant_vectors)]
+    return [c.text for c in chunk(Document("d", "", text), method, Embedding(constant_vectors))]
 
 
 def tokens(text):

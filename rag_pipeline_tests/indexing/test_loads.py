@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import InputError, StoreError, UnreadDocumentError
+from rag_pipeline.errors import StoreError, UnreadDocumentError
 from rag_pipeline.indexing import Loaded, Report, loads
 from rag_pipeline.loading import bucket as bucket_module
 from rag_pipeline.workspace import Workspace
@@ -183,19 +183,6 @@ def test_what_cannot_be_read_now_keeps_what_was_loaded(tmp_path, pair, monkeypat
     kept = {row["document_id"]: row["text"] for row in rows(shared)[0]}
     assert kept["open/1.txt"] == "Number 1. Edited."
     assert load(shared).documents == 1
-
-
-def test_too_many_deletions_are_held(tmp_path, pair):
-    texts = {f"{n:02}.txt": f"Number {n}." for n in range(20)}
-    write_documents(tmp_path / "documents", texts)
-    _, shared = pair()
-    load(shared)
-    for name in list(texts)[:11]:
-        (tmp_path / "documents" / name).unlink()
-    write_documents(tmp_path / "documents", {"new.txt": "Something new."})
-    with pytest.raises(InputError, match="11 of 20 loaded documents are gone"):
-        load(shared)
-    assert shared.documents().count() == 21, "what is new is loaded, and nothing is deleted"
 
 
 # --- objects of a bucket ---
