@@ -2,10 +2,10 @@
 
     python -m benchmarks.bench_scale [--chunks N ...] [--folder DIR]
 
-Builds the default of `rag init` over generated documents (see `scale_corpus`) with the product's own
-code. Vectors and token vectors are random. Every step runs in its own process, and its peak is that
-process's resident memory. The time of a query excludes its embedding. `--folder` keeps the build
-and skips finished steps; `scale_plot` draws its measurements.
+Builds the default of `rag init` over generated documents (see `scale_corpus`) with the product's
+code. Vectors and token vectors are random. Every step runs in its own process, and its peak is the
+resident memory of that process. The time of a query excludes its embedding. `--folder` keeps the
+build and skips finished steps; `scale_plot` draws its measurements.
 """
 
 import argparse
