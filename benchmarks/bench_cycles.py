@@ -15,7 +15,7 @@ from typing import NamedTuple
 from benchmarks.corpora import write_corpus
 from rag_pipeline import release
 from rag_pipeline.config import load_config
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 

@@ -23,7 +23,7 @@ from benchmarks.corpora import SAMPLE, set_options, working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 

@@ -12,7 +12,7 @@ from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.evaluation.results import PRESENCE, RUN
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (

@@ -1,9 +1,9 @@
-"""The asset graph of one corpus: each asset reads, makes one domain call and reports."""
+"""The assets of one corpus in Dagster."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -36,9 +36,8 @@ from rag_pipeline.orchestration.partitions import (
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
-from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive
+from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
-from rag_pipeline.pipeline.making import place_metadata
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
@@ -47,16 +46,16 @@ from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 LOG_SECONDS = 30.0
-"""Least time in seconds between two lines of a step's progress in its run's log."""
+"""Minimum seconds between two lines of progress in a run's log."""
 
 
 def build_assets(
     workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES, one_run: bool = False
 ) -> list[dg.AssetsDefinition]:
-    """Return the assets of a corpus, in the order of the flow; those made together as one.
+    """Return the assets of a corpus, in the order of the flow.
 
-    With `one_run`, where a run's steps share its process, one run makes all partitions of a
-    backfill that stand side by side, and nothing is handed out in shards.
+    With `one_run`, the steps of a run share its process: one run makes adjacent partitions of a
+    backfill, and no work is split into shards.
     """
     config = workspace.config
     names = asset_names(config)
@@ -73,14 +72,16 @@ def build_assets(
 def _assets_made_together(
     workspace: Workspace, names: Sequence[str], retries: dg.RetryPolicy | None, one_run: bool
 ) -> dg.AssetsDefinition:
-    """Return assets that one step makes, with what is held to limits in each as its checks."""
+    """Return assets that one step makes; figures with a threshold are their checks."""
     config = workspace.config
+    single_run = one_run and ASSETS[names[0]].partitioned_by is not None
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        with _in_turn(workspace, context.op_execution_context, one_run):
-            if (
-                ASSETS[names[0]].cleanup == "before"
-            ):  # where the store is swept, the history is, too
+        op_context = context.op_execution_context
+        if not one_run:
+            _wait_for_others(workspace, op_context)
+        with at_work_until_canceled(workspace, op_context) if one_run else nullcontext():
+            if ASSETS[names[0]].cleanup == "before":
                 purge_runs(workspace, context.instance)
             for name in names:
                 if asset_key(config, name) in context.selected_asset_keys:
@@ -111,13 +112,13 @@ def _assets_made_together(
             can_subset=len(names) > 1,
             retry_policy=retries,
             pool=pool_of(config, names[0]),
-            backfill_policy=backfill_policy(config, names[0], one_run),
+            backfill_policy=dg.BackfillPolicy.single_run() if single_run else None,
         )(materialize)
     return built
 
 
 def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
-    """Return what every asset says of itself, as arguments of Dagster's definitions."""
+    """Return the arguments of Dagster's definitions that all assets have."""
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
     return {
@@ -131,23 +132,6 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
     }
 
 
-def backfill_policy(config: CorpusConfig, name: str, one_run: bool) -> dg.BackfillPolicy | None:
-    """Return how Dagster asks for many partitions at once: in one run or in a run each."""
-    many = one_run and ASSETS[name].partitioned_by is not None
-    return dg.BackfillPolicy.single_run() if many else None
-
-
-@contextmanager
-def _in_turn(workspace: Workspace, context: dg.OpExecutionContext, one_run: bool) -> Iterator[None]:
-    """Wait for whoever is at work on the corpus; where all is done here, be at work oneself."""
-    if one_run:
-        with at_work_until_canceled(workspace, context):
-            yield
-    else:
-        _wait_for_others(workspace, context)
-        yield
-
-
 def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:
     place = PoolPlace(context)
     wait_for_others(workspace.store, place.leave)
@@ -156,9 +140,9 @@ def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> No
 
 @contextmanager
 def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext) -> Iterator[None]:
-    """Hold the corpus's lease; end the step when its run is canceled.
+    """Hold the corpus's lease; fail without a retry when the run is canceled.
 
-    By a retry policy, Dagster would begin a canceled step again in the same process.
+    With a retry policy, Dagster would restart a canceled step in the same process.
     """
     place = PoolPlace(context)
     try:
@@ -172,8 +156,8 @@ def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext)
 def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) -> Iterator[Any]:
     """Make the partitions of a run; yield the results that the UI shows.
 
-    Dagster gives one data version to all partitions of a run, so each of several is reported by
-    itself. If one can't be made, the others are made, and then the step fails with the reasons.
+    Dagster gives one data version to all partitions of a run, so several are reported one by one.
+    If one can't be made, the others are made, and then the step fails with the reasons.
     """
     key, run_id = asset_key(workspace.config, name), context.run.run_id
     keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
@@ -227,7 +211,7 @@ class LoggedProgress:
         self._last = time.monotonic()
 
     def __call__(self, step: Step, what: str, count: int) -> None:
-        """Count what a step has done; log it where the last line is `LOG_SECONDS` old."""
+        """Count the progress of a step; log it after `LOG_SECONDS`."""
         done = self._done.setdefault(step, Counter())
         done[what] += count
         if time.monotonic() - self._last >= LOG_SECONDS:
@@ -246,7 +230,7 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
 def _sharded_asset(
     workspace: Workspace, name: str, retries: dg.RetryPolicy | None
 ) -> dg.AssetsDefinition:
-    """Return a graph asset: plan what is stale, build shards, finish."""
+    """Return a graph asset of three ops: plan, build a shard, finish."""
     config = workspace.config
     row = ASSETS[name]
     shards = row.shards
@@ -267,7 +251,7 @@ def _sharded_asset(
         },
         retry_policy=retries,
         pool=store_pool(config),
-        description="List what is stale and group it into shards.",
+        description="List stale documents and group them into shards.",
     )
     def plan(context: dg.OpExecutionContext) -> Iterator[Any]:
         _wait_for_others(workspace, context)
@@ -333,15 +317,15 @@ def _sharded_asset(
     }
     ins["settings"] = dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing)
     made: dg.AssetsDefinition = dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
-    freshness = freshness_of(config, name)  # which a graph asset is not given directly
+    freshness = freshness_of(config, name)  # `graph_asset` has no parameter for it
     return made.map_asset_specs(lambda spec: spec.replace_attributes(freshness_policy=freshness))
 
 
 @contextmanager
 def clear_failures() -> Iterator[None]:
-    """Turn the pipeline's own errors into failures with the one message that explains them.
+    """Turn the pipeline's own errors into failures with their message.
 
-    Only a store or a model may be better next time; wrong settings or inputs are not retried.
+    Only errors of a store or a model are retried; wrong settings or inputs are not.
     """
     try:
         yield
@@ -351,9 +335,9 @@ def clear_failures() -> Iterator[None]:
 
 
 def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
-    """Return the failure of a step that says why; its cause is an error that is not the store's.
+    """Return the failure of a step with its reasons.
 
-    It is the cause that tells whether the run says anything of its inputs.
+    Its cause is an error of the inputs if there is one, else an error of the store.
     """
     may = any(may_do_better(error) for error in errors)
     told = dg.Failure(description="; ".join(said), allow_retries=may)
@@ -362,15 +346,12 @@ def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
 
 
 def is_of_the_store(error: Exception) -> bool:
-    """Return whether an error says nothing of what was to be made, as that of a full disk."""
+    """Return whether an error is independent of the inputs, such as a full disk."""
     return isinstance(error, StoreError | OSError) and not isinstance(error, NotReleasedError)
 
 
 def may_do_better(error: Exception) -> bool:
-    """Return whether the same step may succeed by being tried again at once.
-
-    What is not the pipeline's own error is not known to be lasting.
-    """
+    """Return whether a retry of the same step may succeed: errors of others may pass."""
     passing = isinstance(error, StoreError | ProviderError) or not isinstance(
         error, RagPipelineError
     )

@@ -17,9 +17,9 @@ from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
+from rag_pipeline.pipeline.driver import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
-from rag_pipeline.pipeline.verdicts import passed
 from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rag_pipeline.config import (
     LEVELS,
@@ -15,7 +15,6 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.indexing import Plan, TableStage
 from rag_pipeline.pipeline.metadata import Materialized
-from rag_pipeline.pipeline.sharding import Shards
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -30,6 +29,21 @@ class Check:
     name: str
     run: Callable[[Workspace, Key], CheckResult]
     blocking: bool = True
+
+
+ShardPlan = Mapping[str, Any]
+"""The part of the plan that the end needs, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The three steps of one partition; `build` returns a value of type `made`."""
+
+    plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], ShardPlan, str]]
+    """Returns the shards, the part for the end, and a line for the log."""
+    build: Callable[[Workspace, Key, Sequence[Any]], Any]
+    made: type
+    finish: Callable[[Workspace, Key, ShardPlan, Sequence[Any]], Materialized]
 
 
 def _always(config: CorpusConfig, configuration: Configuration) -> bool:
@@ -76,7 +90,7 @@ class Asset:
     shards: Shards | None = None
     """How an executor distributes its work; None for a single step."""
     cleanup: Literal["", "before", "after"] = ""
-    """When a step of it removes what the store no longer needs."""
+    """When a step of it removes unneeded files from the store."""
     alerts: Callable[[CorpusConfig], Mapping[str, str]] = _no_alerts
     """Names and descriptions of its figures that have a threshold in the corpus file."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
@@ -100,7 +114,7 @@ class Asset:
     about: str
     """Its content, for the UI."""
     activity: str
-    """What a step of it does, for plans."""
+    """The work of its steps, for plans."""
     unit: str = ""
     """The unit of its progress; `texts` are those that an embedding model is sent."""
     total: Callable[[Workspace, Key], int] | None = None

@@ -11,18 +11,25 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
+from rag_pipeline import indexing
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.indexing import Plan, open_stage
 from rag_pipeline.memory import release_memory
+from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
-from rag_pipeline.pipeline.making import make
-from rag_pipeline.pipeline.metadata import Materialized, MetadataValue
+from rag_pipeline.pipeline.metadata import (
+    Columns,
+    Materialized,
+    MetadataValue,
+    cost_metadata,
+    examples,
+)
 from rag_pipeline.pipeline.planning import Step, plan_step, upstream, why
-from rag_pipeline.pipeline.verdicts import passed, record
+from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
 
@@ -88,7 +95,7 @@ class Failed:
 
 Event = Waiting | Started | Made | Checked | Done | Failed
 Progress = Callable[[Step, str, int], None]
-"""Called with a step, what it has done (`documents`, `chunks`, `texts`) and how many more."""
+"""Called with a step, the unit of its progress (`documents`, `chunks`, `texts`) and the count."""
 
 
 def drive(
@@ -138,7 +145,7 @@ def drive(
             yield Made(step, outcome)
             if checks:
                 yield from _checked(workspace, step)
-            release_memory()  # the next step would take more beside what this one has freed
+            release_memory()  # the next step may need the memory that this one has freed
             metadata = outcome.metadata
             calls = CallCounts(_count(metadata["calls_made"]), _count(metadata["calls_saved"]))
             yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
@@ -149,12 +156,95 @@ def drive(
                 return
 
 
+def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
+    """Make a step whatever its state, by `plan` or a new plan, and charge its calls to it.
+
+    Raises the step's own RagPipelineError. `assistant_prompts` is made by its own command.
+    """
+    row, key = step.row, step.key(workspace.config)
+    removed: dict[str, MetadataValue] = {}
+    started = time.perf_counter()
+    with workspace.charging(step.asset, key) as costs:
+        if row.cleanup == "before":
+            removed = _clean_up(workspace)
+        if row.stage is not None:
+            stage = row.stage(workspace, key)
+            plan = plan or indexing.plan(stage)
+            report, state = indexing.update_stage(stage, plan)
+            made = table_outcome(stage, state, report, len(plan.shards))
+        elif row.update is not None:
+            made = row.update(workspace, key)
+        else:
+            raise ValueError(f"{step} is not made by the pipeline")
+        if row.cleanup == "after":
+            removed = _clean_up(workspace)
+    # Every materialization has these keys, so that Dagster charts them over time.
+    always: dict[str, MetadataValue] = {
+        "seconds": round(time.perf_counter() - started, 3),
+        "cost_usd": 0.0,
+        "calls_made": made.metadata.get("inputs_sent", 0),
+        "calls_saved": made.metadata.get("inputs_cached", 0),
+    }
+    placed = place_metadata(workspace, step)
+    missing = {name: fact for name, fact in always.items() if name not in made.metadata}
+    metadata = {**made.metadata, **placed, **removed, **missing, **cost_metadata(costs)}
+    return Materialized(made.version, metadata, made.alerts)
+
+
+def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:
+    """Return the name, columns and address of the table or file that a step makes."""
+    row, key = step.row, step.key(workspace.config)
+    if row.table is None:
+        return {"dagster/uri": workspace.store.address(row.place(key))} if row.place else {}
+    table = row.table(workspace, key)
+    return {
+        "dagster/table_name": f"{workspace.config.corpus}.{table.name}",
+        "dagster/uri": workspace.store.address(f"tables/{table.name}.lance"),
+        "dagster/column_schema": Columns(
+            tuple((field.name, str(field.type)) for field in table.open().schema)
+        ),
+    }
+
+
+def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
+    """Remove unneeded files; an error there stops no build and no release."""
+    try:
+        freed = retention.sweep(workspace)
+    except (RagPipelineError, OSError) as error:
+        return {"not_freed": str(error)}
+    if not freed:
+        return {}
+    return {
+        "freed_bytes": sum(thing.bytes for thing in freed),
+        **examples("freed", [f"{thing.what} {thing.name}" for thing in freed]),
+    }
+
+
 def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
-    """Check a step, and keep the verdict of a blocking check."""
+    """Check a step; keep the result of a blocking check in the store, for `passed`."""
     result = check.run(workspace, step.key(workspace.config))
     if check.blocking:
-        record(workspace, step, result)
+        state = step.row.state_of(workspace, step.key(workspace.config))
+        verdict = {"state": state, "passed": result.passed, "failures": list(result.failures)}
+        workspace.store.write_json(_verdict_file(step), verdict)
     return result
+
+
+def passed(workspace: Workspace, step: Step) -> bool:
+    """Return whether a step's present content passed its blocking check.
+
+    Dagster only stops later steps of the same run. A result in the store also stops other runs and
+    the command line. Content that changed later, or that a killed run left unchecked, has none.
+    """
+    if not step.row.has_blocking_check:
+        return True
+    verdict = workspace.store.read_json(_verdict_file(step)) or {}
+    state = step.row.state_of(workspace, step.key(workspace.config))
+    return bool(verdict.get("passed")) and verdict["state"] == state
+
+
+def _verdict_file(step: Step) -> str:
+    return f"checks/{step.store_name}.json"
 
 
 def describe(error: Exception) -> str:

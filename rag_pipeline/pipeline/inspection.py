@@ -1,7 +1,7 @@
-"""What is wrong in a store, and how to mend it.
+"""Find damage in a store, and repair it.
 
-What can be made again is removed, so that the next run makes it; of a release that can't be
-served any more it is said that it is lost, and the newest whole one is served in its place.
+A repair removes damaged builds, so that the next run makes them again. A release that can't be
+served is lost: the newest intact release is served instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,22 +32,22 @@ _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "contex
 
 
 def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
-    """Return what is wrong in a corpus's store; change nothing.
+    """Return the damage in a corpus's store; change nothing.
 
-    Reads every table's keys; if `full`, every byte of the store, and holds it against its hash.
+    Reads every table's keys; with `full`, compares every byte of the store with its hash.
     """
     states: dict[str, TableState] = {}
     findings = list(corrupt_tables(workspace)) if full else []
-    rotten = {f.place for f in findings}
+    damaged = {f.place for f in findings}
     for name in workspace.store.tables():
-        if name not in rotten:
+        if name not in damaged:
             findings += _table(workspace, name, states)
     findings += _dimensions(workspace, states)
     findings += _rows(workspace, states)
     broken = {f.place for f in findings}
     if full:
         findings += _judged(workspace, broken)
-        # Of a broken table they are looked at when it is mended, which may remove it.
+        # The pins of a broken table are checked after its repair, which may remove it.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += corrupt_calls(workspace)
     findings += _results(workspace, full)
@@ -92,7 +92,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
 
 
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
-    """Hold each table's rows against those of the table before it, document by document."""
+    """Compare each table's rows with the table before it, document by document."""
     for step in steps(workspace.config):
         if not step.row.stage:
             continue
@@ -127,12 +127,12 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 
 
 def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield the tables that are current and fail their check, of all rows."""
+    """Yield the current tables that fail their check of all rows."""
     for step in steps(workspace.config):
         if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:
             continue
         name, key = step.store_name, step.key(workspace.config)
-        # What Lance reads of a rotten file may end the process: such a table is mended first.
+        # Lance may crash on a corrupt file: such a table is repaired first.
         if broken.intersection(_read_for(workspace.config, step)):
             continue
         if not workspace.store.table(name, None).exists():
@@ -224,7 +224,7 @@ def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
 
 
 def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Finding]:
-    """Yield what is wrong with each release, then with which of them is served."""
+    """Yield the damage of each release, then of the choice of the served one."""
     whole: list[Release] = []
     for release_id in reversed(releases.names(workspace)):
         place = f"releases/{release_id}.json"

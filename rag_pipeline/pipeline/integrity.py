@@ -1,7 +1,7 @@
-"""What has rotted in a store: every byte held against the hash that it was given when it was new.
+"""Find corrupt files of a store: compare every byte with the hash of its first write.
 
-Tables of earlier versions have no hashes; `unhashed` names them. A table that has rotted goes back
-to its newest whole version, or is built again from the documents and the call cache.
+A corrupt table goes back to its newest intact version, or is built again from the documents and
+the call cache. `unhashed` names the tables without hashes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,17 +24,17 @@ _TAGS = "_refs/tags"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: where, what, what mending it does, and the mending itself."""
+    """One damage: its place, the problem, the cure in words, and the function that repairs it."""
 
     place: str
     problem: str
     cure: str
     mend: Callable[[], object] | None = None
-    """None where only a person can help."""
+    """None if only a person can repair it."""
 
 
 def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
-    """Return a table's finding, mended by going back to an older version, or by dropping it all."""
+    """Return the damage of a table, with the repair: an older version, or dropping the table."""
     if older is None:
         again = "remove it; the next run builds it again from the documents and the call cache"
         return Finding(table.name, problem, again, drop)
@@ -43,37 +43,37 @@ def restored(table: Table, problem: str, older: int | None, drop: Callable[[], o
 
 
 def corrupt_tables(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the tables of which files of the newest or of a pinned version are gone or altered."""
+    """Yield tables with missing or altered files in the newest or a pinned version."""
     store = workspace.store
     for name in store.tables():
         known = store.hashes_of(name)
         now = store.files.hashes(known)
         altered = {path for path, was in known.items() if path in now and now[path] != was}
-        yield from _rotten(workspace, store.table(name, None), altered, known.keys() - now.keys())
+        yield from _corrupt(workspace, store.table(name, None), altered, known.keys() - now.keys())
 
 
-def _rotten(
+def _corrupt(
     workspace: Workspace, table: Table, altered: Collection[str], gone: Collection[str]
 ) -> Iterator[Finding]:
     drop = partial(workspace.store.drop_table, table.name)
     place = f"tables/{table.name}.lance"
     try:
         versions = {v: {f"{place}/{f}" for f in files} for v, files in table.files().items()}
-        # What was cleaned up since is in no version any more.
+        # Files that a cleanup removed are in no version.
         bad = {*altered, *(path for path in gone if any(path in f for f in versions.values()))}
     except StoreError:
         if altered:
             yield restored(table, _said(altered), None, drop)
         return
-    rotten = {version for version, files in versions.items() if files & bad}
+    corrupt = {version for version, files in versions.items() if files & bad}
     newest = max(versions)
-    if newest in rotten:
-        whole = (v for v in sorted(versions, reverse=True) if v not in rotten)
+    if newest in corrupt:
+        whole = (v for v in sorted(versions, reverse=True) if v not in corrupt)
         older = next((v for v in whole if table.is_readable(v)), None)
         yield restored(table, _said(bad), older, drop)
         return
     for tag, version in (_pins(table) or {}).items():
-        if version in rotten:
+        if version in corrupt:
             problem = f"{_said(bad)}, of version {version}, pinned by {tag}"
             forget = partial(_forget_pin, workspace, table, tag)
             yield Finding(table.name, problem, "unpin it; the next run makes it again", forget)
@@ -86,7 +86,7 @@ def _forget_pin(workspace: Workspace, table: Table, tag: str) -> None:
 
 
 def lost_pins(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the pins that can't be read, and those of releases and runs that are lost."""
+    """Yield unreadable pins, and missing pins of releases and runs."""
     store = workspace.store
     for name in store.tables():
         paths = [
@@ -117,7 +117,7 @@ def _is_pin(workspace: Workspace, path: str) -> bool:
 
 
 def _refuses_pins(table: Table) -> bool:
-    """Return whether a table can be opened and its pins can't be read."""
+    """Return whether a table can be opened but its pins can't be read."""
     with suppress(StoreError):
         table.open()
         return _pins(table) is None
@@ -125,7 +125,7 @@ def _refuses_pins(table: Table) -> bool:
 
 
 def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
-    for release in readable(workspace):  # that one can't be is a finding of its own
+    for release in readable(workspace):  # an unreadable release is a finding of its own
         yield release.release_id, release.pinned
     for name in workspace.config.all_configurations:
         with suppress(StoreError, TypeError):  # of a run by an earlier version
@@ -140,13 +140,13 @@ def _pins(table: Table) -> dict[str, int] | None:
 
 
 def unhashed(workspace: Workspace) -> list[str]:
-    """Return the tables with rows that no hash is known of, so that rot is not seen; sorted."""
+    """Return the tables with rows but without hashes, whose corruption is not found; sorted."""
     store = workspace.store
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 
 
 def corrupt_calls(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what is wrong with the database of calls, and with its rows."""
+    """Yield the damage of the database of calls and of its rows."""
     cache = workspace.cache
     for database in dict.fromkeys((cache.database, cache.of_local_models().database)):
         if database.exists:

@@ -1,4 +1,4 @@
-"""What making an asset came to: its version, and the numbers, tables and lists to show of it."""
+"""The result of making an asset: its version, and numbers, tables and lists to show."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rag_pipeline.indexing import Report
 
 
 class RowTable(NamedTuple):
-    """A table: records of the same fields. None is shown as empty."""
+    """A table: records of the same fields, with None for an empty cell."""
 
     records: tuple[Mapping[str, Any], ...]
 
@@ -37,7 +37,7 @@ class Picture(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Where a file stands: a path or an address."""
+    """A path or a URL."""
 
     address: str
 
@@ -53,12 +53,12 @@ MetadataValue = int | float | str | RowTable | Listing | Record | Picture | Link
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """What an asset was made into."""
+    """The result of making an asset."""
 
     version: str
     metadata: Mapping[str, MetadataValue]
     alerts: tuple[Alert, ...] = ()
-    """What was held to a limit that the corpus file sets."""
+    """Figures compared with a threshold of the corpus file."""
 
 
 _PREVIEW_ROWS = 5
@@ -66,7 +66,7 @@ _PREVIEW_CHARACTERS = 120
 
 
 def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
-    """Return the leaderboard table, the metric that it is sorted by first, then the verdicts."""
+    """Return the leaderboard's rows: the sorting metric, comparisons, then other metrics."""
     first = board.sorted_by
     others = [
         metric
@@ -100,13 +100,13 @@ def images(charts: Mapping[str, str]) -> dict[str, MetadataValue]:
 
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
-    """Return records of the same fields as a table, {} where there are none."""
+    """Return records of the same fields as a table, {} without records."""
     kept = tuple(records)
     return {name: RowTable(kept)} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
-    """Return some of many messages as a list; {} where there are none."""
+    """Return the first `limit` messages as a list, {} without messages."""
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []
@@ -114,7 +114,7 @@ def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Meta
 
 
 def report_metadata(report: Report) -> dict[str, MetadataValue]:
-    """Return what a materialization did, as numbers to chart."""
+    """Return the counts of a materialization, which Dagster charts."""
     return {
         "documents_worked_on": report.documents,
         "rows_written": report.rows,
@@ -129,9 +129,9 @@ def report_metadata(report: Report) -> dict[str, MetadataValue]:
 
 
 def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
-    """Return what a materialization's calls used and cost, {} where no call was charged.
+    """Return the tokens and cost of a materialization's calls, {} without charged calls.
 
-    `cost_usd` is of the calls whose price is known; the others are counted beside it.
+    `cost_usd` covers the calls of known price; the others are counted as well.
     """
     if not costs.calls:
         return {}
@@ -147,7 +147,7 @@ def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
 
 
 def preview(table: Any) -> Iterator[dict[str, Any]]:
-    """Yield what tells the first rows of a LanceDB table apart, long texts cut."""
+    """Yield the first rows of a LanceDB table, with long texts cut."""
     wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
     return first_rows(table, columns, _PREVIEW_ROWS)
@@ -169,12 +169,12 @@ def _shortened(text: str) -> str:
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record, its numbers with four decimals."""
+    """Return a record with its numbers rounded to four decimals."""
     return {name: _round(value) for name, value in record.items()}
 
 
 def rounded_values(values: Mapping[str, float | None]) -> dict[str, MetadataValue]:
-    """Return numbers with four decimals, those that are None left out: Dagster charts numbers."""
+    """Return the numbers that are not None, with four decimals."""
     return {name: _round(value) for name, value in values.items() if value is not None}
 
 

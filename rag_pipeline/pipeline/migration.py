@@ -1,8 +1,8 @@
-"""What another embedding would bring, before it is paid for: foretold from a sample of the chunks.
+"""Predict the gain and cost of another embedding from a sample of the chunks.
 
-The sample is whole documents, those that questions are about and others in equal parts. Both models
-search it alone, each question once, so that neither has an advantage. The vectors of the sample are
-kept like all others: a run that builds the new index does not pay for them again.
+The sample has whole documents: half of them answer questions, half do not. Both models search only
+the sample, each question once. The sample's vectors stay in the call cache: a run that builds the
+new index does not pay for them again.
 """
 
 import random
@@ -36,11 +36,11 @@ _TEXTS_AT_ONCE = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a migration would bring and cost.
+    """The gain and cost of a migration.
 
-    `old` and `new` are the shares of `questions` that each model answers among `sampled` of
-    `chunks`; `left` texts with `tokens` are still to be embedded, for `usd` (None: the price is
-    unknown) in `seconds` (None: nothing had to be sent to tell by).
+    `shares` are the shares of `questions` that the old and the new model answer among `sampled` of
+    `chunks`. `left` texts with `tokens` are still to be embedded, for `usd` in `seconds`. `usd` is
+    None if the price is unknown, `seconds` if the sample needed no call.
     """
 
     key: str
@@ -57,10 +57,10 @@ class Prediction:
 
 
 def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CHUNKS) -> Prediction:
-    """Ask the new model about a sample, and foretell gain, price and time of the rest.
+    """Embed a sample with the new model; predict its gain, and the price and time of the rest.
 
-    Raises ConfigError for an embedding that the corpus file does not have, StoreError where the
-    old one's vectors or questions with gold are missing, and the model's ProviderError.
+    Raises ConfigError for an unknown embedding, StoreError without vectors of the old one or
+    questions with gold, and the model's ProviderError.
     """
     configuration = _configuration(workspace, old, new)
     key = configuration.vector_key
@@ -77,7 +77,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     if not asked:
         raise StoreError(
             f"{workspace.config.corpus}: no question has its gold among the {len(rows)} sampled "
-            f"chunks; without questions no gain can be foretold: see `rag questions`"
+            f"chunks; without questions the gain is unknown: see `rag questions`"
         )
     texts = [text for batch in rows.to_batches() for text in indexed_texts(batch)]
     documents = rows.column("document_id").to_pylist()
@@ -131,9 +131,9 @@ def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
 
 
 def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
-    """Return whole documents of at most `most` chunks, or one: in turn with questions and without.
+    """Return whole documents of at most `most` chunks, or one document, by turns with questions.
 
-    The same for the same documents, so that what was embedded for it is asked for once.
+    The sample is the same for the same documents, so that its texts are embedded once.
     """
     chance = random.Random(0)
     kinds = [sorted(sizes.keys() & about), sorted(sizes.keys() - about)]
@@ -154,14 +154,14 @@ def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
 def _answered(
     vectors: Vectors, queries: Vectors, ids: Sequence[str], gold: Sequence[frozenset[str]]
 ) -> list[float]:
-    """Return for each query whether one of its first chunks is gold, as 1.0 or 0.0."""
+    """Return 1.0 for each query with gold among its first chunks, else 0.0."""
     cosines = queries @ vectors.T
     best = np.argsort(-cosines, axis=1, kind="stable")[:, :DEPTH]
     return [float(any(ids[i] in right for i in row)) for row, right in zip(best, gold, strict=True)]
 
 
 def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedTokens]:
-    """Return how many texts the new model has not embedded yet, and their tokens."""
+    """Return the number of texts that the new model has not embedded, and their tokens."""
     dry = RecordingCache.of(workspace.cache)
     embedder = workspace.embedder(new)
     model = priced_model(workspace, workspace.config.embeddings[new])

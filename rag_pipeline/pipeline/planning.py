@@ -1,4 +1,4 @@
-"""What there is to do: every asset partition in the order of the flow, and whether it is stale."""
+"""The steps of a corpus in the order of the flow, and whether each is stale."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -29,7 +29,7 @@ class Step:
 
     @property
     def store_name(self) -> str:
-        """Return what the store calls the step's table, quarantine and verdict."""
+        """Return the name of the step's table, quarantine and check result in the store."""
         return f"{self.asset}.{self.partition}" if self.partition else self.asset
 
     def key(self, config: CorpusConfig) -> Key:
@@ -38,11 +38,11 @@ class Step:
 
 
 class StepPlan(NamedTuple):
-    """What materializing a step would do now: anything, why so, and with which documents."""
+    """Whether a step has work to do, why, and with which documents."""
 
     must_run: bool
     why: str = ""
-    """Why documents that have not changed are stale."""
+    """Why unchanged documents are stale."""
     documents: Plan | None = None
 
 
@@ -67,7 +67,7 @@ def steps_of(config: CorpusConfig, asset: str) -> list[Step]:
 
 
 def upstream(config: CorpusConfig, step: Step) -> list[Step]:
-    """Return the steps that a step of the corpus file reads from."""
+    """Return the steps that a step reads."""
     own = [
         c
         for c in config.all_configurations.values()
@@ -80,24 +80,28 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     ]
 
 
-def why(workspace: Workspace, step: Step, anew: Collection[Step]) -> str:
-    """Return why a step makes again what it made before; `anew` are the steps that run before it.
+def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
+    """Return why a step runs again after the `running` steps before it.
 
-    Empty for what is made for the first time, and for tables and inputs, whose plans tell.
+    Returns "" for the first time, and for tables and inputs: their plans have the reason.
     """
     if step.row.place is None:
         return ""
     folder, _, name = step.row.place(step.key(workspace.config)).rpartition("/")
     if name not in workspace.store.list(folder):
         return ""
-    changed = [before.asset for before in upstream(workspace.config, step) if before in anew]
+    changed = [before.asset for before in upstream(workspace.config, step) if before in running]
     if changed:
         return f"{', '.join(dict.fromkeys(changed))} changed"
-    return "what failed is asked for again" if is_incomplete(workspace, step) else MADE_OTHERWISE
+    return (
+        "failed judgements are asked for again"
+        if is_incomplete(workspace, step)
+        else MADE_OTHERWISE
+    )
 
 
 def step_stored_as(name: str) -> Step | None:
-    """Return the step that a table is of, listed or not; None where it is not an asset's."""
+    """Return the step that makes a table, listed or not; None for any other table."""
     asset, _, partition = name.partition(".")
     row = ASSETS.get(asset)
     if row is None or row.table is None:
@@ -109,7 +113,7 @@ def step_stored_as(name: str) -> Step | None:
 
 
 def plan_step(workspace: Workspace, step: Step) -> StepPlan:
-    """Compare one step with what it reads from, as that is now."""
+    """Compare one step with its present inputs."""
     key = step.key(workspace.config)
     if step.row.plan is not None:
         todo = step.row.plan(workspace, key)
@@ -119,8 +123,8 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
 
 
 def is_incomplete(workspace: Workspace, step: Step) -> bool:
-    """Return whether all that a step lacks is judgements that failed.
+    """Return whether a step only lacks judgements that failed.
 
-    What follows can go on without them; another run asks for them again.
+    Later steps go on without them; another run asks for them again.
     """
     return step.row.is_incomplete(workspace, step.key(workspace.config))

@@ -38,7 +38,7 @@ from rag_pipeline.evaluation.results import (
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.metadata import Materialized
-from rag_pipeline.pipeline.sharding import SHARDS_OF_DOCUMENTS, shards_of_table
+from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete
 from rag_pipeline.release.incremental_checks import INCREMENTAL_CHECKS
@@ -343,6 +343,6 @@ def asset_of(name: str) -> Asset:
 
 
 def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
-    """Return the configurations that read what a call was charged to, listed here or not."""
+    """Return the configurations that read a partition of an asset, listed or not."""
     level = ASSETS[asset].partitioned_by if asset in ASSETS else "configuration"
     return config.configurations_of(level, partition)

@@ -1,7 +1,7 @@
-"""What a store no longer needs, by the corpus file's `retention`: found, and freed.
+"""Find and remove what a store no longer needs, by the corpus file's `retention`.
 
-Always kept is what is served, what a kept release or a configuration's last run pins, and what
-stands for the documents and settings as they are now.
+The served release, the builds that a kept release or a configuration's last run pins, and the
+builds of the present documents and settings are always kept.
 """
 
 import shutil
@@ -23,12 +23,12 @@ from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
-"""Share of the answers that must be past their time before the needed ones are looked up."""
+"""Share of unused answers from which the needed ones are looked up."""
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
 class Freed(NamedTuple):
-    """One thing that was removed, or would be: what it is, its name, why, and its size."""
+    """One removed thing: its kind, its name, the reason, and its size."""
 
     what: str
     name: str
@@ -37,7 +37,7 @@ class Freed(NamedTuple):
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
-    """Free everything that is past its time; with `dry_run` only say what that is."""
+    """Remove everything past its time; with `dry_run`, only return it."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
@@ -49,10 +49,9 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
 
 
 def sweep(workspace: Workspace) -> list[Freed]:
-    """Free what costs little to find: releases, indexes, results and tables past their time.
+    """Remove releases, indexes, results and tables past their time, and answers if enough may go.
 
-    Answers too, where enough of them may go. Superseded versions of tables go when the table is
-    finished; see `Table.compact`.
+    `Table.compact` removes superseded versions of tables.
     """
     freed = _swept(workspace, dry_run=False)
     freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run=False)
@@ -75,7 +74,7 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
 
 
 def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
-    """Return the releases to keep and those to forget, newest first; unreadable ones are kept."""
+    """Return the releases to keep and to forget, newest first; unreadable ones are kept."""
     found = list(readable(workspace))
     wanted = {r.release_id for r in found[: workspace.config.retention.keep_releases]}
     with suppress(RagPipelineError):
@@ -101,12 +100,12 @@ def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
             continue
         table = workspace.store.table(name, None)
         for tag in table.pins():
-            # A release that is being made pins its tables before its manifest is there.
+            # A new release pins its tables before its manifest is written.
             gone = tag.startswith("release-") and tag not in names and tag < newest
             if gone or (tag.startswith("run-") and tag not in wanted):
                 if not dry_run:
                     table.unpin(tag)
-                yield Freed("pin", f"{name} {tag}", "what it was for is gone", 0)
+                yield Freed("pin", f"{name} {tag}", "its release or run is gone", 0)
 
 
 # --- files and folders ---
@@ -136,7 +135,7 @@ def _old(
     dry_run: bool,
     remove: Callable[[str], object],
 ) -> Iterator[tuple[str, int]]:
-    """Remove what was changed last before a time; yield each path and its size."""
+    """Remove paths that did not change since a time; yield each with its size."""
     for path in paths:
         if store.files.modified(path) <= before:
             size = sum(store.files.sizes(path).values())
@@ -146,7 +145,7 @@ def _old(
 
 
 def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    """Yield runs, scores and verdicts of configurations and partitions that left the file."""
+    """Remove runs, scores and check results of configurations that left the corpus file."""
     store, config = workspace.store, workspace.config
     before = time.time() - config.retention.keep_days * _DAY
     known = set(config.all_configurations)
@@ -167,9 +166,9 @@ def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 
 
 def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    """Yield what steps of runs handed on that failed, and that nobody has repeated for long."""
+    """Remove the values that the steps of unfinished runs have left."""
     store = workspace.store
-    # A day at least: a run that is at work needs its own.
+    # At least a day: a run at work needs its own values.
     before = time.time() - max(workspace.config.retention.keep_days, 1) * _DAY
     paths = [f"steps/{run_id}" for run_id in store.list("steps")]
     for path, size in _old(store, paths, before, dry_run, store.files.remove_folder):
@@ -188,7 +187,7 @@ def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 
 
 def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
-    """Yield the tables of variants that have left the corpus file."""
+    """Remove the tables of variants that left the corpus file."""
     store = workspace.store
     pinned = {r.pinned.vector_table for r in kept}
     before = time.time() - workspace.config.retention.keep_days * _DAY
@@ -206,7 +205,7 @@ def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Ite
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
     step = step_stored_as(name.removeprefix("quarantine."))
     if step is None or step.partition is None:
-        return False  # not one of ours to judge
+        return False  # no table of an asset
     key = step.key(workspace.config)
     stages = zip(LEVELS, key.variants, strict=False)
     return any(variant not in workspace.config.variants(stage) for stage, variant in stages)
@@ -214,7 +213,7 @@ def _is_orphaned(workspace: Workspace, name: str) -> bool:
 
 def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     for name in workspace.store.tables():
-        with suppress(StoreError):  # what can't be read is the doctor's
+        with suppress(StoreError):  # `rag doctor` reports an unreadable table
             size = workspace.store.table(name, None).drop_versions(dry_run)
             if size:
                 yield Freed("versions", name, "superseded and pinned by nothing", size)
@@ -228,7 +227,7 @@ def _unused_since(workspace: Workspace) -> int:
 
 
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
-    """Return the answers that were last used too long ago and that no current text needs."""
+    """Return the answers that were unused for long and that no present text needs."""
     cache = workspace.cache
     if not cache.database.exists:
         return set()
@@ -250,7 +249,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
-    """Yield this machine's copies of BM25 indexes that the bucket has no more."""
+    """Remove this machine's copies of BM25 indexes that left the bucket."""
     store = workspace.store
     paths = set(_lexical_paths(store))
     before = time.time() - workspace.config.retention.version_hours * _HOUR

@@ -1,4 +1,4 @@
-"""A commented corpus file with two configurations: what `rag init` and `dg scaffold` write."""
+"""The commented corpus file with two configurations that `rag init` and `dg scaffold` write."""
 
 import json
 import os
@@ -133,7 +133,7 @@ _MULTILINGUAL = {
     "language": ", language: auto",
 }
 _LEAST_FOREIGN = 0.1
-"""Least share of documents in other languages at which the packaged model is not enough."""
+"""Least share of documents in other languages that needs a multilingual model."""
 
 
 def write_corpus_file(
@@ -145,13 +145,11 @@ def write_corpus_file(
     shown: str,
     force: bool,
 ) -> str:
-    """Write the file, which commands name as `shown`; return what was chosen for its languages.
+    """Write the file, which commands name as `shown`; return the choice for its languages.
 
-    The embedding is the packaged one for documents in English, else a multilingual one; "" is
-    returned where it is not known what they are in.
-
-    Paths are given as seen from the working directory. Raises ConfigError for a bad name, a
-    missing path or an existing file, InputError for queries with mistakes.
+    The embedding is the packaged model for documents in English, else a multilingual one. Returns
+    "" if the languages are unknown. Paths are relative to the working directory. Raises ConfigError
+    for a bad name, a missing path or an existing file, InputError for queries with mistakes.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
@@ -187,7 +185,7 @@ def write_corpus_file(
 
 
 def is_multilingual(languages: Mapping[str, float]) -> bool:
-    """Return whether documents in these languages, each with its share, need such a model."""
+    """Return whether documents with these shares of languages need a multilingual model."""
     return 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN if languages else False
 
 
@@ -202,12 +200,12 @@ def _chosen(languages: Mapping[str, float]) -> str:
 
 
 def write_schema(target: Path) -> None:
-    """Write the JSON Schema of corpus files; raise ConfigError where it can't be written."""
+    """Write the JSON Schema of corpus files; raise ConfigError if that fails."""
     write_file("--output", target, json.dumps(corpus_schema(), indent=1) + "\n")
 
 
 def check_target(option: str, target: Path) -> None:
-    """Raise ConfigError where an option names no place for a file."""
+    """Raise ConfigError unless the target of an option is a file in an existing folder."""
     if target.is_dir():
         raise ConfigError(f"{option} {target}: is a folder; name a file in it")
     folder = target.resolve().parent
@@ -216,7 +214,7 @@ def check_target(option: str, target: Path) -> None:
 
 
 def write_file(option: str, target: Path, text: str) -> None:
-    """Write the file that an option names, whole; raise ConfigError where that is not possible."""
+    """Write the file that an option names; raise ConfigError if that fails."""
     try:
         replace_text(target, text)
     except OSError as error:
@@ -233,10 +231,7 @@ def corpus_file_text(
     given: bool = False,
     multilingual: bool = False,
 ) -> str:
-    """Return a corpus file with these paths, whose schema lies beside it.
-
-    `given` takes the chunks of `chunks.jsonl`; commands name the file as `shown`.
-    """
+    """Return a corpus file with these paths; `given` chunks it by `chunks.jsonl`."""
     values: dict[str, Any] = {
         "schema": quote(schema.name),
         "name": name,
@@ -253,12 +248,12 @@ def corpus_file_text(
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """Return the path as seen from the folder when it lies below it, else in full."""
+    """Return a path relative to a folder above it, else the whole path."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keep symbolic links
     try:
         str(absolute).encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{path}: a path that is not UTF-8 can't stand in a file") from None
+        raise ConfigError(f"{path}: the file can't name a path that is not UTF-8") from None
     for parent in (folder, Path(os.path.realpath(folder))):
         if absolute.is_relative_to(parent):
             return absolute.relative_to(parent).as_posix()
@@ -266,7 +261,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a YAML scalar that is read back as this string."""
+    """Return a string as a YAML scalar."""
     if re.fullmatch(r"[A-Za-z0-9_./-]+", text) and yaml.safe_load(text) == text:
         return text
     quoted: str = yaml.safe_dump(text, allow_unicode=True, default_style='"', width=float("inf"))

@@ -1,9 +1,9 @@
-"""What making each asset is: one domain call, and the metadata to show of it.
+"""The functions that make the assets: one domain call each, and the metadata of its result.
 
-The functions of the registry's rows. A sharded table is built in `rag_pipeline.indexing` instead.
+The tables of documents' rows are built by `rag_pipeline.indexing`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +16,9 @@ from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
-from rag_pipeline.indexing import Report, TableStage
+from rag_pipeline.indexing import Loaded, LoadFound, Report, TableStage
 from rag_pipeline.loading import duplicate_groups
+from rag_pipeline.pipeline.asset import ShardPlan, Shards
 from rag_pipeline.pipeline.metadata import (
     Link,
     Materialized,
@@ -42,60 +43,66 @@ Note = dict[str, Any]
 
 
 def documents(workspace: Workspace, _: Key) -> Materialized:
-    """Load new and changed documents, forget those that are gone."""
+    """Load new and changed documents, drop deleted ones."""
     return documents_outcome(workspace, indexing.update_documents(workspace))
 
 
 def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
-    """Return what a load came to, over all its shards."""
+    """Return the result of a load, over all its shards."""
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
     quarantine = workspace.quarantine("documents")
     doubtful = indexing.text_warnings(workspace)
-    metadata: dict[str, MetadataValue] = {
-        "dagster/row_count": len(state),
-        **report_metadata(report),
-        "documents_in_quarantine": quarantine.count(),
-        "documents_of_doubtful_text": len(doubtful),
-        **examples("text_warnings", doubtful),
-        **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
-        **examples("same_bytes", [", ".join(group) for group in same]),
-        **rows("preview", preview(workspace.documents().open())),
-    }
-    return Materialized(state_digest(state), metadata)
+    return Materialized(
+        state_digest(state),
+        {
+            "dagster/row_count": len(state),
+            **report_metadata(report),
+            "documents_in_quarantine": quarantine.count(),
+            "documents_of_doubtful_text": len(doubtful),
+            **examples("text_warnings", doubtful),
+            **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
+            **examples("same_bytes", [", ".join(group) for group in same]),
+            **rows("preview", preview(workspace.documents().open())),
+        },
+    )
 
 
 def table_outcome(
     stage: TableStage, state: TableState, report: Report, shards: int
 ) -> Materialized:
-    """Return what building a sharded table came to, over all its shards."""
-    metadata: dict[str, MetadataValue] = {
-        "dagster/row_count": sum(s.rows for s in state.values()),
-        "documents_in_table": len(state),
-        **report_metadata(report),
-        "shards": shards,
-        "fingerprint": stage.fingerprint,
-        **cost_metadata(report.costs),
-        **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
-        **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
-        **examples("longer_than_window", sorted(report.too_long)),
-        **rows("preview", preview(stage.table.open())),
-    }
-    return Materialized(state_digest(state), metadata)
+    """Return the result of building a table, over all its shards."""
+    return Materialized(
+        state_digest(state),
+        {
+            "dagster/row_count": sum(s.rows for s in state.values()),
+            "documents_in_table": len(state),
+            **report_metadata(report),
+            "shards": shards,
+            "fingerprint": stage.fingerprint,
+            **cost_metadata(report.costs),
+            **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
+            **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
+            **examples("longer_than_window", sorted(report.too_long)),
+            **rows("preview", preview(stage.table.open())),
+        },
+    )
 
 
 def queries(workspace: Workspace, _: Key) -> Materialized:
     """Resolve the queries' gold spans against the documents."""
     problems = runs.update_queries(workspace)
     queries = runs.load_queries(workspace)
-    metadata: dict[str, MetadataValue] = {
-        "dagster/row_count": len(queries),
-        "gold_spans": sum(len(q.gold_spans) for q in queries),
-        "left_out": runs.count_left_out(workspace),
-        **examples("problems", problems),
-        **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
-    }
-    return Materialized(str(QUERIES.digest(workspace)), metadata)
+    return Materialized(
+        str(QUERIES.digest(workspace)),
+        {
+            "dagster/row_count": len(queries),
+            "gold_spans": sum(len(q.gold_spans) for q in queries),
+            "left_out": runs.count_left_out(workspace),
+            **examples("problems", problems),
+            **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
+        },
+    )
 
 
 def lexical_index(workspace: Workspace, key: Key) -> Materialized:
@@ -103,13 +110,15 @@ def lexical_index(workspace: Workspace, key: Key) -> Materialized:
     report = indexing.update_lexical(workspace, key)
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
-    metadata: dict[str, MetadataValue] = {
-        "dagster/row_count": workspace.contextualized_chunks(key).count(),
-        **report_metadata(report),
-        "engines": ", ".join(engines),
-        **examples("paths", paths),
-    }
-    return Materialized("+".join(paths) or "none", metadata)
+    return Materialized(
+        "+".join(paths) or "none",
+        {
+            "dagster/row_count": workspace.contextualized_chunks(key).count(),
+            **report_metadata(report),
+            "engines": ", ".join(engines),
+            **examples("paths", paths),
+        },
+    )
 
 
 def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
@@ -139,31 +148,35 @@ def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
         {"gold": "YES", "judge YES": agreed["both_yes"], "judge NO": agreed["only_gold"]},
         {"gold": "NO", "judge YES": agreed["only_judge"], "judge NO": agreed["both_no"]},
     ]
-    metadata: dict[str, MetadataValue] = {
-        "judged": note["judged"],
-        "missing": note["missing"],
-        **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
-        **(rows("agreement_with_gold", table) if agreed["n"] else {}),
-        **examples("errors", note["errors"]),
-    }
-    return Materialized(note["digest"], metadata)
+    return Materialized(
+        note["digest"],
+        {
+            "judged": note["judged"],
+            "missing": note["missing"],
+            **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
+            **(rows("agreement_with_gold", table) if agreed["n"] else {}),
+            **examples("errors", note["errors"]),
+        },
+    )
 
 
 def answer_presence(workspace: Workspace, key: Key) -> Materialized:
-    """Measure a run against gold spans, or against a judge's labels where one judges."""
+    """Measure a run by gold spans, or by the judge's labels if there is a judge."""
     judge = workspace.config.evaluation.judge
     labels = quality.load_labels(workspace, key) if judge is not None else None
     summaries = quality.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
-    metadata: dict[str, MetadataValue] = {
-        **rounded_values(headline),
-        **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
-    }
-    return Materialized(str(PRESENCE.digest(workspace, key)), metadata)
+    return Materialized(
+        str(PRESENCE.digest(workspace, key)),
+        {
+            **rounded_values(headline),
+            **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
+        },
+    )
 
 
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
-    """Compare the configurations, with what the calls of each cost, and write the report."""
+    """Compare the configurations and their costs, and write the report."""
     board = update_leaderboard(workspace, release.served_reference(workspace), costs)
     best = {
         name: row.summary(name).mean
@@ -172,39 +185,40 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     }
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
-    metadata: dict[str, MetadataValue] = {
-        **rows("leaderboard", leaderboard_rows(board)),
-        "configurations": len(board.configurations),
-        **rounded_values(best),
-        "sorted_by": board.sorted_by,
-        "queries_left_out": board.queries_left_out,
-        "synthetic_questions": board.synthetic,
-        "report": Link(workspace.store.address(report.REPORT_FILE)),
-        **images(report.images(content)),
-    }
-    return Materialized(board.digest, metadata)
+    return Materialized(
+        board.digest,
+        {
+            **rows("leaderboard", leaderboard_rows(board)),
+            "configurations": len(board.configurations),
+            **rounded_values(best),
+            "sorted_by": board.sorted_by,
+            "queries_left_out": board.queries_left_out,
+            "synthetic_questions": board.synthetic,
+            "report": Link(workspace.store.address(report.REPORT_FILE)),
+            **images(report.images(content)),
+        },
+    )
 
 
 def publish_release(workspace: Workspace, _: Key) -> Materialized:
-    """Release the chosen configuration, if its gate lets it through."""
+    """Release the chosen configuration if its gate passes."""
     served = release.publish(workspace)
     means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
-    metadata: dict[str, MetadataValue] = {
-        "release": served.release_id,
-        "configuration": served.configuration,
-        "created": served.created,
-        "previous": served.previous or "none",
-        **rounded_values(means),
-        "documents": len(workspace.documents().state()),
-        "documents_in_quarantine": workspace.quarantine("documents").count(),
-        **examples("gate", served.gate.get("reasons", ())),
-        **examples("reasons", served.reasons),
-        "manifest": Record(asdict(served)),
-    }
-    return Materialized(served.release_id, metadata)
-
-
-# --- answers and what is judged of them ---
+    return Materialized(
+        served.release_id,
+        {
+            "release": served.release_id,
+            "configuration": served.configuration,
+            "created": served.created,
+            "previous": served.previous or "none",
+            **rounded_values(means),
+            "documents": len(workspace.documents().state()),
+            "documents_in_quarantine": workspace.quarantine("documents").count(),
+            **examples("gate", served.gate.get("reasons", ())),
+            **examples("reasons", served.reasons),
+            "manifest": Record(asdict(served)),
+        },
+    )
 
 
 def answers(workspace: Workspace, key: Key) -> Materialized:
@@ -228,13 +242,15 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
         {"type": kind, **counts}
         for kind, counts in [*summary["by_type"].items(), ("all", summary["micro"])]
     ]
-    metadata: dict[str, MetadataValue] = {
-        "annotated_queries": note["annotated"],
-        **rounded_values(macro),
-        **rows("by_type", map(rounded, by_type)),
-        **_judgements(note),
-    }
-    return Materialized(note["digest"], metadata)
+    return Materialized(
+        note["digest"],
+        {
+            "annotated_queries": note["annotated"],
+            **rounded_values(macro),
+            **rows("by_type", map(rounded, by_type)),
+            **_judgements(note),
+        },
+    )
 
 
 def context_scores(workspace: Workspace, key: Key) -> Materialized:
@@ -247,7 +263,7 @@ def context_scores(workspace: Workspace, key: Key) -> Materialized:
 
 
 def _released_relevance(workspace: Workspace) -> float | None:
-    """Return the average relevance that the served release had, 0..1."""
+    """Return the mean context relevance of the served release, 0..1."""
     try:
         metric = release.current(workspace).metrics.get("ContextRelevance", {})
     except NotReleasedError:
@@ -263,3 +279,51 @@ def _judgements(note: Note) -> dict[str, MetadataValue]:
         "inputs_cached": note["calls"]["saved"],
         **examples("errors", note["errors"]),
     }
+
+
+def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage]) -> Shards:
+    """Return the steps that build a table in shards of documents."""
+
+    def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
+        todo = indexing.plan(open_stage(workspace, key))
+        told = f"{len(todo.stale)} documents stale, {len(todo.orphaned)} orphaned, "
+        told += f"{todo.waiting} waiting, {todo.current} current"
+        return todo.shards, {"orphaned": list(todo.orphaned)}, told
+
+    def build(workspace: Workspace, key: Key, shard: Sequence[str]) -> Report:
+        stage = open_stage(workspace, key)
+        with workspace.charging(name, stage.key) as costs:
+            report = indexing.build_shard(stage, shard)
+        report.costs = costs
+        return report
+
+    def finish(
+        workspace: Workspace, key: Key, found: ShardPlan, reports: Sequence[Report]
+    ) -> Materialized:
+        stage, orphaned = open_stage(workspace, key), found["orphaned"]
+        total = Report(dropped=len(orphaned))
+        for part in reports:
+            total.add(part)
+        state = indexing.finish(stage, orphaned, bool(reports), total.blamed)
+        return table_outcome(stage, state, total, len(reports))
+
+    return Shards(plan, build, Report, finish)
+
+
+def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any]], ShardPlan, str]:
+    stale, _taken, found = indexing.plan_load(workspace)
+    return indexing.load_shards(stale), asdict(found), f"{len(stale)} files or objects to load"
+
+
+def _load_shard(workspace: Workspace, _: Key, shard: Sequence[Any]) -> Loaded:
+    return indexing.load_shard(workspace, shard)
+
+
+def _finish_documents(
+    workspace: Workspace, _: Key, found: ShardPlan, parts: Sequence[Loaded]
+) -> Materialized:
+    report = indexing.finish_load(workspace, LoadFound(**found), parts)
+    return documents_outcome(workspace, report)
+
+
+SHARDS_OF_DOCUMENTS = Shards(_plan_documents, _load_shard, Loaded, _finish_documents)

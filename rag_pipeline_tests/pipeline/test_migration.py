@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.indexing import build_shard, finish, open_stage, plan
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.migration import _sample, predict
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace

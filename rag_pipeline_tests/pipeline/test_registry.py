@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.config import Key, load_config
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import Step, plan_step, step_stored_as, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS, asset_of, configurations_of
 from rag_pipeline.workspace import Workspace

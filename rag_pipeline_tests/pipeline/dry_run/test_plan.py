@@ -15,6 +15,7 @@ import yaml
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.orchestration import runner
+from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.dry_run import (
     RERANKING,
     PlannedStep,
@@ -23,7 +24,6 @@ from rag_pipeline.pipeline.dry_run import (
     pays,
     plan_run,
 )
-from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
