@@ -1,4 +1,4 @@
-"""What Dagster loads: every corpus, and how its runs are executed."""
+"""The definitions that Dagster loads: every corpus, and the executor of its runs."""
 
 import gc
 import warnings
@@ -20,7 +20,7 @@ with collection_paused():
 
     gc.freeze()  # modules live as long as the process: they are not looked through, either
 
-# Dagster says this of its own code whenever it loads asset checks; no user can help it.
+# Dagster emits this warning from its own code; users can do nothing about it.
 warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)
 
 
@@ -28,20 +28,18 @@ warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.B
 def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
-    They are those that `rag` finds: in a checkout below its folder, of an installed package in the
-    working directory. A file with a mistake stops its own corpus: a sensor that fails with the
-    mistake stands in its place. In a checkout, components of other types under `defs/` are loaded,
-    too.
+    `rag` finds the same corpora: below the folder of a checkout, or in the working directory of an
+    installed package. A mistake in a file only stops its own corpus: a sensor that fails with the
+    mistake replaces it. In a checkout, components of other types under `defs/` are loaded too.
 
-    Runs do their steps in one process: on one machine that is fastest, as every further process
-    imports the project and opens the models again. RAG_EXECUTOR names another executor, and the
-    shards of an index are built wherever it puts them.
+    By default a run makes its steps in one process, the fastest way on one machine. RAG_EXECUTOR
+    names another executor, which distributes the shards of an index.
     """
     load_secrets()
     package = Path(__file__).parent
     checkout = (package.parent / "pyproject.toml").is_file()
     files = corpus_files(package.parent if checkout else Path())
-    # Of two files with one name, that goes first whose place says so, too.
+    # Of two files with the same corpus, the one whose path has its name goes first.
     named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
     found, taken = [file for file, _ in named], dict[str, Path]()
     with collection_paused(), unstable():
@@ -56,7 +54,9 @@ def _definitions_of(file: Path, taken: dict[str, Path]) -> dg.Definitions:
     try:
         config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:
-            raise ConfigError(f"{file}: corpus: {config.corpus!r} is that of {other}; rename one")
+            raise ConfigError(
+                f"{file}: corpus: {config.corpus!r} names {other} too; rename one"
+            )
         return build_definitions(config)
     except RagPipelineError as error:
         return definitions_of_mistake(file, error)

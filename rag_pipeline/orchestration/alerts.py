@@ -1,4 +1,4 @@
-"""Tells a webhook what went wrong: a run that failed, and what then stands still."""
+"""Alerts to a webhook: failed runs, and steps that are stuck."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ _MOST = 20
 
 
 def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinition]:
-    """Return the sensors that alert, if the corpus file names a webhook; they are on by default."""
+    """Return the alerting sensors, on by default, if the corpus file names a webhook."""
     config, now = workspace.config, following(workspace)
     if config.alerts is None:
         return []
@@ -41,10 +41,9 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
 
 
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
-    """Return the sensor that alerts of a corpus file with a mistake, if it names a webhook.
+    """Return the sensor that alerts of a mistake in a corpus file, if the file names a webhook.
 
-    Where the file is named as its corpus is, the sensor takes the place, and the memory, of the one
-    from before the mistake.
+    If file and corpus have the same name, the sensor continues that of the valid file.
     """
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -55,13 +54,13 @@ def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.Senso
 
 
 def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
-    # Dagster's own sensor of failures goes on past one that could not be posted.
+    # Dagster's own failure sensor does not repeat an alert that could not be posted.
     @dg.sensor(
         name=identifier(config, "failure_alerts"),
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Post each run that failed, whoever launched it, with its reason to the "
-        "webhook; where that does not answer, again at the next look.",
+        description="Post each failed run with its reason to the webhook. If the webhook does not "
+        "answer, try again at the next tick.",
     )
     def failure_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance = context.instance
@@ -70,7 +69,7 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
         if last is None:
             newest = instance.fetch_run_status_changes(failed, limit=1).records
             context.update_cursor(str(newest[0].storage_id if newest else -1))
-            return dg.SkipReason("runs that fail from now on are told")
+            return dg.SkipReason("runs that fail from now on are posted")
         wanted = dg.RunStatusChangeRecordsFilter(failed, after_storage_id=int(last[0]))
         told = 0
         for record in instance.fetch_run_status_changes(wanted, _MOST, ascending=True).records:
@@ -81,10 +80,10 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
                 except ConfigError:
                     if not told:
                         raise
-                    break  # a tick that fails forgets what it has told
+                    break  # a failed tick would lose the cursor of the posted runs
                 told += 1
             context.update_cursor(str(record.storage_id))
-        return dg.SkipReason(f"told of {told} runs that failed")
+        return dg.SkipReason(f"{told} failed runs posted")
 
     return failure_alerts
 
@@ -112,19 +111,19 @@ def _standstill(
         name=f"{corpus.replace('-', '_')}__standstill_alerts",
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Post to the webhook what stands still until somebody changes something (a "
-        "release that its gate refused, a document in quarantine) when that changes.",
+        description="Post the problems that wait for a person (a release that its gate refused, a "
+        "document in quarantine) to the webhook when they change.",
     )
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         problems = look(context.instance)
         if problems is None:
-            return dg.SkipReason("work is under way")  # what it comes to is not known yet
+            return dg.SkipReason("work is under way")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest == (context.cursor or ""):
             return dg.SkipReason("nothing has changed since the last alert")
         post(variable, corpus, _listed(problems))
-        context.update_cursor(digest)  # only once it has been told
-        return dg.SkipReason(f"told of {len(problems)} problems")
+        context.update_cursor(digest)
+        return dg.SkipReason(f"{len(problems)} problems posted")
 
     return standstill_alerts
 
@@ -132,7 +131,7 @@ def _standstill(
 def _problems(
     workspace: Workspace, instance: dg.DagsterInstance, one_run: bool
 ) -> list[str] | None:
-    """Return what stands still, None while work is under way."""
+    """Return the problems that wait for a person, None while work is under way."""
     found = survey(workspace, instance, one_run)
     if found.requests or found.waiting:
         return None
@@ -154,9 +153,9 @@ def _listed(problems: list[str]) -> str:
 
 
 def post(variable: str, corpus: str, text: str) -> None:
-    """Post `{"text": …, "corpus": …}` to the address in an environment variable.
+    """Post `{"text": …, "corpus": …}` to the URL in an environment variable.
 
-    Raises ConfigError naming the variable, never the address, which is a secret as a rule.
+    Raises ConfigError that names the variable, not the URL, which is usually a secret.
     """
     address = os.environ.get(variable, "")
     if not address.startswith(("http://", "https://")):
@@ -174,4 +173,4 @@ def post(variable: str, corpus: str, text: str) -> None:
         reason = f"answered {error.code}"
     except OSError as error:
         reason = f"can't be reached: {getattr(error, 'reason', error)}"
-    raise ConfigError(f"alerts.webhook_env: what {variable} names {reason}")
+    raise ConfigError(f"alerts.webhook_env: the webhook of {variable} {reason}")

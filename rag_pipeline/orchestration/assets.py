@@ -21,11 +21,10 @@ from rag_pipeline.errors import (
     StoreError,
     TextTooLongError,
 )
-from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
+from rag_pipeline.orchestration.events import alert_result, evaluation, materialization, metadata_of
 from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
-from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, group_name, identifier
 from rag_pipeline.orchestration.partitions import (
     asset_names,

@@ -1,4 +1,4 @@
-"""Jobs, the re-index schedule, and the sensors that see changes and request what is stale."""
+"""Jobs, the re-index schedule, and the sensors that request runs for changes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,21 +30,21 @@ from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
-"""Least time in seconds between two looks of a sensor."""
+"""Minimum seconds between two ticks of a sensor."""
 
 _NAMED = 5
 
 Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
 Jobs = Mapping[str, Job]
-"""By the names of their assets, and the job of the whole corpus by `""`."""
+"""Jobs by the names of their assets; `""` is the job of the whole corpus."""
 
 
 def build_jobs(
     workspace: Workspace, retries: dg.RetryPolicy | None, executor: dg.ExecutorDefinition
 ) -> Jobs:
-    """Return the job of the whole corpus, and one per asset and what is made with it.
+    """Return the job of the whole corpus, and a job for each asset with its `made_by` assets.
 
-    They bring their executor: a project of a user's own need not choose one.
+    Each job has its executor, so that a user's own project need not choose one.
     """
     config = workspace.config
     return {"": build_update_job(workspace, retries)} | {
@@ -62,10 +62,10 @@ def build_jobs(
 
 
 def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.ScheduleDefinition]:
-    """Return the re-index schedule, if the corpus file sets one; it is on by default.
+    """Return the re-index schedule, on by default, if the corpus file sets one.
 
-    One run does all that is stale; or it loads the documents, and the sensor requests the stale
-    partitions that follow.
+    It starts the one run of all stale steps, or loads the documents; the sensor then requests the
+    stale partitions.
     """
     if config.schedule is None:
         return []
@@ -84,9 +84,8 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
 def build_sensors(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the three sensors of a corpus.
 
-    A corpus file with a `schedule` asks to be kept up to date, so the sensor that finishes what
-    the schedule begins is on by default, beside the one that only observes; nothing else starts
-    work that nobody asked for.
+    The observing sensor is always on, because it starts no run. The sensor of stale partitions is
+    on if the corpus file has a `schedule`, because it finishes the scheduled work.
     """
     return [
         build_observing_sensor(workspace.config, Observer(workspace)),
@@ -103,9 +102,9 @@ def _sensor(
     description: str,
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that asks for the runs that `look` returns, or says why for none.
+    """Return a sensor that requests the runs that `look` returns, or shows its reason for none.
 
-    It looks at the corpus as its file is now, and only while nobody else is at work on it.
+    It reads the present corpus file, and does nothing while another run works on the corpus.
     """
     now = following(workspace)
 
@@ -150,13 +149,13 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
         "changed_documents",
         [jobs["" if one_run else "documents"]],
         look,
-        "Load the documents when a file is added, changed or removed since the last load that "
-        "succeeded. Looks at names, sizes and times only.",
+        "Load the documents when a file was added, changed or removed since the last successful "
+        "load. Compares names, sizes and times only.",
     )
 
 
 def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
-    """Return why sensors ask for nothing at a time, None where they may."""
+    """Return why sensors request nothing at this time, None if they may."""
     if config.sensor_hours is None:
         return None
     start, end = config.sensor_hours.split("-")
@@ -174,14 +173,14 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         config = workspace.config
         found = survey(workspace, context.instance, one_run)
         for step, reason in found.stuck.items():
-            context.log.warning(f"{step} is not asked for: {reason}")
+            context.log.warning(f"{step} is not requested: {reason}")
         if found.requests and one_run:
             return [run_request(config, None, all_inputs(found), INPUTS_TAG)]
         asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
         if new := [step for step in found.requests if step not in loaded]:
-            context.log.warning(f"reload the code location, it does not know: {_some(new)}")
+            context.log.warning(f"reload the code location to know: {_some(new)}")
             if not asked:
-                return f"partitions that the corpus file has new need a reload: {_some(new)}"
+                return f"new partitions of the corpus file need a reload: {_some(new)}"
         if asked:
             return [run_request(config, *request, INPUTS_TAG) for request in asked.items()]
         if found.waiting:
@@ -197,8 +196,8 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         "stale_partitions",
         jobs.values(),
         look,
-        "Request one run of all that is stale, or exactly the partitions that are stale and whose "
-        "inputs are ready, after a setting, a query or a document changed.",
+        "After a changed setting, query or document, request one run of all stale steps, or the "
+        "stale partitions whose inputs are ready.",
         running if workspace.config.schedule else stopped,
     )
 

@@ -1,4 +1,4 @@
-"""What a Celery worker runs: `celery -A rag_pipeline.orchestration.celery_app worker -Q dagster`.
+"""The app of a Celery worker: `celery -A rag_pipeline.orchestration.celery_app worker -Q dagster`.
 
 The settings are the executor's own (see `executors`), so the two cannot disagree.
 """

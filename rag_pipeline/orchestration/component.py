@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource
 
 _CHECKING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
-"""Set by `dg check defs` and `dagster definitions validate`, which are to fail."""
+"""Set by `dg check defs` and `dagster definitions validate`, which have to fail."""
 
 
 class _Attributes(BaseModel):
-    """Whatever the file says: `parse_config` checks it, with the same errors everywhere.
+    """Any attributes: `parse_config` checks them, with the same errors as the command line.
 
-    Its JSON schema, by which `dg check yaml` and editors go, is that of the corpus file.
+    The JSON schema for `dg check yaml` and editors is the schema of the corpus file.
     """
 
     model_config = ConfigDict(extra="allow")
 
     @classmethod
     def model_json_schema(cls, *args: Any, **settings: Any) -> dict[str, Any]:
-        """Return the schema of a corpus file; a template may stand for any number or choice."""
+        """Return the schema of a corpus file, with templates for numbers and choices."""
         schema: dict[str, Any] = _with_templates(CorpusConfig.model_json_schema(*args, **settings))
         return schema
 
 
 def _with_templates(schema: Any) -> Any:
-    """Let `{{ … }}` stand wherever the schema wants a number, a choice or a name."""
+    """Allow `{{ … }}` in a schema for a number, a choice or a name."""
     if isinstance(schema, list):
         return [_with_templates(part) for part in schema]
     if not isinstance(schema, dict):
@@ -63,7 +63,7 @@ def _with_templates(schema: Any) -> Any:
 
 
 class ScaffoldSettings(BaseModel):
-    """Where a new corpus's documents and queries are, from the project's folder."""
+    """The paths of a new corpus, relative to the project's folder."""
 
     documents: str = "data/documents"
     queries: str | None = None
@@ -75,13 +75,13 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldSettings]:
-        """Return what can be chosen."""
+        """Return the settings of a scaffold."""
         return ScaffoldSettings
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldSettings]) -> None:
-        """Write `defs.yaml`; raise ConfigError where the command line wants another kind of file.
+        """Write `defs.yaml`; raise ConfigError for any other format.
 
-        The folder's name, made into one that a corpus can have, names the corpus.
+        The folder's name, with other characters replaced, names the corpus.
         """
         file = Path(request.target_path) / "defs.yaml"
         if request.scaffold_format != "yaml" or request.append:
@@ -98,10 +98,10 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 class RagPipeline(dg.Component):
     """Documents to a searchable, evaluated and released index, from one YAML file.
 
-    A subclass with another `workspace_type` brings its own store and models: it overrides
-    `Workspace.store`, `embedder`, `ask` or `cache`, and every asset, check and sensor goes by it.
-    With an `executor` of its own, RAG_EXECUTOR has no say. Documents in a bucket are listed and
-    fetched by the client of `s3`, where it is given; the store never is.
+    A subclass with another `workspace_type` has its own store and models: the type overrides
+    `Workspace.store`, `embedder`, `ask` or `cache`, and all assets, checks and sensors use it. Its
+    `executor` replaces RAG_EXECUTOR. The client of `s3` lists and fetches documents in a bucket,
+    not the files of the store.
     """
 
     workspace_type: type[Workspace] = Workspace
@@ -113,12 +113,12 @@ class RagPipeline(dg.Component):
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
-        """Return the schema that Dagster reads the attributes by."""
+        """Return the model of the attributes."""
         return _Attributes
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> "RagPipeline":
-        """Validate the attributes; a file with a mistake stops its own corpus alone."""
+        """Validate the attributes; a mistake only stops the corpus of this file."""
         load_secrets()
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
@@ -143,7 +143,7 @@ def _opened(s3: "S3Resource") -> Any:
 
 
 class _Mistaken(RagPipeline):
-    """A corpus file with a mistake, which its sensors tell."""
+    """A corpus file with a mistake, which its sensors report."""
 
     def __init__(self, file: Path, error: ConfigError) -> None:
         self.file, self.error = file, error
@@ -159,11 +159,11 @@ def build_definitions(
     workspace_type: Callable[[CorpusConfig], Workspace] = Workspace,
     executor: dg.ExecutorDefinition | None = None,
 ) -> dg.Definitions:
-    """Return everything that Dagster knows of one corpus.
+    """Return Dagster's definitions of one corpus.
 
-    Jobs bring their `executor`, by default that of RAG_EXECUTOR. Sensors and the schedule request
-    `one_run` for all that is stale, or a run for each stale partition; by default as the executor
-    is `dg.in_process_executor` or another.
+    `executor` is by default the one of RAG_EXECUTOR. Sensors and the schedule request `one_run` of
+    all stale steps, or a run for each stale partition. The default of `one_run` is whether the
+    executor is `dg.in_process_executor`.
     """
     executor = executor or chosen_executor()
     one_run = executor is dg.in_process_executor if one_run is None else one_run
@@ -184,9 +184,9 @@ def build_definitions(
 
 
 def definitions_of_mistake(file: Path, error: RagPipelineError) -> dg.Definitions:
-    """Return a sensor that fails with the mistake, and one that alerts of it; log it.
+    """Log a mistake; return a sensor that fails with it, and a sensor that alerts of it.
 
-    Raises the error where the definitions are only checked.
+    Raises the error if a command only checks the definitions.
     """
     if os.environ.get(_CHECKING):
         raise error

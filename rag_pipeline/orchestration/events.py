@@ -1,16 +1,65 @@
-"""The events that Dagster's UI shows of a step: its materialization, and how its checks went."""
+"""The events of a step in Dagster: its materialization, its metadata and its checks."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
 from rag_pipeline.evaluation.health import Alert
-from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import version_tags
 from rag_pipeline.pipeline.asset import Check
-from rag_pipeline.pipeline.metadata import Materialized, examples, rounded_values
+from rag_pipeline.pipeline.metadata import (
+    Columns,
+    Link,
+    Listing,
+    Materialized,
+    MetadataValue,
+    Picture,
+    Record,
+    RowTable,
+    examples,
+    rounded_values,
+)
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
+
+
+def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
+    """Return Dagster's metadata: it charts numbers, and shows tables, lists and pictures."""
+    return {name: _shown(fact) for name, fact in metadata.items()}
+
+
+def _shown(fact: MetadataValue) -> Any:
+    match fact:
+        case RowTable(records):
+            return _table(records)
+        case Listing(items):
+            return dg.MetadataValue.md("\n".join(f"- {item}" for item in items))
+        case Record(value):
+            return dg.MetadataValue.json(dict(value))
+        case Picture(title, svg):
+            code = base64.b64encode(svg.encode()).decode()
+            return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
+        case Link(address):
+            is_url = "://" in address
+            return dg.MetadataValue.url(address) if is_url else dg.MetadataValue.path(address)
+        case Columns(types):
+            columns = [dg.TableColumn(name, kind) for name, kind in types]
+            return dg.MetadataValue.table_schema(dg.TableSchema(columns))
+    return fact
+
+
+def _table(records: tuple[Mapping[str, Any], ...]) -> dg.TableMetadataValue:
+    columns = []
+    for field in records[0]:
+        values = [record[field] for record in records if record[field] is not None]
+        number = bool(values) and all(isinstance(v, int | float) for v in values)
+        columns.append(dg.TableColumn(field, "float" if number else "string"))
+    shown = [dg.TableRecord({k: "" if v is None else v for k, v in r.items()}) for r in records]
+    return dg.MetadataValue.table(records=shown, schema=dg.TableSchema(columns))
 
 
 def materialization(
@@ -20,7 +69,7 @@ def materialization(
     outcome: Materialized,
     run_id: str,
 ) -> dg.AssetMaterialization:
-    """Return the event of a step that another op than its asset's own, or one of many, made."""
+    """Return the event of a step whose op makes several steps."""
     return dg.AssetMaterialization(
         asset_key(workspace.config, step.asset),
         partition=step.partition,
@@ -30,7 +79,7 @@ def materialization(
 
 
 def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
-    """Return what was held to a limit as a check, which holds nothing back: a warning."""
+    """Return a figure's comparison with its threshold as a check that only warns."""
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=alert.name,
@@ -42,7 +91,7 @@ def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
 
 
 def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
-    """Return the result of an asset's check; one that does not block is a warning."""
+    """Return the result of an asset's check; a check that does not block only warns."""
     metadata = {"checked": result.checked, **examples("failures", result.failures)}
     return dg.AssetCheckResult(
         asset_key=key,
@@ -55,7 +104,7 @@ def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.Asse
 
 
 def evaluation(result: dg.AssetCheckResult, step: Step, blocking: bool) -> dg.AssetCheckEvaluation:
-    """Return the event of a check of one partition."""
+    """Return a check's result as the event of one partition."""
     assert result.asset_key is not None
     assert result.check_name is not None
     return dg.AssetCheckEvaluation(

@@ -1,4 +1,4 @@
-"""Where the steps of a run are executed, chosen by `RAG_EXECUTOR`.
+"""The executor of a run's steps, chosen by `RAG_EXECUTOR`.
 
     in_process    all in the run's own process: the fastest on one machine, and the default
     multiprocess  a process per step, RAG_MAX_CONCURRENT at once
@@ -6,7 +6,7 @@
     k8s           a Kubernetes job per step (extra `k8s`; the instance uses K8sRunLauncher)
     ecs           an ECS task per step (the instance uses EcsRunLauncher)
 
-Every process of a deployment is given the same variables; the graph is the same everywhere.
+Every process of a deployment needs the same variables.
 """
 
 import os
@@ -21,18 +21,17 @@ EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 _FORKED = {
     "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.component"]}}
 }
-"""A step's process begins as a copy of one that has imported the pipeline."""
+"""A step's process is forked from a process that has imported the pipeline."""
 
 _VISIBILITY_SECONDS = 3600
 _RECONNECTS = 30
-"""Number of tries to reach a lost broker: with waits of at most 2 s, about a minute."""
+"""Number of tries to reach a lost broker, with at most 2 s between two: about a minute."""
 
 
 def chosen_executor() -> dg.ExecutorDefinition:
     """Return the executor that the environment names.
 
-    Raises ConfigError for an unknown name or a wrong number, MissingExtraError when the
-    executor's package is not installed.
+    Raises ConfigError for an unknown name or a wrong number, MissingExtraError without its package.
     """
     name = os.environ.get("RAG_EXECUTOR") or "in_process"
     if name == "in_process":
@@ -54,11 +53,11 @@ def chosen_executor() -> dg.ExecutorDefinition:
 
 
 def celery_settings() -> dict[str, Any]:
-    """Return what the executor and the workers must agree on, as Celery's own settings.
+    """Return Celery's settings for the executor and its workers.
 
-    A task is acknowledged when it is done: a worker that is killed gives it back, at once when
-    its parent still lives, else after RAG_CELERY_VISIBILITY_SECONDS. That must be longer than any
-    step takes; a step that takes longer is done twice at once, which costs calls but no rows.
+    A task is acknowledged at its end. If a worker is killed, its parent process returns the task;
+    without a parent, the broker does after RAG_CELERY_VISIBILITY_SECONDS. A step that takes longer
+    runs twice at the same time, which costs calls but no rows.
     """
     broker = os.environ.get("RAG_CELERY_BROKER")
     if not broker:

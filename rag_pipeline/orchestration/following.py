@@ -1,8 +1,7 @@
-"""The corpus file as it is now, in a process that loaded the project long ago.
+"""Read the corpus file again when it changes, in a process that loaded it before.
 
-A code server keeps its definitions until somebody reloads it. Sensors look at the file's time and
-read it again when it has changed, and a run's own process reads it anyway: a changed threshold or
-another model needs no reload. Partitions that the file has new are shown after one.
+A code server keeps its definitions until somebody reloads it. Sensors read a changed corpus file
+again, and every run does. So a changed threshold or model needs no reload, but new partitions do.
 """
 
 from collections.abc import Callable
@@ -14,10 +13,10 @@ from rag_pipeline.workspace import Workspace
 
 
 def following(workspace: Workspace) -> Callable[[], Workspace]:
-    """Return a function to the workspace of the corpus file as it is now.
+    """Return a function to the workspace of the present corpus file.
 
-    It raises ConfigError while the file has a mistake. That of a project's own workspace or
-    component is as it was loaded: only Dagster knows how that component reads its file.
+    The function raises ConfigError while the file has a mistake. For a project's own workspace type
+    or component it returns the workspace as loaded, because only Dagster can read that file.
     """
     if type(workspace) is not Workspace:
         return lambda: workspace

@@ -1,4 +1,4 @@
-"""The largest age of the documents and the release, by the corpus file's schedule."""
+"""The maximum age of the documents and the release, by the corpus file's schedule."""
 
 from datetime import timedelta
 from itertools import islice, pairwise
@@ -19,7 +19,7 @@ _WARN, _FAIL = 1.25, 2.0
 
 
 def freshness_of(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
-    """Return how old an asset may be; None where nothing is scheduled, or of other assets."""
+    """Return the maximum age of a watched asset, None without a schedule."""
     if config.schedule is None or not ASSETS[name].watched:
         return None
     ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
@@ -28,10 +28,10 @@ def freshness_of(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
 
 
 def report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Report the release as looked at where the last load found nothing to release.
+    """Report the release as current after a load that changed nothing.
 
-    To be called while nothing is stale: where each asset has runs of its own, none of them is for
-    a release that stays.
+    Without it, the release would look old where each asset has its own runs. Call it while nothing
+    is stale.
     """
     config = workspace.config
     if config.schedule is None:

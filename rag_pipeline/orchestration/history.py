@@ -1,7 +1,7 @@
-"""Runs that Dagster's history need not keep: past their time, and nothing shown rests on them.
+"""Delete old runs from Dagster's history.
 
-Deleting a run deletes its events. A run that made what is the latest of a partition stays, or the
-asset would be shown as never made.
+Deleting a run deletes its events. The run of a partition's latest materialization stays: without
+it, the asset would look as if it was never made.
 """
 
 import time
@@ -16,7 +16,7 @@ from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
 MOST_AT_ONCE = 200
-"""Maximum number of runs that are deleted at the end of one run; the next goes on."""
+"""Maximum number of runs that one run deletes at its end."""
 
 _DAY = 86_400.0
 _PAGE = 500
@@ -24,10 +24,10 @@ _FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatu
 
 
 def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
-    """Delete finished runs of a corpus that `retention` does not keep; return how many.
+    """Delete the finished runs of a corpus that `retention` does not keep; return their number.
 
-    A run goes when it is older than `runs_days` or not among the newest `keep_runs`. What its steps
-    handed on goes with it.
+    It keeps the newest `keep_runs` that are at most `runs_days` old. The step values of a deleted
+    run are deleted too.
     """
     retention = workspace.config.retention
     before = time.time() - retention.runs_days * _DAY
@@ -56,7 +56,7 @@ def _newest_first(workspace: Workspace, instance: dg.DagsterInstance) -> Iterato
 
 
 def _makers(workspace: Workspace, instance: dg.DagsterInstance) -> set[str]:
-    """Return the runs that made what is the latest of each partition."""
+    """Return the runs of each partition's latest materialization."""
     made = dg.DagsterEventType.ASSET_MATERIALIZATION
     makers: set[str] = set()
     for name in dict.fromkeys(step.asset for step in steps(workspace.config)):

@@ -1,9 +1,8 @@
-"""`files` and `settings`: what a corpus is made from, as assets that Dagster observes.
+"""The inputs of a corpus, `files` and `settings`, as assets that Dagster observes.
 
-Each asset has one input of its own, partitioned like itself: the files of documents and queries,
-else the settings of what it does. The data version of an input is the hash of what a partition
-would be made from, so a changed file, threshold, model or code version makes exactly those
-partitions stale, by Dagster's own rules, that `rag plan` would make.
+Each asset has one input with the same partitions: files for documents and queries, else settings.
+The data version of an input is a hash of files, settings, code versions and inputs. When one of
+them changes, Dagster's own rules make the same partitions stale that `rag plan` lists.
 """
 
 from collections.abc import Callable
@@ -18,11 +17,11 @@ from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.registry import ASSETS
 
 _FILES = "The {name} as files, by a hash of their names, sizes and times."
-_SETTINGS = "What {name} are made with and from: a hash of settings, code versions and inputs."
+_SETTINGS = "A hash of the settings, code versions and inputs of the {name}."
 
 
 def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
-    """Return the input of an asset; it has the partitions of the asset."""
+    """Return the key of an asset's input."""
     return dg.AssetKey([config.corpus, "files" if ASSETS[name].of_files else "settings", name])
 
 
@@ -30,7 +29,6 @@ def build_inputs(
     config: CorpusConfig, observe: Callable[[dg.DagsterInstance], object]
 ) -> list[dg.SourceAsset]:
     """Return the inputs of a corpus; "Observe" in the UI calls `observe`, which reports events."""
-
     built = []
     for name in asset_names(config):
         partitions = partitions_of(config, name)
@@ -50,7 +48,7 @@ def build_inputs(
 def _looking(
     observe: Callable[[dg.DagsterInstance], object], partitioned: bool
 ) -> Callable[[dg.OpExecutionContext], Any]:
-    """Return what Dagster calls to observe an input: the events of all inputs are reported."""
+    """Return the function that observes an input; `observe` reports the events of all inputs."""
 
     def look(context: dg.OpExecutionContext) -> Any:
         observe(context.instance)

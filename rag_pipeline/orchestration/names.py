@@ -1,4 +1,4 @@
-"""What assets, jobs and ops of a corpus are called in Dagster."""
+"""The names of a corpus's assets, jobs and ops in Dagster."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""The sensor that keeps `files` and `settings` observed, so that the UI shows what is stale."""
+"""The sensor that observes `files` and `settings`, so that the UI shows stale partitions."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 OBSERVED_SECONDS = 30
-"""Least time in seconds between two looks at the inputs."""
+"""Minimum seconds between two observations of the inputs."""
 
 
 def graph_of(workspace: Workspace) -> Graph:
@@ -33,14 +33,14 @@ def graph_of(workspace: Workspace) -> Graph:
 
 
 class Observer:
-    """Compares a corpus, as its file is now, with what a Dagster instance knows of it."""
+    """Reports the present state of a corpus to a Dagster instance."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._now = following(workspace)
         self._graph: tuple[CorpusConfig, Graph] | None = None
 
     def observe(self, instance: dg.DagsterInstance) -> list[Step]:
-        """Report what has changed; return the stale steps. See `reconcile`."""
+        """Report the changes; return the stale steps. See `reconcile`."""
         workspace = self._now()
         config = workspace.config
         if self._graph is None or self._graph[0] is not config:
@@ -48,16 +48,16 @@ class Observer:
         return reconcile(workspace, instance, self._graph[1])
 
     def observe_after(self, instance: dg.DagsterInstance, tell: Callable[[str], object]) -> None:
-        """Observe at the end of a run, which is no worse for what can't be observed; tell why."""
+        """Observe at the end of a run; `tell` of an error, which does not fail the run."""
         try:
             self.observe(instance)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the run itself did well)
+        except Exception as error:  # noqa: BLE001 (the run itself succeeded)
             tell(f"files and settings are not observed: {type(error).__name__}: {error}")
 
     def observe_at_rest(self, instance: dg.DagsterInstance, seen: str = "") -> tuple[str, str]:
-        """Observe unless a run is at work, or corpus and instance are as they were when `seen`.
+        """Observe unless a run is at work, or nothing changed since the state `seen`.
 
-        Returns in words what came of it, and how both look now.
+        Returns the result in words, and the present state.
         """
         workspace = self._now()
         if other := at_work(workspace.store):
@@ -72,7 +72,7 @@ class Observer:
 
 
 def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
-    """Return the hash of what is stale, and of the newest event, as Dagster's lookups are dear."""
+    """Return a hash of the stale steps and the newest event, because Dagster's lookups are slow."""
     newest = instance.event_log_storage.get_maximum_record_id()
     return hashlib.sha256(repr((newest, *stale.items())).encode()).hexdigest()[:16]
 
@@ -80,15 +80,15 @@ def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
     """Return the sensor that observes the inputs; it is on by default and starts no run.
 
-    It fails the runs whose process is gone, too, which would hold everything up for good.
+    It also fails the runs whose process is gone, because they would block the queue.
     """
 
     @dg.sensor(
         name=identifier(config, "observed_inputs"),
         minimum_interval_seconds=OBSERVED_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Observe files and settings, so that what is stale is shown as stale. Looks "
-        "at names, sizes and times of files; starts no run.",
+        description="Observe files and settings, so that the UI shows stale partitions. Compares "
+        "names, sizes and times of files; starts no run.",
     )
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         fail_lost_runs_of(config, context)  # the other sensors may be off

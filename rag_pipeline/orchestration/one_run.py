@@ -55,9 +55,9 @@ def build_update_job(
     retries: dg.RetryPolicy | None = RETRIES,
     update: Update | None = None,
 ) -> dg.JobDefinition:
-    """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets.
+    """Return the job `…__bring_up_to_date`; its steps are events of their assets.
 
-    `rag run` gives an `update` of its own, else all stale steps of the corpus are made.
+    `rag run` passes its own `update`; by default all stale steps of the corpus are made.
     """
     config = workspace.config
     body = update or _update_of_all(workspace)

@@ -1,4 +1,4 @@
-"""The partitions of each asset, and how a partition follows from those before it."""
+"""The partitions of each asset, and the mappings between them."""
 
 import dagster as dg
 
@@ -8,7 +8,7 @@ from rag_pipeline.pipeline.registry import ASSETS
 
 
 def asset_names(config: CorpusConfig) -> list[str]:
-    """Return the assets that a corpus has: without BM25 there is no lexical index."""
+    """Return the assets of a corpus: without BM25, there is no lexical index."""
     return list(dict.fromkeys(step.asset for step in steps(config)))
 
 
@@ -21,7 +21,7 @@ def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefini
 
 
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
-    """Return which partitions of `after` read which of `before`; None where one has none."""
+    """Return which partitions of `after` read which of `before`; None without partitions."""
     source, target = ASSETS[before], ASSETS[after]
     if source.partitioned_by is None or target.partitioned_by is None:
         return None

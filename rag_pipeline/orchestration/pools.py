@@ -1,7 +1,7 @@
-"""The pools that ops count towards: one per model provider, and one per corpus's store.
+"""The pools of ops: one for each model provider, and one for each corpus's store.
 
-`dagster instance concurrency set POOL N` limits how many ops of a pool run at once, over all runs;
-`pools.default_limit` in `dagster.yaml` holds for those without a limit of their own.
+`dagster instance concurrency set POOL N` limits the ops of a pool that run at the same time, over
+all runs. `pools.default_limit` in `dagster.yaml` is the limit of the other pools.
 """
 
 import time
@@ -18,9 +18,9 @@ _POLL_SECONDS = 1.0
 
 
 def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
-    """Return the pool of the op that makes an asset, or, without one, all of a corpus.
+    """Return the pool of the op that makes an asset, or all of a corpus.
 
-    An op counts towards one pool: where several providers are called, that is one named by all.
+    An op has one pool: if it calls several providers, the pool has all their names.
     """
     counted = steps_of(config, asset) if asset else steps(config)
     called = {called_vendor(config, step) for step in counted}
@@ -29,10 +29,9 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
 
 
 class PoolPlace:
-    """The place that a step has in its pool, left while the step waits for others at work.
+    """The place of a step in its pool, which the step leaves while it waits for another run.
 
-    `rag run` holds the corpus over all its steps: one that needs the place of a step that waits for
-    it would wait for good, and so would both.
+    Else both could wait forever: the other run holds the corpus and needs the place.
     """
 
     def __init__(self, context: dg.OpExecutionContext) -> None:
@@ -41,7 +40,7 @@ class PoolPlace:
         self._left = False
 
     def leave(self, why: str) -> None:
-        """Free the place; log why."""
+        """Free the place; log the reason."""
         context = self._context
         context.log.info(why)
         context.instance.event_log_storage.free_concurrency_slot_for_step(
@@ -50,7 +49,7 @@ class PoolPlace:
         self._left = True
 
     def take_again(self) -> None:
-        """Return once a place is free, if it was left."""
+        """Take a place again if it was left; wait until one is free."""
         pool = self._context.op_def.pool
         if self._left and pool:
             claims = InstanceConcurrencyContext(self._context.instance, self._context.run)

@@ -1,4 +1,4 @@
-"""The prompts of the assistant's model, optimized when somebody asks for it."""
+"""The asset of the assistant's optimized prompts, which only a person starts."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from rag_pipeline.pipeline.registry import ASSETS
 
 
 class PromptSettings(dg.Config):
-    """What to optimize for: see `optimize_prompts`."""
+    """The settings of `optimize_prompts`."""
 
     metric: str = "EntityF1"
     trials: int = 3
@@ -22,7 +22,7 @@ class PromptSettings(dg.Config):
 def build_prompt_assets(
     config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
 ) -> list[dg.AssetsDefinition]:
-    """Return the one asset, or none where the assistant has no model."""
+    """Return the asset, or none if the assistant has no model."""
     if config.assistant.chat is None:
         return []
     corpus = Corpus(config)

@@ -1,8 +1,7 @@
-"""Runs that something from outside ended: found, failed where nobody did, and told from others.
+"""Find lost and interrupted runs.
 
-Dagster watches a run's process only where its launcher can ask for it. One that was started on
-this machine and is gone, as after a crash of the machine, would stay STARTED and hold its place
-in the queue for good.
+Dagster only watches a run's process if its launcher supports that. After a crash of this machine,
+a local run would stay STARTED and keep its place in the queue forever.
 """
 
 import os
@@ -14,14 +13,14 @@ from pathlib import Path
 import dagster as dg
 
 PROCESS_TAG = "rag_pipeline/process"
-"""Machine and process id of a run that no launcher started."""
+"""Machine and process id of a run of `rag run`."""
 
 _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
-"""Set by the launcher whose runs are processes beside the code server, where sensors run too."""
+"""Set by the launcher whose runs are processes of the code server's machine."""
 
 _CLOCK_SECONDS = 10.0
 _LAUNCH_SECONDS = 600.0
-"""A run that is made is launched or queued at once; one that is not after this long never is."""
+"""Seconds after which a run that is neither launched nor queued never will be."""
 _OUTSIDE = (
     *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
     *("StoreError", "OSError"),
@@ -33,22 +32,22 @@ MAY_BE_LOST = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-"""Statuses of runs that wait for no other: queued ones do."""
+"""Statuses of unfinished runs outside the queue."""
 
-GONE = "Its process, or what was to launch it, is gone: it was killed, or the machine restarted."
+GONE = "Its process or its launcher is gone: it was killed, or the machine restarted."
 
 
 def process_tag() -> dict[str, str]:
-    """Return the tag of a run that this process does itself."""
+    """Return the tag of a run in this process."""
     return {PROCESS_TAG: f"{socket.gethostname()}:{os.getpid()}"}
 
 
 def fail_lost_runs(
     instance: dg.DagsterInstance, is_ours: Callable[[dg.DagsterRun], bool]
 ) -> list[str]:
-    """Fail those of our runs whose process on this machine is gone, or that nobody launches.
+    """Fail our runs whose process on this machine is gone, or that were never launched.
 
-    Returns their ids. Their places in pools are free at once: Dagster would hold them for minutes.
+    Returns their ids. Frees their places in pools, which Dagster would keep for minutes.
     """
     wanted = dg.RunsFilter(statuses=MAY_BE_LOST)
     lost = []
@@ -57,7 +56,7 @@ def fail_lost_runs(
         if not is_ours(run) or not _is_lost(instance, record):
             continue
         current = instance.get_run_by_id(run.run_id)
-        if current is not None and current.status == run.status:  # it may have gone on meanwhile
+        if current is not None and current.status == run.status:  # it may have changed meanwhile
             instance.report_run_failed(current, GONE)
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             lost.append(run.run_id)
@@ -73,10 +72,10 @@ def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
 
 
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Return whether a finished run says nothing of its work: the same run may do well.
+    """Return whether a finished run failed independently of its inputs: a repetition may succeed.
 
     It was canceled, its process or a worker died, the project could not be loaded, or its store
-    failed, as on a full disk.
+    failed, for example on a full disk.
     """
     if run.status == dg.DagsterRunStatus.CANCELED:
         return True
@@ -92,12 +91,12 @@ def _is_from_outside(entry: dg.EventLogEntry) -> bool:
     event = entry.dagster_event
     error = event.step_failure_data.error if event else None
     if error is not None and error.cls_name == "Failure":
-        error = error.cause  # the pipeline's own error, of which only the words are shown
+        error = error.cause  # the pipeline's own error
     return error is not None and error.cls_name in _OUTSIDE
 
 
 def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
-    """Return the id of a run's process; None where it is not one of this machine."""
+    """Return the id of a run's process, None for another machine."""
     host, _, own = run.tags.get(PROCESS_TAG, "").partition(":")
     if own.isdecimal():
         return int(own) if host == socket.gethostname() else None
@@ -114,7 +113,7 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 
 def _lives(pid: int, run_started: float | None) -> bool:
-    """Return whether a process lives and is older than the run: ids are given out again."""
+    """Return whether a process lives and is older than the run: ids are reused."""
     status = Path(f"/proc/{pid}/stat")
     if not status.parent.parent.is_dir():
         return _answers(pid)

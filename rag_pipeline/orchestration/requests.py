@@ -1,9 +1,9 @@
-"""Which partitions a sensor should ask for: exactly the stale ones whose inputs are ready.
+"""Choose the partitions that a sensor requests: the stale ones whose inputs are ready.
 
-A requested run carries the hash of what it would be made from. While the last run of a partition
-carries the same hash, asking again would bring the same result: a failed build, or a release
-that its gate refused, waits until a setting or an input changes or the documents are loaded again.
-A run that was interrupted says nothing of its inputs and is asked for again, a few times.
+A requested run has a tag with the hash of its inputs. If the last run of a partition has the same
+hash, another run would have the same result. So a failed build, or a release that its gate refused,
+waits until a setting or an input changes or the documents are loaded again. An interrupted run is
+requested again, a few times.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
 LISTING_TAG = "rag_pipeline/listing"
-"""The files that a load was asked for."""
+"""The digest of the files that a run was requested for."""
 LEFT_TAG = "rag_pipeline/left"
-"""What a run of the whole corpus could not make, each with its inputs."""
+"""The hashes of the steps that a run of the whole corpus could not make."""
 PARTITION_TAG = "dagster/partition"
 MOST_INTERRUPTIONS = 3
-"""Maximum number of requests of a run while each is interrupted; then a person is told."""
+"""Maximum number of requests of a run that is interrupted each time."""
 
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"
@@ -38,11 +38,11 @@ _UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 
 @dataclass(slots=True)
 class Survey:
-    """Where every step that is not current stands.
+    """The state of every stale step.
 
-    `requests` are to be asked for now, with the hash of their inputs; `waiting` run, or follow
-    what runs or is asked for; `stuck` came to nothing with the inputs as they are, or follow what
-    did, each with the reason.
+    `requests` are to be requested now, with the hash of their inputs. `waiting` run, or read a step
+    that runs or is requested. `stuck` failed with their present inputs, or read a stuck step, each
+    with the reason.
     """
 
     requests: dict[Step, str] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Survey:
 
 
 def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> Survey:
-    """Compare every step with what it reads from; reads no document and calls no model.
+    """Compare every step with its inputs; read no document and call no model.
 
-    Steps are asked for one by one, or all in `one_run`.
+    Steps are requested one by one, or all in `one_run`.
     """
     config = workspace.config
     found = Survey()
@@ -82,7 +82,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             why_not = why_not or refusal(instance, job, INPUTS_TAG, inputs, step.partition)
             if why_not is None:
                 found.requests[step] = inputs
-            # Items that a judge failed on hold back nothing; the next load asks for them again.
+            # Failed judgements do not stop later steps; the run after the next load repeats them.
             elif not is_incomplete(workspace, step):
                 found.stuck[step] = why_not
     if one_run and found.requests:
@@ -96,19 +96,19 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
 
 
 def all_inputs(found: Survey) -> str:
-    """Return the hash of all that is to be asked for."""
+    """Return one hash of all requests."""
     return _hash(sorted((str(step), inputs) for step, inputs in found.requests.items()))
 
 
 def refusal(
     instance: dg.DagsterInstance, job: str, tag: str, value: str, partition: str | None = None
 ) -> str | None:
-    """Return why a job is not asked for once more with this tag, None where it may be."""
+    """Return why a job is not requested again with this tag, None if it is."""
     tags = {PARTITION_TAG: partition} if partition else {}
     interrupted = 0
     for run in instance.get_runs(dg.RunsFilter(job_name=job, tags=tags), limit=_LOOKED_AT):
         if tag not in run.tags:
-            continue  # somebody else's
+            continue  # not requested by a sensor
         if run.tags[tag] != value:
             break
         if not was_interrupted(instance, run):
@@ -120,7 +120,7 @@ def refusal(
 
 
 def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
-    """Return what a run of the whole corpus could not make, for its tag `LEFT_TAG`."""
+    """Return the value of `LEFT_TAG` for a run with some failed steps."""
     loaded = _last_load(instance, workspace.config)
     left = []
     for step in steps(workspace.config):
@@ -128,7 +128,7 @@ def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collec
             if step in failed or is_incomplete(workspace, step):
                 left.append(_inputs(workspace, step, loaded))
         except RagPipelineError:
-            continue  # what it would be made from can't be told: the survey says why
+            continue  # its inputs are unknown; the survey reports why
     return " ".join(left)
 
 
@@ -139,16 +139,16 @@ def _left(instance: dg.DagsterInstance, config: CorpusConfig) -> Collection[str]
 
 
 def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
-    """Return the hash of what a step would be made from.
+    """Return the hash of a step's inputs.
 
-    Its own load does not count for the documents, or a failed check would ask again.
+    The documents' hash leaves out the last load, or a failed check would request it again.
     """
     after = loaded if upstream(workspace.config, step) else None
     return _hash(step, step.row.made_from(workspace, step.key(workspace.config)), after)
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:
-    """Return why files that changed since the last load are not asked for again, None otherwise."""
+    """Return why the load of changed files is not requested again, None if it is."""
     config = workspace.config
     listing = listing_digest(config)
     if listing == loaded_listing(workspace):
@@ -158,11 +158,11 @@ def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: 
 
 
 def run_request(config: CorpusConfig, step: Step | None, value: str, tag: str) -> dg.RunRequest:
-    """Return the request of one step, or of all, with what it is asked for as a tag."""
+    """Return the request of one step, or of all, with a tag for its inputs."""
     return dg.RunRequest(
         job_name=job_name(config, step.asset) if step else update_job_name(config),
         partition_key=step.partition if step else None,
-        # Whoever asked asks again; the daemon's own repetition would be a second run of the same.
+        # The sensor requests it again; a retry by the daemon would be a second run.
         tags={"corpus": config.corpus, tag: value, "dagster/max_retries": "0"},
     )
 
@@ -182,10 +182,10 @@ def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext)
 
 
 def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:
-    """Yield the steps that unfinished runs work on, whoever launched them.
+    """Yield the steps of all unfinished runs.
 
-    A run of a job names no assets and is known by its job; one launched from an asset's page or
-    by a backfill names its assets. A run without a partition counts for all partitions.
+    A run of a job is identified by the job. A run from an asset's page or of a backfill names its
+    assets. A run without a partition counts for all partitions.
     """
     names = {step.asset for step in steps(config)}
     by_job = {job_name(config, name): name for name in names}
@@ -203,7 +203,7 @@ def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterato
 
 
 def _settled(workspace: Workspace, step: Step) -> bool:
-    # Comparing the documents would hash every file; the documents sensor looks at their listing.
+    # Comparing documents would hash every file; another sensor compares their listing.
     stale = bool(step.row.reads) and plan_step(workspace, step).must_run
     return not stale and passed(workspace, step)
 

@@ -83,8 +83,7 @@ def run_steps(
 def _instance() -> dg.DagsterInstance:
     """Open the instance of DAGSTER_HOME, whose history the UI shows; else a temporary one.
 
-    One process at a time: two that make its SQLite files at once fail, and can leave them unusable
-    for good.
+    Only one process opens it at a time: two that create its SQLite files would damage them.
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home:
@@ -114,7 +113,7 @@ def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, config: Corpus
 def _origin(
     instance: dg.DagsterInstance, config: CorpusConfig, job: str
 ) -> remote_origin.RemoteJobOrigin | None:
-    """Return the location of a job: that of the sensors that the daemon runs, or this project."""
+    """Return the code location of a job: the daemon's, if it runs the sensors, or this project."""
     if instance.is_ephemeral:
         return None
     mine = identifier(config, "")

@@ -10,7 +10,7 @@ def load_secrets() -> list[str]:
     """Set the variables that the secrets of `RAG_SECRETS` hold; return their names.
 
     `RAG_SECRETS` is a list of secrets' names or ARNs, with commas between. A secret is a JSON
-    object of variables, `{"OPENAI_API_KEY": "…"}`. What the environment has already stays.
+    object of variables, `{"OPENAI_API_KEY": "…"}`. Variables of the environment are not replaced.
 
     Raises ConfigError for a secret that is not there, may not be read, or is no such object.
     """

@@ -67,9 +67,9 @@ def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstanc
 
 
 def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) -> list[Step]:
-    """Observe what has changed and report current steps; return the stale steps.
+    """Observe changed inputs and report current steps; return the stale steps.
 
-    Afterwards Dagster's staleness is that of `rag plan`. No other run of the corpus may be at work.
+    Afterwards Dagster's staleness agrees with `rag plan`. Call it while no run is at work.
     """
     config = workspace.config
     stale = stale_steps(workspace)
@@ -172,7 +172,7 @@ class Statuses:
         )
 
     def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
-        """Return whether Dagster calls a partition fresh: neither stale nor missing."""
+        """Return whether Dagster calls a partition fresh."""
         return self._resolver.get_status(key, partition) is data_version.StaleStatus.FRESH
 
     def is_stale(self, key: dg.AssetKey, partition: str | None) -> bool:
@@ -181,7 +181,7 @@ class Statuses:
 
 
 class _Loading(LoadingContext):
-    """Keeps what Dagster has looked up."""
+    """The loaders of Dagster's lookups."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance

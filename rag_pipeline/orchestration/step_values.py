@@ -1,7 +1,7 @@
-"""What one step of a run hands to another: JSON beside the tables.
+"""The values that one step of a run passes to another, as JSON in the store.
 
-Dagster's own way is a pickle on the machine's disk. Steps may run on different machines, and
-nothing that is read from a store is unpickled.
+Dagster's own IO manager writes pickles to the local disk. Steps may run on different machines, and
+no content of a store is unpickled.
 """
 
 from typing import Any
@@ -39,14 +39,14 @@ class StepValues(dg.IOManager):
         if value is None:
             raise StoreError(
                 f"{self._workspace.store.url}: no {path}: the run that made it has finished and "
-                f"cleared it; launch a new run, which does only what is left"
+                f"cleared it; launch a new run, which does only the rest"
             )
         made = context.upstream_output.dagster_type
         return TypeAdapter(made.typing_type if made else Any).validate_python(value)
 
 
 def clear_step_values(workspace: Workspace, run: dg.DagsterRun) -> None:
-    """Delete what the steps of a run, and of the runs that it repeats, handed on."""
+    """Delete the values of a run and of the runs that it repeats."""
     for run_id in dict.fromkeys((run.run_id, run.parent_run_id, run.root_run_id)):
         if run_id:
             workspace.store.files.remove_folder(f"steps/{run_id}")

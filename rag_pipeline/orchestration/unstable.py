@@ -1,6 +1,6 @@
-"""Parts of Dagster that may change: data versions of ops, observed inputs, checks of partitions.
+"""Unstable parts of Dagster: data versions of ops, observed inputs, checks of partitions.
 
-The version range in pyproject.toml bounds what they can change to.
+The range of Dagster versions in pyproject.toml bounds how they can change.
 """
 
 import warnings
@@ -12,7 +12,7 @@ import dagster as dg
 
 @contextmanager
 def unstable() -> Iterator[None]:
-    """Use such a part without telling every user's terminal."""
+    """Use an unstable part without its warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
