@@ -1,13 +1,11 @@
-"""What a change costs by the daemon's sensors or a backfill, beside `rag run` of the same change.
+"""Compare the cost of a change by the daemon's sensors or a backfill with `rag run`.
 
-Two copies of one built corpus get the same changes, one after the other: a document is edited, a
-threshold is changed, an embedding is added with a configuration of its own, and two configurations
-get other retrievers. One copy is brought up to date by `rag run`, the other by a real daemon: by
-its sensors, but for the last change, which a backfill from Dagster's page of assets does with the
-sensors switched off. Printed are runs, steps, seconds from the change to the end of the last run,
-and CPU seconds of all processes meanwhile. Sensors look every second, so that the daemon's own
-waiting is left out. Before that, the CPU seconds of loading the project's definitions, and of
-importing Dagster alone, each the least of five.
+Two copies of one built corpus get the same changes: an edited document, a changed threshold, a new
+embedding with a configuration, and other retrievers for two configurations. `rag run` updates one
+copy, a real daemon the other: by its sensors, and after the last change by a backfill without
+sensors. Prints runs, steps, seconds from the change to the end of the last run, and CPU seconds of
+all processes. Sensors tick every second, to leave out the daemon's own waiting. Also prints the CPU
+seconds of loading the definitions and of importing Dagster, each the least of five.
 
     python -m benchmarks.bench_automation [--corpus tiny|sample]
 """
@@ -262,13 +260,13 @@ def _cpu_of_session(leader: int) -> float:
 
 
 def main() -> None:
-    """Print what each change costs both ways."""
+    """Print the costs of each change."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--corpus", choices=("tiny", "sample"), default="tiny")
     make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
-    # As for users: without, every process compiles the project anew.
+    # As for users: without compiled files, every process compiles the project.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
         print(f"{what:22} {min(_cpu_of(code) for _ in range(5)):6.2f} CPU s", flush=True)

@@ -23,7 +23,7 @@ DOCUMENTS = 100
 
 
 class Cycle(NamedTuple):
-    """What one cycle took and left behind."""
+    """The time of one cycle, and the state after it."""
 
     number: int
     seconds: float
@@ -64,7 +64,7 @@ def edit(folder: Path, number: int, cycle: int) -> None:
 
 
 def reindex(workspace: Workspace) -> None:
-    """Do what a run does, in the order of the flow, without Dagster's own time."""
+    """Make and check all steps in order, without Dagster's own time."""
     for step in steps(workspace.config):
         make(workspace, step)
 

@@ -34,7 +34,7 @@ Outcome = Literal["healed", "harmless", "silent", "broken"]
 
 
 class Trial(NamedTuple):
-    """What was damaged, how, what `rag doctor --full` said of it, and how it ended."""
+    """The damage, the finding of `rag doctor --full`, and the end."""
 
     kind: str
     path: str
@@ -54,7 +54,7 @@ def build(folder: Path) -> Workspace:
 
 
 def kind_of(path: str) -> str:
-    """Return what sort of file stands at a path: its folders without names of tables and builds."""
+    """Return the kind of a file: its folders, without names of tables and builds."""
     parts = path.split("/")
     if parts[0] == "tables":
         return "/".join(["tables", parts[1].split(".")[0], *parts[2:-1]])
@@ -98,7 +98,7 @@ def contents(workspace: Workspace) -> dict[str, Any]:
 
 
 def trials(folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
-    """Damage one file of a fresh copy of a store, again and again, of every kind in turn."""
+    """Damage one file of a fresh copy of a store, repeatedly, alternating between kinds."""
     workspace = build(folder / "whole")
     expected = contents(workspace)
     root = folder / "whole/store"

@@ -1,12 +1,12 @@
-"""What `rag plan --migrate` foretells, and what a part of the new vectors would bring.
+"""Compare the prediction of `rag plan --migrate` with the gain of all or some new vectors.
 
     python -m benchmarks.bench_migrate
 
-From the packaged MiniLM to the multilingual e5, over the sets of `bench_languages`: what a sample
-of 60 chunks foretells, and what all bring. Then the share of the whole gain where only 5, 25 or
-100 % of the chunks are embedded anew, documents that other questions are about first, and the
-others' old vectors are turned into the new space by the orthogonal map (Schoenemann 1966) of those
-that have both. Vectors alone, AnswerPresence@5.
+The models are the packaged MiniLM and the multilingual e5, the data the sets of `bench_languages`,
+the metric AnswerPresence@5 of vectors alone. First: the gain that a sample of 60 chunks predicts,
+and the gain of all chunks. Then: the share of that gain with new vectors for 5, 25 or 100 % of the
+chunks, documents of other questions first. The other old vectors are mapped into the new space by
+the orthogonal map (Schoenemann 1966) of the chunks with both vectors.
 """
 
 import tempfile
@@ -59,7 +59,7 @@ def first(documents: list[str], others: list[Query], part: float) -> np.ndarray:
 
 
 def measure(work: Path, language: Language, asked_in: str) -> None:
-    """Print what is foretold and found of one set."""
+    """Print the predicted and the measured gain of one set."""
     folder = work / f"{language}_{asked_in}"
     write_language_set(folder, language, asked_in)
     file = corpus_file(folder, f"{language}_by_{asked_in}")
@@ -96,7 +96,7 @@ def measure(work: Path, language: Language, asked_in: str) -> None:
             totals[part] += share(mixed, by_new, ids, gold) / 2
     whole = totals[1.0] - totals["old"]
     print(
-        f"{language} by {asked_in}: foretold {100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to "
+        f"{language} by {asked_in}: predicted {100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to "
         f"{100 * gain.high:+.1f}) from {found.sampled} of {found.chunks} chunks and "
         f"{found.questions} questions; found {100 * whole:+.1f} of {len(queries)}: "
         f"{100 * totals['old']:.1f} -> {100 * totals[1.0]:.1f}"

@@ -54,9 +54,7 @@ def _definitions_of(file: Path, taken: dict[str, Path]) -> dg.Definitions:
     try:
         config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:
-            raise ConfigError(
-                f"{file}: corpus: {config.corpus!r} names {other} too; rename one"
-            )
+            raise ConfigError(f"{file}: corpus: {config.corpus!r} names {other} too; rename one")
         return build_definitions(config)
     except RagPipelineError as error:
         return definitions_of_mistake(file, error)

@@ -26,7 +26,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
 
 @pytest.fixture
 def settle(instance: dg.DagsterInstance) -> Callable[[Path], Requested]:
-    """Return a function that does what the sensor asks for until it asks for nothing."""
+    """Return a function that executes the sensor's requests until there are none."""
 
     def until_quiet(file: Path) -> Requested:
         asked: Requested = []

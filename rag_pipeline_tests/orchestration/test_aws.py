@@ -1,4 +1,4 @@
-"""What dagster-aws does for a deployment, against a server on loopback."""
+"""The parts of dagster-aws that a deployment uses, against a server on loopback."""
 
 import importlib
 import json

@@ -87,7 +87,7 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
             file.write_text(good.replace("chunkings:", "chunkigs:"))
             daemon.wait(lambda: failed_ticks(daemon) > 0)
             assert daemon.known() == known
-            for characters in range(120, 110, -1):  # a run may end before it is told to
+            for characters in range(120, 110, -1):  # a run may end before it is canceled
                 known = daemon.known()
                 set_characters(file, characters)
                 canceled = daemon.new_run(STARTED, known)
@@ -180,7 +180,7 @@ def test_the_whole_group_killed_at_ten_points_ends_in_the_undisturbed_release(tm
 
 
 def contents(file):
-    """Return what a release serves and how it was measured."""
+    """Return the content of a release, and its metrics."""
     corpus = Corpus.load(file)
     release = corpus.release()
     hits = corpus.search("price of a hotel a night", k=20)

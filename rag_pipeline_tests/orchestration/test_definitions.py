@@ -334,7 +334,7 @@ def test_a_project_brings_its_own_store_and_models(tmp_path, instance):
     assert tick.skip_message == "everything is current"
 
 
-# --- what the UI shows ---
+# --- the UI ---
 
 
 def test_the_jobs_bring_the_executor_with_them(config, monkeypatch):

@@ -1,4 +1,4 @@
-"""What is tried again, what is kept meanwhile, and what is said."""
+"""Retries of failed steps, the results that stay, and the messages."""
 
 import dagster as dg
 import pytest
@@ -20,7 +20,7 @@ KEY = "recursive_150"
 
 @pytest.fixture
 def loaded(tmp_path, config):
-    """Return the settings of a corpus whose documents are loaded and whose chunks are not."""
+    """Return the settings of a corpus with documents and without chunks."""
     build(config.file, "documents")
     return config
 

@@ -1,4 +1,4 @@
-"""Schedules, and how old what they keep up to date may be."""
+"""Schedules, and the maximum age of the assets that they update."""
 
 from datetime import timedelta
 

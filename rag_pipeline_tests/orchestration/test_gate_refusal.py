@@ -1,4 +1,4 @@
-"""A scheduled run whose candidate is significantly worse than what is served."""
+"""A scheduled run with a candidate that is significantly worse than the release."""
 
 from datetime import datetime
 

@@ -268,7 +268,7 @@ def test_a_changed_corpus_file_needs_no_reload(file, instance):
 
 
 def looking(file, instance):
-    """Return a function to what one sensor, loaded now, asks for or why it asks for nothing."""
+    """Return a function to the requests of a sensor, or its reason for none."""
     repository = build_definitions(load_config(file), one_run=True).get_repository_def()
     sensor = repository.get_sensor_def("tiny__stale_partitions")
 

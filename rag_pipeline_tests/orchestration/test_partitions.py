@@ -123,7 +123,7 @@ def test_an_asset_without_partitions_reads_from_all(four):
     assert mapping_between(four, "answer_presence", "leaderboard") is None
 
 
-# --- what the sensor asks for ---
+# --- the requests of the sensor ---
 
 
 def test_an_empty_store_is_built_upstream_first(tmp_path, settle):

@@ -1,4 +1,4 @@
-"""Who goes first and how many at once: pools and priorities."""
+"""Pools and priorities."""
 
 import socket
 import subprocess
@@ -73,7 +73,7 @@ def test_a_run_whose_process_is_gone_frees_its_place(tmp_path):
 
 
 def test_loading_and_releasing_leave_the_queue_first(config):
-    """Dagster's own queue, of a run of each job; the one that is asked for first comes last."""
+    """Dagster's own queue with a run of each job, in reversed order."""
     definitions = build_definitions(config, one_run=False)
     names = [*asset_names(config), ""]
     jobs = {name: job_name(config, name) if name else update_job_name(config) for name in names}
@@ -122,7 +122,7 @@ def test_a_step_that_waits_for_others_keeps_no_place_from_them(
             return ()
 
         monkeypatch.setattr(time, "sleep", others_turn)
-        # What each does first when it is its turn.
+        # The first call of each when it is its turn.
         made = Made(Step("documents"), Materialized("1", {}))
         monkeypatch.setattr(one_run_job, "drive", at_work)
         monkeypatch.setattr(assets, "drive", lambda *_, **__: [*at_work(), made])

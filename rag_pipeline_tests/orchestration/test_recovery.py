@@ -1,4 +1,4 @@
-"""What is asked for again after a run that something from outside ended."""
+"""Lost and interrupted runs, and their new requests."""
 
 import os
 import signal

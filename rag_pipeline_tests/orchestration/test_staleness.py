@@ -114,7 +114,7 @@ EVERYTHING_AFTER_CHUNKS_SHORT = [
 
 
 def wanted(file, home):
-    """Return what the sensors ask for or find to follow: a load of all files, or steps."""
+    """Return the steps that the sensors request or wait for, or a load of all files."""
     asked, _ = ask(file, home, "changed_documents", one_run=True)
     found = survey(Workspace(load_config(file)), home, one_run=True)
     return bool(asked), {*found.requests, *found.waiting, *found.stuck}

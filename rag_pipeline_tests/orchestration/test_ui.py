@@ -1,4 +1,4 @@
-"""What users see of a corpus in Dagster's UI, in a real browser."""
+"""A corpus in Dagster's UI, in a real browser."""
 
 import json
 import re

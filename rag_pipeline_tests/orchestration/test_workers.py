@@ -62,7 +62,7 @@ defs = dg.Definitions.merge(
 
 @dataclass
 class Project:
-    """A corpus whose chunks are there and whose vectors are not, with a Dagster home."""
+    """A corpus with chunks and without vectors, and a Dagster home."""
 
     folder: Path
     shards: int
@@ -116,7 +116,7 @@ class Project:
 
 @dataclass
 class Cluster(Project):
-    """A project, and what is to build its vectors."""
+    """A project, and the servers and workers that build its vectors."""
 
     broker: Server
     database: Server
@@ -263,6 +263,6 @@ def test_a_server_restarted_during_a_run_stops_nothing_for_good(tmp_path, which)
         server.start()
         code = made.ends(run)
         sys.stdout.write(f"the run that saw the {which} restart ended with {code}\n")
-        if code != 0:  # a new run does what is left
+        if code != 0:  # a new run does the rest
             assert made.ends(made.start()) == 0, made.told()
         check(made, killed=2)

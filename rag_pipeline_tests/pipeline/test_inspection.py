@@ -35,7 +35,7 @@ def workspace(built, tmp_path):
 
 
 def mend(workspace):
-    """Mend what can be, as `rag doctor --repair` does; return what was said first."""
+    """Repair as `rag doctor --repair` does; return the first findings."""
     said = inspect(workspace)
     for _ in range(3):
         for finding in inspect(workspace):

@@ -59,7 +59,7 @@ def newest(workspace, pattern):
 
 
 def repaired(workspace):
-    """Mend what a full inspection finds, three times, and run; return whether all is whole."""
+    """Repair all findings of a full inspection, three times, and run; return whether none is left."""
     for _ in range(3):
         for finding in (findings := inspect(workspace, full=True)):
             finding.mend()
@@ -126,7 +126,7 @@ def test_no_damage_stays_unseen_and_all_that_can_be_is_made_again(tmp_path, monk
 
 
 def test_a_flipped_bit_in_the_vectors_is_served_no_more(workspace):
-    """What reads without an error, and is another vector: only its hash tells."""
+    """Another vector that reads without an error: only the hash shows it."""
     path = flip(workspace, f"tables/{VECTORS}.lance/data/*")
     said = [f.problem for f in inspect(workspace, full=True) if f.place == VECTORS]
     assert path.partition(".lance/")[2] in said[0]

@@ -1,4 +1,4 @@
-"""What another embedding would bring, foretold from a sample, and what that costs."""
+"""The gain and cost of another embedding, predicted from a sample."""
 
 import json
 from pathlib import Path

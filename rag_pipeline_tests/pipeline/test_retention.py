@@ -73,7 +73,7 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
 
 
 def forget_uses(workspace):
-    """Let no answer have been used of late: their times are whole seconds, and tests are fast."""
+    """Make all answers unused: their times are whole seconds, and tests are fast."""
     with sqlite3.connect(workspace.store.calls_path) as connection:
         connection.execute("UPDATE rag_answers SET used = 0")
 
@@ -143,7 +143,7 @@ def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
         reindex(workspace)
     release.roll_back(workspace, "release-000002")
     retention.collect(workspace)
-    kept = [f"release-{n:06d}" for n in (2, 3, 4, 5)]  # what is served, and the 3 newest
+    kept = [f"release-{n:06d}" for n in (2, 3, 4, 5)]  # the served release, and the 3 newest
     served = release.current(workspace)
     assert (served.release_id, release.names(workspace)) == ("release-000002", kept)
     table = workspace.vector_index("fixed.none.minilm")

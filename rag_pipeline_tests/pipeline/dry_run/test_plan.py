@@ -1,4 +1,4 @@
-"""What is foretold is what the run then asks of its models, and foretelling writes nothing."""
+"""The calls of a plan are the calls of the run, and planning writes nothing."""
 
 import hashlib
 import json
@@ -133,7 +133,7 @@ def planned(file: Path) -> list[PlannedStep]:
 
 
 def written(folder: Path) -> dict[str, str]:
-    """Return what the store's files hold; of the databases, their rows.
+    """Return the content of the store's files, and the rows of its databases.
 
     `files.sqlite` is left out: whoever compares the files notes there which need no second look.
     """
@@ -150,7 +150,7 @@ def written(folder: Path) -> dict[str, str]:
 
 
 def group_of(step: Step) -> Step:
-    """Return the step in whose job another one is done."""
+    """Return the step whose job makes a step."""
     if step.asset == RERANKING:
         return Step("retrieval_run", step.partition)
     return Step(step.row.made_by or step.asset, step.partition)
@@ -167,7 +167,7 @@ def billed_by_step(file: Path, server: ModelServer) -> Counter[Step]:
 
 
 def agree(file: Path, server: ModelServer) -> dict[str, int | None]:
-    """Hold a plan against the run that follows; return what the plan says, None if not exact."""
+    """Compare a plan with the run after it; return the plan's calls, None if not exact."""
     store = file.parent / "store"
     before, asked = written(store), len(server.requests)
     plan = planned(file)
@@ -277,7 +277,7 @@ def test_a_changed_document_and_a_forgotten_answer(
     settings["evaluation"]["context"]["contexts"] = 2
     write_file(tmp_path, **settings)
     said = agree(file, server)
-    # The run stands, the answers too: a judgement for each query and distinct answer.
+    # Run and answers stay: a judgement for each query and distinct answer.
     assert {s: n for s, n in said.items() if n} == {
         "answers by_llm": 4,
         "answers by_voyage": said["answers by_voyage"],

@@ -1,4 +1,4 @@
-"""What the plan says of plugins' models, and what the run then pays for."""
+"""The plan of plugins' models, and the paid calls of the run."""
 
 import json
 import re
@@ -132,7 +132,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def judged(site: Path, built: Path, tmp_path: Path) -> Path:
-    """Return a folder with what is judged: an index, a run and its results."""
+    """Return a folder with an index, a run and its results."""
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -189,10 +189,10 @@ def test_the_plan_counts_what_the_run_then_asks(site, judged):
     texts = made["vector_index"] + made["retrieval_run"] + made.get("answers", 0)
     assert configuration["calls"]["embedding"]["made"] == texts, "prompts are not embedded"
     assert re.search(r"context_scores \S+  4 queries, 8 sent to models", said)
-    # What is looked for where nothing answers: in the plan they are the most that there can be.
+    # The searches of unanswered questions: the plan has their maximum.
     assert made.pop("answers", 0) <= foreseen.pop("answers") == len(NEUTRAL_QUERIES)
     queries = len(QUERIES)
-    assert made.pop("retrieval_run") == queries  # each query is embedded by itself
+    assert made.pop("retrieval_run") == queries  # each query is a request of its own
     assert made["relevance_labels"] == 2 * queries
     assert made["context_scores"] == 2 * queries  # one by the judge, one by the score
     assert made["entity_scores"] == 1
