@@ -14,9 +14,9 @@ with collection_paused():
     from rag_pipeline.errors import ConfigError, RagPipelineError
     from rag_pipeline.orchestration.component import build_definitions, definitions_of_mistake
     from rag_pipeline.orchestration.executors import chosen_executor
+    from rag_pipeline.orchestration.internals import unstable
     from rag_pipeline.orchestration.names import group_name
     from rag_pipeline.orchestration.secrets import load_secrets
-    from rag_pipeline.orchestration.unstable import unstable
 
     gc.freeze()  # modules live as long as the process: they are not looked through, either
 

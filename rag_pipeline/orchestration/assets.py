@@ -4,7 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
@@ -22,9 +24,9 @@ from rag_pipeline.errors import (
     TextTooLongError,
 )
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization, metadata_of
-from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
+from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
 from rag_pipeline.orchestration.names import asset_key, group_name, identifier
 from rag_pipeline.orchestration.partitions import (
     asset_names,
@@ -34,7 +36,6 @@ from rag_pipeline.orchestration.partitions import (
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
@@ -46,6 +47,9 @@ from rag_pipeline.workspace import Workspace
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 LOG_SECONDS = 30.0
 """Minimum seconds between two lines of progress in a run's log."""
+_TICKS = 60
+_WARN, _FAIL = 1.25, 2.0
+"""Intervals of the schedule after which an asset is old, and too old."""
 
 
 def build_assets(
@@ -94,7 +98,7 @@ def _assets_made_together(
                     **shared_settings(config, name),
                     deps=_deps(config, name),
                     skippable=len(names) > 1,
-                    freshness_policy=freshness_of(config, name),
+                    freshness_policy=_freshness(config, name),
                 )
                 for name in names
             ],
@@ -226,6 +230,15 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
     ] + [dg.AssetDep(input_key(config, name))]
 
 
+def _freshness(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
+    """Return the maximum age of a watched asset, None without a schedule."""
+    if config.schedule is None or not ASSETS[name].watched:
+        return None
+    ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
+    longest: timedelta = max(after - before for before, after in pairwise(ticks))
+    return dg.FreshnessPolicy.time_window(longest * _FAIL, longest * _WARN)
+
+
 def _sharded_asset(
     workspace: Workspace, name: str, retries: dg.RetryPolicy | None
 ) -> dg.AssetsDefinition:
@@ -316,7 +329,7 @@ def _sharded_asset(
     }
     ins["settings"] = dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing)
     made: dg.AssetsDefinition = dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
-    freshness = freshness_of(config, name)  # `graph_asset` has no parameter for it
+    freshness = _freshness(config, name)  # `graph_asset` has no parameter for it
     return made.map_asset_specs(lambda spec: spec.replace_attributes(freshness_policy=freshness))
 
 

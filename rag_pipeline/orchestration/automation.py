@@ -9,7 +9,6 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.following import following
-from rag_pipeline.orchestration.freshness import report_current_release
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.one_run import build_update_job
@@ -24,6 +23,7 @@ from rag_pipeline.orchestration.requests import (
     survey,
     why_not_loaded,
 )
+from rag_pipeline.orchestration.staleness import unchanged
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
@@ -187,7 +187,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
             return f"at work: {_some(found.waiting)}"
         if found.stuck:
             return f"nothing to do before something changes; stuck: {_some(list(found.stuck))}"
-        report_current_release(workspace, context.instance)
+        _report_current_release(workspace, context.instance)
         return "everything is current"
 
     running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED
@@ -205,3 +205,20 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
 def _some(steps: Sequence[Step]) -> str:
     more = f" and {len(steps) - _NAMED} more" if len(steps) > _NAMED else ""
     return ", ".join(str(step) for step in steps[:_NAMED]) + more
+
+
+def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    """Report the release as current after a load that changed nothing.
+
+    Without it, the release would look old where each asset has its own runs. Call it while nothing
+    is stale.
+    """
+    config = workspace.config
+    if config.schedule is None:
+        return
+    loaded, released = (
+        instance.get_latest_materialization_event(asset_key(config, name))
+        for name in ("documents", "release")
+    )
+    if loaded is not None and (released is None or released.timestamp < loaded.timestamp):
+        instance.report_runless_asset_event(unchanged(workspace, instance, Step("release")))

@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import group_name
 from rag_pipeline.orchestration.partitions import asset_names, partitions_of
-from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.registry import ASSETS
 
 _FILES = "The {name} as files, by a hash of their names, sizes and times."

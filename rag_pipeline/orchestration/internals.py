@@ -1,7 +1,13 @@
-"""All private names of Dagster that the project uses, each with the reason.
+"""All private names and unstable parts of Dagster that the project uses, each with the reason.
 
 The range of Dagster versions in pyproject.toml bounds how they can change.
 """
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
 
 # The location of the jobs of `rag run`, where no daemon has recorded one.
 from dagster._core import remote_origin as remote_origin
@@ -28,3 +34,12 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin as L
 
 # The ticks of a schedule, by the cron expressions that Dagster accepts.
 from dagster._utils.schedules import cron_string_iterator as cron_string_iterator
+
+
+@contextmanager
+def unstable() -> Iterator[None]:
+    """Use data versions of ops, observed inputs or checks of partitions without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        yield

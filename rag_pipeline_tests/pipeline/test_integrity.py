@@ -59,7 +59,7 @@ def newest(workspace, pattern):
 
 
 def repaired(workspace):
-    """Repair all findings of a full inspection, three times, and run; return whether none is left."""
+    """Repair all findings of a full inspection three times; return whether none is left."""
     for _ in range(3):
         for finding in (findings := inspect(workspace, full=True)):
             finding.mend()
