@@ -134,7 +134,7 @@ def test_torn_small_files_are_written_again(workspace):
     assert_works_again(workspace)
 
 
-def test_a_table_of_a_newer_format_is_nobodys_to_mend(workspace):
+def test_a_table_of_another_format_is_left_to_the_next_run(workspace):
     table = workspace.store.table(CONTEXTS, None).open()
     table.to_lance().update_schema_metadata({"rag_pipeline.format": "9"})
     findings = [f for f in inspect(workspace) if f.place == CONTEXTS]
