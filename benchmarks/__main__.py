@@ -4,8 +4,7 @@ import subprocess
 import sys
 
 BENCHMARKS = (
-    "cycles integrity at_once memory overhead lexical calls datasets ablation significance "
-    "verdicts "
+    "cycles integrity at_once memory overhead lexical calls datasets ablation verdicts "
     "questions languages migrate wordings answers stages evaluation serving expansion"
 ).split()
 
