@@ -35,6 +35,7 @@ from rag_pipeline.models.embedding import embed_queries
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
+from rag_pipeline.release.manifest import current_id
 from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_builds
@@ -244,6 +245,10 @@ class Corpus:
 
     def _open(self) -> Served:
         """Return the current release, opened; while it is being opened, the previous release."""
+        release_id = current_id(self.workspace)
+        served = self._served
+        if served is not None and served.release.release_id == release_id:
+            return served
         release = manifests.current(self.workspace)
         with self._lock:
             served = self._served

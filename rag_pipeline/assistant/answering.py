@@ -15,8 +15,8 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.assistant.corpora import (
     CorporaSearcher,
+    ReleasedCorpus,
     SearchedCorpus,
-    answers_of,
     calibration_of,
     once_per_document,
 )
@@ -35,6 +35,7 @@ class Answering:
 
     searcher: CorporaSearcher
     settings: AssistantSettings
+    stages: tuple[int, int] | None
     reader: Reader
     model: Model | None
     by_model: ModelWithFallback
@@ -50,7 +51,8 @@ class Answering:
         self._trace: list[TraceEntry] = []
         self._query = ""
         self._intent = Intent("general", "general", ())
-        self._answers, self._make_answers = answers_of(self.chosen)
+        methods = (c.answers() for c in self.chosen if isinstance(c, ReleasedCorpus))
+        self._answers, self._make_answers = next(methods, (ExtractiveAnswers(), None))
         self._contexts = self._candidates = 0
         self._boost: Boost | None = None
 
@@ -127,7 +129,7 @@ class Answering:
             document_id=self.document_id,
             where=self.where,
             discover=True,
-            stages=self.settings.stages,
+            stages=self.stages,
             boost=self._boost,
         )
         return self._to_answer(self.searcher.search(request, chosen))

@@ -16,7 +16,6 @@ from rag_pipeline.config import (
     AnswerSettings,
     AssistantSettings,
     ChatSettings,
-    ExtractiveAnswers,
 )
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import (
@@ -153,16 +152,10 @@ def choose(
     return [corpora[name] for name in dict.fromkeys(names)]
 
 
-def answers_of(chosen: Sequence[SearchedCorpus]) -> tuple[AnswerSettings, AnswerMaker | None]:
-    """Return the answer settings and method of the first release among some corpora."""
-    first = next((c for c in chosen if isinstance(c, ReleasedCorpus)), None)
-    return (ExtractiveAnswers(), None) if first is None else first.answers()
-
-
 def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
     """Return the calibration of the first release among some corpora, else the default."""
-    first = next((c for c in chosen if isinstance(c, ReleasedCorpus)), None)
-    return DEFAULT if first is None else first.corpus.calibration()
+    calibrations = (c.corpus.calibration() for c in chosen if isinstance(c, ReleasedCorpus))
+    return next(calibrations, DEFAULT)
 
 
 def check_question(query: str) -> None:

@@ -46,6 +46,7 @@ class Assistant:
     needs_model: bool = False
 
     def __post_init__(self) -> None:
+        self.stages = self.settings.stages
         self.searcher = CorporaSearcher(
             corpora=self.corpora, expansions=self.expansions, reranker=self.reranker
         )
@@ -156,6 +157,7 @@ class Assistant:
         answering = Answering(
             searcher=self.searcher,
             settings=self.settings,
+            stages=self.stages,
             reader=self.reader,
             model=self.model,
             by_model=ModelWithFallback(self.needs_model),
@@ -184,6 +186,6 @@ class Assistant:
             document_id=document_id,
             where=where,
             discover=True,
-            stages=self.settings.stages,
+            stages=self.stages,
         )
         return chosen, self.searcher.search(request, chosen)

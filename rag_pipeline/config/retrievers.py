@@ -55,11 +55,6 @@ class RetrieverSettings(Settings):
         return value
 
     @property
-    def is_varied(self) -> bool:
-        """Return whether any chunk may be left out of a ranking."""
-        return self.near_duplicates != "keep" or self.most_per_document is not None
-
-    @property
     def lexical_engine(self) -> LexicalEngine | None:
         """Return the BM25 engine whose index is searched, None for vectors alone."""
         return None

@@ -99,6 +99,11 @@ class Searcher:
     score: Score | None = None
     """Scores the passages of a reranker that reads passages."""
 
+    @property
+    def _is_varied(self) -> bool:
+        settings = self.retriever
+        return settings.near_duplicates != "keep" or settings.most_per_document is not None
+
     def search(self, request: SearchRequest) -> SearchResult:
         """Return the best chunks for one request, by the settings that it changes."""
         retriever = self.retriever
@@ -123,7 +128,7 @@ class Searcher:
         for request in requests:
             started = time.perf_counter()
             ranking, rows, found = self._rank(request)
-            if self.retriever.is_varied:
+            if self._is_varied:
                 places = varied(load_chunks(self.index, ranking, rows), self.retriever)
                 ranking = [ranking[n] for n in places]
             chunks = load_chunks(self.index, self._selected(request, ranking), rows)
@@ -148,7 +153,7 @@ class Searcher:
             for request, (rows, result), (chunks, error) in zip(
                 group, found, reranked, strict=True
             ):
-                places = varied(chunks, self.retriever) if self.retriever.is_varied else None
+                places = varied(chunks, self.retriever) if self._is_varied else None
                 ranking = [(n, chunks[n].score) for n in places or range(len(chunks))]
                 chosen = [
                     replace(chunks[n], score=score) for n, score in self._selected(request, ranking)
@@ -188,7 +193,7 @@ class Searcher:
         first = single_pass(self.retriever)
         wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
         boosts = isinstance(self.retriever, ContextAwareRetriever) and self.retriever.boosts
-        needs_more = boosts or request.discover or self.retriever.is_varied
+        needs_more = boosts or request.discover or self._is_varied
         candidates = max(wanted, CANDIDATES) if needs_more else wanted
         pool = first.model_copy(update={"k": wanted})
         ranking = pool.checked_ranking(search, candidates)
@@ -219,10 +224,13 @@ class Searcher:
             read = read_rows(self.index, ranking[: self.reranker.candidates], columns)
             ranking = _rerank_by_tokens(search, ranking, self.reranker, read)
             rows = rows if rows is not None else read
-        return ranking if self.retriever.is_varied else ranking[:wanted], rows, found
+        return ranking if self._is_varied else ranking[:wanted], rows, found
 
     def _search_of(self, request: SearchRequest) -> Search:
-        only = request.document_id and f"document_id = {quoted(request.document_id)}"
+        where = None
+        if request.where is not None or request.document_id is not None:
+            only = request.document_id and f"document_id = {quoted(request.document_id)}"
+            where = filter_of(request.where, only)
         query = parse_query(self.index, request.query, self.retriever)
         made = self.embed([query.search_text])
         return Search(
@@ -230,7 +238,7 @@ class Searcher:
             query=query,
             vector=made.vectors[0],
             tokens=made.tokens[0],
-            where=filter_of(request.where, only),
+            where=where,
             known=request.allowed,
         )
 

@@ -27,6 +27,22 @@ def weighted_rankings(draw: st.DrawFn) -> list[tuple[Ranked, float]]:
     return list(zip(lists, weights, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("lists", "weights", "fused"),
+    [
+        ([], [], []),
+        ([[], []], [0.5, 0.5], []),
+        (
+            [[("b", 3.0), ("a", 3.0)], [("c", -2.0)]],
+            [0.6, 0.4],
+            [("a", 0.6), ("b", 0.6), ("c", 0.4)],
+        ),
+    ],
+)
+def test_empty_lists_and_equal_scores(lists, weights, fused) -> None:
+    assert weighted_fusion(lists, weights) == fused
+
+
 def test_reciprocal_rank_worked_by_hand() -> None:
     fused = reciprocal_rank_fusion([[("a", 9.0), ("b", 8.0)], [("b", 0.2), ("c", 0.1)]])
     assert fused == [
@@ -34,11 +50,10 @@ def test_reciprocal_rank_worked_by_hand() -> None:
         ("a", pytest.approx(1 / 61)),
         ("c", pytest.approx(1 / 62)),
     ]
-
-
-def test_reciprocal_rank_with_weights_and_another_k() -> None:
-    fused = reciprocal_rank_fusion([[("a", 1.0)], [("b", 1.0)]], k=1, weights=[1.0, 3.0])
-    assert fused == [("b", 1.5), ("a", 0.5)]
+    weighted = reciprocal_rank_fusion([[("a", 1.0)], [("b", 1.0)]], k=1, weights=[1.0, 3.0])
+    assert weighted == [("b", 1.5), ("a", 0.5)]
+    with pytest.raises(ValueError, match="k must be at least 0, got -1"):
+        reciprocal_rank_fusion([[("a", 1.0)]], k=-1)
 
 
 def test_weighted_worked_by_hand() -> None:
@@ -47,19 +62,6 @@ def test_weighted_worked_by_hand() -> None:
     fused = weighted_fusion([dense, lexical], [0.6, 0.4])
     assert [chunk for chunk, _ in fused] == ["a", "b", "c", "d"]
     assert [score for _, score in fused] == pytest.approx([0.6, 0.55, 0.4, 0.0])
-
-
-def test_weighted_scales_equal_scores_to_one() -> None:
-    assert weighted_fusion([[("b", 3.0), ("a", 3.0)], [("c", -2.0)]], [0.6, 0.4]) == [
-        ("a", 0.6),
-        ("b", 0.6),
-        ("c", 0.4),
-    ]
-
-
-def test_nothing_to_fuse() -> None:
-    assert reciprocal_rank_fusion([]) == reciprocal_rank_fusion([[], []]) == []
-    assert weighted_fusion([], []) == weighted_fusion([[], []], [0.5, 0.5]) == []
 
 
 @pytest.mark.parametrize(
@@ -76,13 +78,8 @@ def test_unusable_arguments(lists: list[Ranked], weights: list[float], message: 
         weighted_fusion(lists, weights)
     with pytest.raises(ValueError, match=message):
         reciprocal_rank_fusion(lists, weights=weights)
-
-
-def test_a_score_that_is_not_a_number() -> None:
     with pytest.raises(ValueError, match="the score of 'a' is nan"):
         weighted_fusion([[("a", math.nan)]], [1.0])
-    with pytest.raises(ValueError, match="k must be at least 0, got -1"):
-        reciprocal_rank_fusion([[("a", 1.0)]], k=-1)
 
 
 @given(weighted_rankings(), st.randoms())

@@ -10,12 +10,9 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.lexical_index import DocumentIndex, open_lexical_index
-from rag_pipeline.search.query_analysis import analyse
 from rag_pipeline.store import Store
 from rag_pipeline_tests.testing.search_index import (
     DIMENSION,
-    QUERY,
     given,
     index_of,
     random_chunks,
@@ -93,29 +90,6 @@ def test_where_much_is_new_all_is_read(index, table, rows, read, monkeypatch):
     after = Index.open(table.open(), None, index)
     assert sum(read) == len(rows)
     assert np.array_equal(after.vectors, Index.open(table.open(), None).vectors)
-
-
-def test_the_first_question_finds_ready_what_file_names_have_in_common(
-    index, tmp_path, monkeypatch
-):
-    documents = open_lexical_index(tmp_path / "lexical").documents
-    named = []
-    name_terms = DocumentIndex.name_terms
-
-    def counted(self, document_id):
-        named.append(document_id)
-        return name_terms(self, document_id)
-
-    monkeypatch.setattr(DocumentIndex, "name_terms", counted)
-
-    assert analyse(QUERY, documents).name == "name3"
-    assert named == ["name3.txt"]
-
-
-def test_words_that_one_release_has_stemmed_are_known_to_the_next(index, tmp_path):
-    one, other = (open_lexical_index(tmp_path / "lexical") for _ in range(2))
-    assert one.documents.terms("w1 w2") == ["w1", "w2"]
-    assert one.documents._tokenizer is other.documents._tokenizer
 
 
 class _Lance:

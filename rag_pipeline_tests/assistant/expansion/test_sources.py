@@ -195,16 +195,23 @@ LINK = "([a.example](https://a.example/visa))"
 SAID = f"Here is what I found.\n\n{ANSWER} {LINK}\n\nThe end."
 
 
-def test_a_web_search_keeps_the_paragraphs_that_cite_a_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_KEY", "sk-secret")
+@pytest.fixture
+def web_search(tmp_path, monkeypatch):
+    """Return a function from a server to a web search by its model."""
+    monkeypatch.setenv("SOME_KEY", "sk-secret-123456")
+
+    def made(server):
+        address = {"base_url": f"{server.url}/v1", "api_key_env": "SOME_KEY"}
+        chat = {"provider": "openai", "model": "some-model", **address}
+        return WebSearch(load_config(write_corpus(tmp_path, chats={"web": chat})), "web", MANY)
+
+    return made
+
+
+def test_a_web_search_keeps_the_paragraphs_that_cite_a_page(web_search):
     body = json.dumps(_response(SAID, _citation(SAID, LINK, "https://a.example/visa"))).encode()
     with web(lambda path, request: (200, {}, body)) as server:
-        chat = {
-            "provider": "openai", "model": "some-model", "base_url": f"{server.url}/v1",
-            "api_key_env": "SOME_KEY",
-        }  # fmt: skip
-        config = load_config(write_corpus(tmp_path, chats={"web": chat}))
-        (found,) = WebSearch(config, "web", MANY).find(QUESTION, 3, ())
+        (found,) = web_search(server).find(QUESTION, 3, ())
     assert (found.document_id, found.title, found.text) == (
         "https://a.example/visa",
         "Title",
@@ -216,17 +223,13 @@ def test_a_web_search_keeps_the_paragraphs_that_cite_a_page(tmp_path, monkeypatc
     assert request["tools"] == [{"type": "web_search"}]
 
 
-def test_a_refused_key_is_told_without_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_KEY", "sk-secret-123456")
+def test_a_refused_key_is_told_without_it(web_search):
     body = json.dumps({"error": {"message": "wrong key sk-secret-123456"}}).encode()
-    with web(lambda path, request: (401, {}, body)) as server:
-        chat = {
-            "provider": "openai", "model": "some-model", "base_url": f"{server.url}/v1",
-            "api_key_env": "SOME_KEY",
-        }  # fmt: skip
-        config = load_config(write_corpus(tmp_path, chats={"web": chat}))
-        with pytest.raises(ProviderError, match="SOME_KEY") as caught:
-            WebSearch(config, "web", MANY).find(QUESTION, 3, ())
+    with (
+        web(lambda path, request: (401, {}, body)) as server,
+        pytest.raises(ProviderError, match="SOME_KEY") as caught,
+    ):
+        web_search(server).find(QUESTION, 3, ())
     assert "sk-secret" not in str(caught.value)
 
 
