@@ -7,6 +7,7 @@ from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.serving.settings import ServerSettings as ServerSettings
+from rag_pipeline.serving.settings import read_token as read_token
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:

@@ -1,7 +1,6 @@
 """Settings of a server: its address, token and limits."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,31 +37,21 @@ class ServerSettings:
         token = "set" if self.token else "none"
         return f"ServerSettings(host={self.host!r}, port={self.port}, token={token})"
 
-    @classmethod
-    def from_environment(
-        cls,
-        host: str,
-        port: int,
-        token_env: str,
-        allowed_hosts: Sequence[str] = (),
-        log_questions: Path | None = None,
-        review: bool = False,
-    ) -> "ServerSettings":
-        """Return settings with the token of an environment variable.
 
-        Raises ConfigError for an address beyond loopback without a token, or for a short token.
-        """
-        token = os.environ.get(token_env) or None
-        if token is not None and len(token) < _LEAST_TOKEN:
-            raise ConfigError(
-                f"{token_env}: the token has {len(token)} characters; use at least {_LEAST_TOKEN}, "
-                f"such as from: openssl rand -hex 32"
-            )
-        if token is None and not is_loopback(host):
-            raise ConfigError(
-                f"--host {host}: beyond loopback a bearer token is needed; set the environment "
-                f"variable {token_env}, or listen on 127.0.0.1"
-            )
-        return cls(
-            host, port, token, tuple(allowed_hosts), log_questions=log_questions, review=review
+def read_token(variable: str, host: str) -> str | None:
+    """Return the bearer token of an environment variable.
+
+    Raises ConfigError for a short token, and for an address beyond loopback without a token.
+    """
+    token = os.environ.get(variable) or None
+    if token is not None and len(token) < _LEAST_TOKEN:
+        raise ConfigError(
+            f"{variable}: the token has {len(token)} characters; use at least {_LEAST_TOKEN}, "
+            f"such as from: openssl rand -hex 32"
         )
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host}: beyond loopback a bearer token is needed; set the environment "
+            f"variable {variable}, or listen on 127.0.0.1"
+        )
+    return token

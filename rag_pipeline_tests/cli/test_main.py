@@ -268,3 +268,65 @@ def test_pipes_narrow_and_colourless_terminals(released: Any) -> None:
     ascii_only = shell(f"rag leaderboard -c {file}", PYTHONIOENCODING="ascii")
     assert (ascii_only.returncode, ascii_only.stderr) == (0, "")
     assert ascii_only.stdout.isascii()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("rag rele", ["releases"]),
+        ("rag releases --js", ["--json"]),
+        ("rag leaderboard ti", ["tiny"]),
+        ("rag search 'a question' ti", ["tiny"]),
+        ("rag gate -c ti", ["tiny"]),
+        ("rag serve tiny ti", ["tiny"]),
+        ("rag leaderboard x", []),
+    ],
+)
+def test_bash_completes(
+    here: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: list[str]
+) -> None:
+    write_file(here)
+    monkeypatch.setenv("_RAG_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    words = line.replace("a question", "a").split()
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    outcome = rag()
+    assert outcome.err == ""
+    assert outcome.out.split() == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_RAG_COMPLETE", f"source_{shell}")
+    assert "_RAG_COMPLETE=complete_" in rag().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["plan"],
+        ["run", "--quiet"],
+        ["search", "hotel"],
+        ["ask", "How expensive may a hotel be?"],
+        ["leaderboard"],
+        ["costs"],
+        ["compare", "default", "plain"],
+        ["explain", "q1"],
+        ["gate"],
+        ["releases"],
+        ["doctor"],
+        ["gc", "--dry-run"],
+        ["expansion", "list"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_working_folder_stays_empty(released: Any, here: Path, arguments: list[str]) -> None:
+    corpus = [] if arguments == ["--version"] else [str(released[0])]
+    said(*arguments, *corpus)
+    assert list(here.iterdir()) == []
+
+
+def test_a_report_is_written_where_it_is_said(released: Any, here: Path) -> None:
+    assert rag("report", released[0]).out == "wrote tiny.html\n"
+    assert [path.name for path in here.iterdir()] == ["tiny.html"]

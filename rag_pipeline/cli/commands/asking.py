@@ -160,16 +160,15 @@ def serve(
       rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
     """
-    from rag_pipeline.serving import ServerSettings, serve_http, serve_stdio
+    from rag_pipeline.serving import ServerSettings, read_token, serve_http, serve_stdio
 
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
     opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
     for one in opened:
         one.verify = verify
-    settings = ServerSettings.from_environment(
-        host, port, token_env, allow_host or [], log_questions, review
-    )
+    token, hosts = read_token(token_env, host), tuple(allow_host or ())
+    settings = ServerSettings(host, port, token, hosts, log_questions=log_questions, review=review)
     if transport == "stdio":
         serve_stdio(opened, settings)
     else:
