@@ -27,10 +27,10 @@ from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, SearchRequest
 from rag_pipeline.indexing import (
-    TableStage,
+    TablePartition,
     build_shard,
     finish,
-    open_stage,
+    open_partition,
     plan,
     update,
     update_documents,
@@ -84,26 +84,26 @@ class Scale:
         self.chosen = self.config.configuration(CONFIGURATION)
         self.token_vectors = self.chosen.reranker == "maxsim"
 
-    def vectors(self) -> TableStage:
+    def vectors(self) -> TablePartition:
         """Return the vector table with random vectors."""
         key = self.chosen.vector_key
-        stage = open_stage(self.workspace, "vector_index", key)
+        partition = open_partition(self.workspace, "vector_index", key)
 
         def build(
             _: object, __: object, ids: Sequence[str], ___: object
         ) -> Iterator[pa.RecordBatch]:
             names = CONTEXTUALIZED_CHUNKS_SCHEMA.names
-            for batch in read_in_order(stage.upstream, names, ids):
+            for batch in read_in_order(partition.upstream, names, ids):
                 documents = batch.column("document_id").to_pylist()
 
                 def made(texts: Sequence[str], of: Sequence[str] = documents) -> Embedded:
                     return self.corpus.embedded(texts, of, self.token_vectors)
 
                 yield from vector_index.index_chunks(
-                    [batch], made, stage.table.schema, stage.fingerprint
+                    [batch], made, partition.table.schema, partition.fingerprint
                 )
 
-        return replace(stage, make_rows=build)
+        return replace(partition, make_rows=build)
 
     def index(self) -> Index:
         lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")
@@ -149,8 +149,8 @@ def lexical(scale: Scale) -> Result:
 
 
 def vectors(scale: Scale) -> Result:
-    stage = scale.vectors()
-    return {"rows": sum(build_shard(stage, shard).rows for shard in plan(stage).shards)}
+    partition = scale.vectors()
+    return {"rows": sum(build_shard(partition, shard).rows for shard in plan(partition).shards)}
 
 
 def vector_maintenance(scale: Scale) -> Result:
@@ -250,11 +250,11 @@ def changed(scale: Scale) -> Result:
 
 
 def _revise_vectors(scale: Scale) -> None:
-    stage = scale.vectors()
-    todo = plan(stage)
+    partition = scale.vectors()
+    todo = plan(partition)
     for shard in todo.shards:
-        build_shard(stage, shard)
-    finish(stage, todo.orphaned, changed=True)
+        build_shard(partition, shard)
+    finish(partition, todo.orphaned, changed=True)
 
 
 STEPS: dict[str, Callable[[Scale], Result]] = {

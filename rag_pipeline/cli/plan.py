@@ -57,7 +57,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         embeds = known is not None and known.unit == "texts"
         table.add_row(
             escape(f"  {partition}" if partition else asset),
-            _number(row.chunks, row.exact) if known and known.stage else "",
+            _number(row.chunks, row.exact) if known and known.open_partition else "",
             *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
             _number(row.calls, row.exact) if row.calls != 0 or embeds else "",
             _documents(row) if partition or row.stale or row.orphaned else describe(row),

@@ -44,7 +44,7 @@ _FEW = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStage:
+class TablePartition:
     """One partition of a table: the table before it, and the function that makes its rows."""
 
     workspace: Workspace
@@ -72,9 +72,9 @@ class TableStage:
         return self.make_rows(self.workspace, self.key, document_ids, report)
 
 
-def _chunks(workspace: Workspace, key: Key) -> TableStage:
+def _chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("chunking")
-    return TableStage(
+    return TablePartition(
         workspace=workspace,
         key=key,
         table=workspace.chunks(key),
@@ -87,12 +87,12 @@ def _chunks(workspace: Workspace, key: Key) -> TableStage:
     )
 
 
-def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
+def _contextualized_chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("contextualizer")
     asked = config.contextualizers[key.contextualizer].models_used(config)
     # A batch may take a day, and the shards of one process run one after the other.
     in_batches = any(isinstance(m, ChatSettings) and m.batch for m in asked)
-    return TableStage(
+    return TablePartition(
         workspace=workspace,
         key=key,
         table=workspace.contextualized_chunks(key),
@@ -105,9 +105,9 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
     )
 
 
-def _vector_index(workspace: Workspace, key: Key) -> TableStage:
+def _vector_index(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("embedding")
-    return TableStage(
+    return TablePartition(
         workspace=workspace,
         key=key,
         table=workspace.vector_index(key),
@@ -120,7 +120,7 @@ def _vector_index(workspace: Workspace, key: Key) -> TableStage:
     )
 
 
-STAGES: dict[str, Callable[[Workspace, Key], TableStage]] = {
+TABLES: dict[str, Callable[[Workspace, Key], TablePartition]] = {
     "chunks": _chunks,
     "contextualized_chunks": _contextualized_chunks,
     "vector_index": _vector_index,
@@ -128,32 +128,32 @@ STAGES: dict[str, Callable[[Workspace, Key], TableStage]] = {
 """Functions that open each table, by its asset, in the order of the flow."""
 
 
-def open_stage(workspace: Workspace, asset: str, partition: str) -> TableStage:
+def open_partition(workspace: Workspace, asset: str, partition: str) -> TablePartition:
     """Open one partition (`chunking[.contextualizer[.embedding]]`) of a table."""
-    if asset not in STAGES:
-        raise ValueError(f"{asset!r} is not one of: {', '.join(STAGES)}")
-    return STAGES[asset](workspace, Key.parse(partition))
+    if asset not in TABLES:
+        raise ValueError(f"{asset!r} is not one of: {', '.join(TABLES)}")
+    return TABLES[asset](workspace, Key.parse(partition))
 
 
-def plan(stage: TableStage) -> Plan:
+def plan(partition: TablePartition) -> Plan:
     """Compare the states of a table and its upstream table; read no rows."""
-    before, mine = stage.upstream.state(), stage.table.state()
-    refused = stage.quarantine.state()
-    covered = {d for d in before if stage.covers(d)}
-    per_chunk = "chunk_id" in stage.upstream.schema.names
+    before, mine = partition.upstream.state(), partition.table.state()
+    refused = partition.quarantine.state()
+    covered = {d for d in before if partition.covers(d)}
+    per_chunk = "chunk_id" in partition.upstream.schema.names
     stale: list[str] = []
     missing: list[str] = []
     waiting = current = 0
     why = ""
     for document_id in sorted(covered):
         state = before[document_id]
-        if state.fingerprint != stage.upstream_fingerprint:
+        if state.fingerprint != partition.upstream_fingerprint:
             waiting += 1
             why = MADE_OTHERWISE if document_id in mine else why
             continue
         done = mine.get(document_id) or refused.get(document_id)
         rows = state.rows if per_chunk and document_id in mine else done and done.rows
-        if done is not None and done == (state.content_hash, stage.fingerprint, rows):
+        if done is not None and done == (state.content_hash, partition.fingerprint, rows):
             current += 1
         else:
             stale.append(document_id)
@@ -161,9 +161,9 @@ def plan(stage: TableStage) -> Plan:
                 missing.append(document_id)
             if done is not None and done.content_hash == state.content_hash and done.fingerprint:
                 why = MADE_OTHERWISE
-    weights = _weights(stage, before, stale)
-    most = stage.shard_documents or MAX_SHARD_DOCUMENTS
-    grouped = groups((weights[d] for d in stale), most, stage.shard_weight)
+    weights = _weights(partition, before, stale)
+    most = partition.shard_documents or MAX_SHARD_DOCUMENTS
+    grouped = groups((weights[d] for d in stale), most, partition.shard_weight)
     return Plan(
         stale=tuple(stale),
         orphaned=tuple(sorted({*mine, *refused} - covered)),
@@ -181,7 +181,7 @@ def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
 
 
 def build_shard(
-    stage: TableStage, document_ids: Sequence[str], orphaned: Sequence[str] = ()
+    partition: TablePartition, document_ids: Sequence[str], orphaned: Sequence[str] = ()
 ) -> Report:
     """Replace the rows of documents, and drop the rows of orphaned ones, in one commit.
 
@@ -190,79 +190,81 @@ def build_shard(
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
-    stage.table.ensure()
-    batches = list(stage.build(document_ids, report))
-    if report.failed and len(report.failed) == len(document_ids) and not stage.table.state():
+    partition.table.ensure()
+    batches = list(partition.build(document_ids, report))
+    if report.failed and len(report.failed) == len(document_ids) and not partition.table.state():
         first = next(iter(report.failed.values()))
         others = len(report.failed) - 1
         raise ProviderError(first + (f" (and {others} more documents)" if others else ""))
     done = [d for d in document_ids if d not in report.failed]
-    report.rows = stage.table.replace([*done, *orphaned], batches)
-    states = stage.upstream.state() if report.quarantined or report.failed else {}
+    report.rows = partition.table.replace([*done, *orphaned], batches)
+    states = partition.upstream.state() if report.quarantined or report.failed else {}
     if report.failed:
-        earlier = stage.quarantine.state()
+        earlier = partition.quarantine.state()
         report.again = {i for i in report.failed if _is_failed(earlier.get(i), states[i])}
     if states:
-        stage.quarantine.ensure()
-    if stage.quarantine.exists():
+        partition.quarantine.ensure()
+    if partition.quarantine.exists():
         # A failed document has no fingerprint, so that the next run tries it again.
-        causes = ((report.quarantined, stage.fingerprint), (report.failed, ""))
+        causes = ((report.quarantined, partition.fingerprint), (report.failed, ""))
         rows = [
             quarantine_rows(
                 [(i, states[i].content_hash, reason) for i, reason in reasons.items()],
                 fingerprint,
-                stage.table.name,
+                partition.table.name,
             )
             for reasons, fingerprint in causes
         ]
-        stage.quarantine.replace([*document_ids, *orphaned], rows)
+        partition.quarantine.replace([*document_ids, *orphaned], rows)
     report.seconds = time.perf_counter() - started
     return report
 
 
 def finish(
-    stage: TableStage, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
+    partition: TablePartition, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
 ) -> TableState:
     """Drop the rows of orphaned documents, maintain a changed table, return its state.
 
     Documents that are `blamed` for a model's failure lose their old rows too, so that they do not
     hold back a release. If more than 5 % are blamed, the model may be the cause, and all stay.
     """
-    stage.table.ensure()
-    made = stage.table.state()
+    partition.table.ensure()
+    made = partition.table.state()
     outdated = [document_id for document_id in blamed if document_id in made]
     if len(outdated) > max(1, _FEW * len(made)):
         outdated = []
-    stage.table.drop([*orphaned, *outdated])
-    if stage.quarantine.exists():
-        stage.quarantine.drop(orphaned)
+    partition.table.drop([*orphaned, *outdated])
+    if partition.quarantine.exists():
+        partition.quarantine.drop(orphaned)
     if changed or orphaned or outdated:
-        stage.maintain(stage.table)
-        stage.workspace.store.hash_table(stage.table.name)
-    return stage.table.state()
+        partition.maintain(partition.table)
+        partition.workspace.store.hash_table(partition.table.name)
+    return partition.table.state()
 
 
-def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, TableState]:
+def update_partition(partition: TablePartition, todo: Plan) -> tuple[Report, TableState]:
     """Build the shards of a plan in this process; return the report and the table's new state."""
     report = Report(dropped=len(todo.orphaned))
     for place, shard in enumerate(todo.shards):
-        report.add(build_shard(stage, shard, () if place else todo.orphaned))
-    return report, finish(stage, todo.orphaned, bool(todo.shards), report.blamed)
+        report.add(build_shard(partition, shard, () if place else todo.orphaned))
+    return report, finish(partition, todo.orphaned, bool(todo.shards), report.blamed)
 
 
 def update(workspace: Workspace, asset: str, partition: str) -> Report:
     """Bring one partition of a table up to date in this process."""
-    stage = open_stage(workspace, asset, partition)
-    return update_stage(stage, plan(stage))[0]
+    opened = open_partition(workspace, asset, partition)
+    return update_partition(opened, plan(opened))[0]
 
 
-def _weights(stage: TableStage, before: TableState, stale: Sequence[str]) -> Mapping[str, int]:
-    if "characters" not in stage.upstream.schema.names:
+def _weights(
+    partition: TablePartition, before: TableState, stale: Sequence[str]
+) -> Mapping[str, int]:
+    if "characters" not in partition.upstream.schema.names:
         return {d: before[d].rows for d in stale}
     if not stale:
         return {}
     sizes: dict[str, int] = {}
-    for batch in stage.upstream.read(["document_id", "characters"]):
+    for batch in partition.upstream.read(["document_id", "characters"]):
         columns = batch.to_pydict()
         sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
     return sizes

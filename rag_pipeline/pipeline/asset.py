@@ -13,7 +13,7 @@ from rag_pipeline.config import (
     Key,
     KeyLevel,
 )
-from rag_pipeline.indexing import Plan, TableStage
+from rag_pipeline.indexing import Plan, TablePartition
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
@@ -84,9 +84,9 @@ class Asset:
     is_incomplete: Callable[[Workspace, Key], bool] = _never
     """Whether it only lacks judgements that failed: another run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
-    """Makes it in this process; None for a table stage, and for an asset made on demand."""
-    stage: Callable[[Workspace, Key], TableStage] | None = None
-    """Opens the stage that builds it in shards of documents; None for any other asset."""
+    """Makes it in this process; None for a table in shards, and for an asset made on demand."""
+    open_partition: Callable[[Workspace, Key], TablePartition] | None = None
+    """Opens a partition that is built in shards of documents; None for any other asset."""
     shards: Shards | None = None
     """How an executor distributes its work; None for a single step."""
     cleanup: Literal["", "before", "after"] = ""

@@ -16,7 +16,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
-from rag_pipeline.indexing import Plan, open_stage
+from rag_pipeline.indexing import Plan, open_partition
 from rag_pipeline.memory import release_memory
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.asset import Check
@@ -167,11 +167,11 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
     with workspace.charging(step.asset, key) as costs:
         if row.cleanup == "before":
             removed = _clean_up(workspace)
-        if row.stage is not None:
-            stage = row.stage(workspace, key)
-            plan = plan or indexing.plan(stage)
-            report, state = indexing.update_stage(stage, plan)
-            made = table_outcome(stage, state, report, len(plan.shards))
+        if row.open_partition is not None:
+            partition = row.open_partition(workspace, key)
+            plan = plan or indexing.plan(partition)
+            report, state = indexing.update_partition(partition, plan)
+            made = table_outcome(partition, state, report, len(plan.shards))
         elif row.update is not None:
             made = row.update(workspace, key)
         else:
@@ -276,7 +276,7 @@ def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
         return None
     if row.unit == "documents":
         return len(todo.stale)
-    before = open_stage(workspace, step.asset, step.partition or "").upstream.state()
+    before = open_partition(workspace, step.asset, step.partition or "").upstream.state()
     return sum(before[document_id].rows for document_id in todo.stale)
 
 

@@ -94,7 +94,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
     """Compare each table's rows with the table before it, document by document."""
     for step in steps(workspace.config):
-        if not step.row.stage:
+        if not step.row.open_partition:
             continue
         (before,) = upstream(workspace.config, step)
         name, source = step.store_name, before.store_name
@@ -106,7 +106,7 @@ def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Findi
             d
             for d, s in mine.items()
             if d in theirs
-            and before.row.stage  # a document has one row, and many chunks
+            and before.row.open_partition  # a document has one row, and many chunks
             and (s.content_hash, bool(s.fingerprint)) == (theirs[d].content_hash, True)
             and s.rows != theirs[d].rows
         ]
@@ -138,7 +138,7 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
         if not workspace.store.table(name, None).exists():
             continue
         try:
-            if step.row.stage and not step.row.plan(workspace, key).is_current:
+            if step.row.open_partition and not step.row.plan(workspace, key).is_current:
                 continue  # the next run makes it, and judges it
             failures = CHECKS[step.asset](workspace, key).failures
         except StoreError as error:

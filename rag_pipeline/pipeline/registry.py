@@ -66,20 +66,20 @@ def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
 
 def _table_asset(name: str) -> "partial[Asset]":
     """Return a row of a table of documents' rows, to be completed."""
-    stage = indexing.STAGES[name]
+    open_partition = indexing.TABLES[name]
 
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
-        opened = stage(workspace, key)
+        opened = open_partition(workspace, key)
         return opened.fingerprint, state_digest(opened.upstream.state())
 
     return partial(
         Asset,
         name=name,
-        plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
-        stage=stage,
+        plan=lambda workspace, key: indexing.plan(open_partition(workspace, key)),
+        open_partition=open_partition,
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", INCREMENTAL_CHECKS[name]),),
-        shards=shards_of_table(name, stage),
+        shards=shards_of_table(name, open_partition),
         kind="lancedb",
         shown_counts=(("rows_written", "chunks"),),
     )

@@ -16,7 +16,7 @@ from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
-from rag_pipeline.indexing import Loaded, LoadFound, Report, TableStage
+from rag_pipeline.indexing import Loaded, LoadFound, Report, TablePartition
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.asset import ShardPlan, Shards
 from rag_pipeline.pipeline.metadata import (
@@ -69,7 +69,7 @@ def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
 
 
 def table_outcome(
-    stage: TableStage, state: TableState, report: Report, shards: int
+    partition: TablePartition, state: TableState, report: Report, shards: int
 ) -> Materialized:
     """Return the result of building a table, over all its shards."""
     return Materialized(
@@ -79,12 +79,12 @@ def table_outcome(
             "documents_in_table": len(state),
             **report_metadata(report),
             "shards": shards,
-            "fingerprint": stage.fingerprint,
+            "fingerprint": partition.fingerprint,
             **cost_metadata(report.costs),
             **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
             **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
             **examples("longer_than_window", sorted(report.too_long)),
-            **rows("preview", preview(stage.table.open())),
+            **rows("preview", preview(partition.table.open())),
         },
     )
 
@@ -281,31 +281,33 @@ def _judgements(note: Note) -> dict[str, MetadataValue]:
     }
 
 
-def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage]) -> Shards:
+def shards_of_table(
+    name: str, open_partition: Callable[[Workspace, Key], TablePartition]
+) -> Shards:
     """Return the steps that build a table in shards of documents."""
 
     def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
-        todo = indexing.plan(open_stage(workspace, key))
+        todo = indexing.plan(open_partition(workspace, key))
         told = f"{len(todo.stale)} documents stale, {len(todo.orphaned)} orphaned, "
         told += f"{todo.waiting} waiting, {todo.current} current"
         return todo.shards, {"orphaned": list(todo.orphaned)}, told
 
     def build(workspace: Workspace, key: Key, shard: Sequence[str]) -> Report:
-        stage = open_stage(workspace, key)
-        with workspace.charging(name, stage.key) as costs:
-            report = indexing.build_shard(stage, shard)
+        partition = open_partition(workspace, key)
+        with workspace.charging(name, partition.key) as costs:
+            report = indexing.build_shard(partition, shard)
         report.costs = costs
         return report
 
     def finish(
         workspace: Workspace, key: Key, found: ShardPlan, reports: Sequence[Report]
     ) -> Materialized:
-        stage, orphaned = open_stage(workspace, key), found["orphaned"]
+        partition, orphaned = open_partition(workspace, key), found["orphaned"]
         total = Report(dropped=len(orphaned))
         for part in reports:
             total.add(part)
-        state = indexing.finish(stage, orphaned, bool(reports), total.blamed)
-        return table_outcome(stage, state, total, len(reports))
+        state = indexing.finish(partition, orphaned, bool(reports), total.blamed)
+        return table_outcome(partition, state, total, len(reports))
 
     return Shards(plan, build, Report, finish)
 

@@ -14,7 +14,7 @@ from rag_pipeline.evaluation.results import JUDGED, RUN
 from rag_pipeline.evaluation.runs import retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
-from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
+from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.incremental_checks import run_check
@@ -197,14 +197,18 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
 
 def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[str]:
     problems = []
-    for asset in STAGES:
-        stage = open_stage(workspace, asset, configuration.key)
-        todo = plan(stage)
+    for asset in TABLES:
+        partition = open_partition(workspace, asset, configuration.key)
+        todo = plan(partition)
         if not todo.is_usable:
             problems.append(
-                f"{asset} {stage.key} is not current ({len(todo.stale)} documents stale, "
+                f"{asset} {partition.key} is not current ({len(todo.stale)} documents stale, "
                 f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
-                + ("; `rag quarantine` says why models fail" if stage.quarantine.state() else "")
+                + (
+                    "; `rag quarantine` says why models fail"
+                    if partition.quarantine.state()
+                    else ""
+                )
             )
     if plan_lexical(workspace, configuration.context_key):
         problems.append(f"lexical_index {configuration.context_key} is not current")
@@ -240,8 +244,8 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
 
 def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
     """Return a sentence that names the documents on which a model failed; "" if there are none."""
-    stages = [open_stage(workspace, asset, configuration.key) for asset in STAGES]
-    missing = sorted({document_id for stage in stages for document_id in plan(stage).missing})
+    partitions = [open_partition(workspace, asset, configuration.key) for asset in TABLES]
+    missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:
         return ""
     more = " …" if len(missing) > _LISTED_DOCUMENTS else ""

@@ -15,7 +15,7 @@ import numpy as np
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.imports import import_great_expectations
-from rag_pipeline.indexing import open_stage, read_documents
+from rag_pipeline.indexing import open_partition, read_documents
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -82,9 +82,9 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
     `only` limits the rows that are read to these documents.
     """
     table = workspace.chunks(key)
-    stage = open_stage(workspace, "chunks", key)
-    made, refused = table.state(), stage.quarantine.state()
-    wanted = {d for d in stage.upstream.state() if stage.covers(d) and d not in refused}
+    partition = open_partition(workspace, "chunks", key)
+    made, refused = table.state(), partition.quarantine.state()
+    wanted = {d for d in partition.upstream.state() if partition.covers(d) and d not in refused}
     every = wanted | set(made)
     # A document that only one of the tables has is a fault, changed or not.
     checked = every if only is None else (every & only) | (wanted ^ set(made))

@@ -76,8 +76,8 @@ def test_documents_longer_than_the_window_are_named(tmp_path):
         indexing.update(workspace, "chunks", "recursive_150")
         report = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
     assert report.too_long == ["long.txt"]
-    stage = indexing.open_stage(workspace, "contextualized_chunks", "recursive_150.llm")
-    facts = table_outcome(stage, stage.table.state(), report, 1).metadata
+    partition = indexing.open_partition(workspace, "contextualized_chunks", "recursive_150.llm")
+    facts = table_outcome(partition, partition.table.state(), report, 1).metadata
     assert facts["documents_longer_than_window"] == 1
     assert facts["longer_than_window"] == Listing(("long.txt",))
 
@@ -156,16 +156,16 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
         assert "flagged" in report.failed["policy/travel.md"]
         table = workspace.contextualized_chunks("recursive_150.llm")
         assert set(table.state()) == {"nda/acme.txt", "nda/cedar.txt", "policy/leave.md"}
-        stage = indexing.open_stage(workspace, "contextualized_chunks", "recursive_150.llm")
-        assert indexing.plan(stage).stale == ("policy/travel.md",)
-        assert set(stage.quarantine.state()) == {"policy/travel.md"}
+        partition = indexing.open_partition(workspace, "contextualized_chunks", "recursive_150.llm")
+        assert indexing.plan(partition).stale == ("policy/travel.md",)
+        assert set(partition.quarantine.state()) == {"policy/travel.md"}
 
         failing = False
         sent = len(server.requests)
         again = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
         assert (again.failed, again.documents) == ({}, 1)
         assert len(server.requests) == sent + 1, "its other chunks are in the call cache"
-        assert stage.quarantine.count() == 0
+        assert partition.quarantine.count() == 0
     charges = list(workspace.ledger.charges())
     assert len(charges) == sum(s.rows for s in table.state().values())
     assert {c.usd for c in charges} == {0.0}, "a server on this machine is free"

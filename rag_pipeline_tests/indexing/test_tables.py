@@ -44,8 +44,8 @@ def test_stages_wait_for_the_stage_before_them(tmp_path, workspace):
     indexing.update(workspace, "chunks", "recursive_150")
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 80}}
     changed = Workspace(load_config(write_file(tmp_path, chunkings=chunkings)))
-    stage = indexing.open_stage(changed, "contextualized_chunks", "recursive_150.none")
-    plan = indexing.plan(stage)
+    partition = indexing.open_partition(changed, "contextualized_chunks", "recursive_150.none")
+    plan = indexing.plan(partition)
     assert (plan.stale, plan.waiting) == ((), 4)
     indexing.update(changed, "contextualized_chunks", "recursive_150.none")
     assert changed.contextualized_chunks("recursive_150.none").count() == 0
@@ -54,12 +54,12 @@ def test_stages_wait_for_the_stage_before_them(tmp_path, workspace):
 def test_shards_are_bounded_and_a_failed_one_is_done_alone(tmp_path, workspace, monkeypatch):
     monkeypatch.setattr(tables, "MAX_SHARD_DOCUMENTS", 1)
     indexing.update_documents(workspace)
-    stage = indexing.open_stage(workspace, "chunks", "recursive_150")
-    shards = indexing.plan(stage).shards
+    partition = indexing.open_partition(workspace, "chunks", "recursive_150")
+    shards = indexing.plan(partition).shards
     assert shards == tuple((name,) for name in sorted(DOCUMENTS))
     for shard in shards[:3]:
-        indexing.build_shard(stage, shard)
-    assert indexing.plan(stage).shards == shards[3:]
+        indexing.build_shard(partition, shard)
+    assert indexing.plan(partition).shards == shards[3:]
 
 
 def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(tmp_path):
@@ -74,7 +74,7 @@ def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(t
     report = indexing.update(workspace, "chunks", "recursive_150")
     assert list(report.quarantined) == ["policy/leave.md"]
     assert set(workspace.chunks("recursive_150").state()) == {"nda/acme.txt"}
-    plan = indexing.plan(indexing.open_stage(workspace, "chunks", "recursive_150"))
+    plan = indexing.plan(indexing.open_partition(workspace, "chunks", "recursive_150"))
     assert plan.is_current, "documents without given chunks are not part of this chunking"
 
 
@@ -175,9 +175,9 @@ def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_pa
             report = indexing.update(workspace, "vector_index", "markdown.none.remote")
             assert set(report.failed) == {"policy/travel.md"}
             assert "HTTP 500" in report.failed["policy/travel.md"]
-        stage = indexing.open_stage(workspace, "vector_index", "markdown.none.remote")
-        assert set(stage.table.state()) == set(DOCUMENTS) - {"policy/travel.md"}
-        assert indexing.plan(stage).stale == ("policy/travel.md",)
+        partition = indexing.open_partition(workspace, "vector_index", "markdown.none.remote")
+        assert set(partition.table.state()) == set(DOCUMENTS) - {"policy/travel.md"}
+        assert indexing.plan(partition).stale == ("policy/travel.md",)
         assert max(server.billed.values()) == 1
 
 
@@ -208,8 +208,8 @@ def test_an_old_text_is_dropped_when_its_document_is_to_blame_and_not_the_model(
             indexing.update(workspace, "chunks", "markdown")
             indexing.update(workspace, "contextualized_chunks", "markdown.none")
             report = indexing.update(workspace, "vector_index", "markdown.none.remote")
-            stage = indexing.open_stage(workspace, "vector_index", "markdown.none.remote")
-            return report.failed, set(stage.table.state()), indexing.plan(stage)
+            partition = indexing.open_partition(workspace, "vector_index", "markdown.none.remote")
+            return report.failed, set(partition.table.state()), indexing.plan(partition)
 
         assert update()[:2] == ({}, set(DOCUMENTS))
         write_documents(tmp_path / "documents", changed)

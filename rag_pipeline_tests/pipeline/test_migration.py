@@ -7,7 +7,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.indexing import build_shard, finish, open_stage, plan
+from rag_pipeline.indexing import build_shard, finish, open_partition, plan
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.migration import _sample, predict
 from rag_pipeline.pipeline.planning import Step
@@ -33,11 +33,11 @@ def built(folder: Path, url: str, price: float = 2.0) -> Workspace:
         ("contextualized_chunks", "recursive_150.structural"),
         ("vector_index", KEY),
     ):
-        stage = open_stage(workspace, asset, key)
-        todo = plan(stage)
+        partition = open_partition(workspace, asset, key)
+        todo = plan(partition)
         for shard in todo.shards:
-            build_shard(stage, shard)
-        finish(stage, todo.orphaned, True)
+            build_shard(partition, shard)
+        finish(partition, todo.orphaned, True)
     return workspace
 
 

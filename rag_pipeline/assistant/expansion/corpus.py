@@ -19,7 +19,7 @@ from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.indexing import STAGES, read_documents, update, update_lexical
+from rag_pipeline.indexing import TABLES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_builds
@@ -221,7 +221,7 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
 def _bring_up_to_date(workspace: Workspace) -> Index:
     """Index new documents, drop the rows of deleted documents, and open the index."""
     engine = workspace.config.engine(workspace.config.configuration(_NAME))
-    for asset in STAGES:
+    for asset in TABLES:
         update(workspace, asset, _KEY)
     update_lexical(workspace, _KEY)
     path = engine and workspace.lexical_path(_KEY, engine)

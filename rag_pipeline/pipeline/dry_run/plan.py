@@ -73,7 +73,7 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     dry = DryWorkspace(workspace)
     pending = pending_documents(workspace, chosen)
     tables: dict[Step, DryResult] = {}
-    for chunking in dict.fromkeys(s.key(config).chunking for s in pending if s.row.stage):
+    for chunking in dict.fromkeys(s.key(config).chunking for s in pending if s.row.open_partition):
         tables |= build_tables(dry, chunking, pending)
     if QUERIES in chosen:
         keep_queries(dry, pending.get(DOCUMENTS, NOTHING_PENDING))
@@ -164,7 +164,7 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     dry = DryWorkspace(workspace)
     every = steps(config)
     for step in every:
-        if step.row.stage and calls_a_model(config, step):
+        if step.row.open_partition and calls_a_model(config, step):
             yield from needed_by_table(dry, step)
     queries = DryQueries(dry, every, load_queries(dry))
     for step in every:

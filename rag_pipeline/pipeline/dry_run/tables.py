@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.errors import UnknownReplyError
-from rag_pipeline.indexing import Report, TableStage, open_stage, plan, plan_documents
+from rag_pipeline.indexing import Report, TablePartition, open_partition, plan, plan_documents
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step, upstream
@@ -76,13 +76,13 @@ def pending_documents(
             own = plan_documents(workspace)
             gone, stale = frozenset(own.orphaned), frozenset(own.stale)
             pending[step] = PendingDocuments(stale, gone, own.current, own.why)
-        elif step.row.stage:
+        elif step.row.open_partition:
             (before,) = (pending.get(s, NOTHING_PENDING) for s in upstream(config, step))
-            stage = step.row.stage(workspace, step.key(config))
-            own = plan(stage)
-            here = set(stage.table.state()) | set(stage.quarantine.state())
+            partition = step.row.open_partition(workspace, step.key(config))
+            own = plan(partition)
+            here = set(partition.table.state()) | set(partition.quarantine.state())
             gone = (before.orphaned & here) | set(own.orphaned)
-            carried = {d for d in before.stale if stage.covers(d)}
+            carried = {d for d in before.stale if partition.covers(d)}
             stale = frozenset(set(own.stale) | carried) - before.orphaned
             pending[step] = PendingDocuments(stale, gone, len(here - stale - gone), own.why)
     return pending
@@ -93,7 +93,7 @@ def build_tables(
 ) -> dict[Step, DryResult]:
     """Build the pending documents in the tables of one chunking, as far as they are loaded."""
     unloaded = pending.get(DOCUMENTS, NOTHING_PENDING).stale
-    mine = [s for s in pending if s.row.stage and s.key(dry.config).chunking == chunking]
+    mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
     results = {step: DryResult() for step in mine}
     for step in mine:
         if pending[step].stale & unloaded:
@@ -101,7 +101,7 @@ def build_tables(
     wanted = sorted(set().union(*(pending[step].stale for step in mine)) - unloaded)
     if not wanted:
         return results
-    stages = {step: open_stage(dry, step.asset, step.partition or "") for step in mine}
+    partitions = {step: open_partition(dry, step.asset, step.partition or "") for step in mine}
     sample = _sample(dry, wanted)
     for first in range(0, len(sample), _AT_ONCE):
         unknown: dict[Step, set[str]] = {}
@@ -118,7 +118,7 @@ def build_tables(
                     result.calls_known = False
             possible = [d for d in own if d not in waiting]
             if possible:
-                unknown[step] |= _build(dry, step, stages[step], possible, result)
+                unknown[step] |= _build(dry, step, partitions[step], possible, result)
             if _embeds(step) and before in results:
                 result.exact &= not results[before].calls
         dry.store.forget()
@@ -126,7 +126,11 @@ def build_tables(
 
 
 def _build(
-    dry: DryWorkspace, step: Step, stage: TableStage, document_ids: Sequence[str], result: DryResult
+    dry: DryWorkspace,
+    step: Step,
+    partition: TablePartition,
+    document_ids: Sequence[str],
+    result: DryResult,
 ) -> set[str]:
     """Build the rows of documents and keep them; return the documents whose rows are unknown."""
     report = Report()
@@ -135,10 +139,12 @@ def _build(
     if _embeds(step):
         # No step reads the vectors: there are as many rows as chunks.
         with suppress(UnknownReplyError):
-            list(stage.build(document_ids, report))
-        rows = dry.dry_table(stage.upstream.name).rows(document_ids)
+            list(partition.build(document_ids, report))
+        rows = dry.dry_table(partition.upstream.name).rows(document_ids)
     else:
-        rows = dry.dry_table(stage.table.name).hold(document_ids, stage.build(document_ids, report))
+        rows = dry.dry_table(partition.table.name).hold(
+            document_ids, partition.build(document_ids, report)
+        )
     result.chunks += rows
     for calls in dry.cache.missing.values():
         result.calls.update(calls)
@@ -177,11 +183,11 @@ def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
 
 def needed_by_table(dry: DryWorkspace, step: Step) -> Iterator[bytes]:
     """Yield the keys of the answered calls that a complete rebuild of a table would look up."""
-    stage = open_stage(dry, step.asset, step.partition or "")
-    document_ids = sorted(stage.upstream.state())
+    partition = open_partition(dry, step.asset, step.partition or "")
+    document_ids = sorted(partition.upstream.state())
     for first in range(0, len(document_ids), _AT_ONCE):
         _begin(dry, step)
         with suppress(UnknownReplyError):
-            for _ in stage.build(document_ids[first : first + _AT_ONCE], Report()):
+            for _ in partition.build(document_ids[first : first + _AT_ONCE], Report()):
                 pass
         yield from dry.cache.known_keys
