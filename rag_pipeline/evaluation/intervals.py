@@ -120,14 +120,12 @@ def variance_of_mean(
 
 
 def _quantile(freedom: float, level: float = 0.95) -> float:
-    """Return the two-sided quantile of Student's t."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
 def _group_sums(values: Any, groups: Sequence[str]) -> tuple[Any, Any]:
-    """Return the sum and the number of each group's values."""
     column = np.asarray(values, float)
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     order = np.lexsort((column, code))  # the order of the queries must not matter

@@ -50,7 +50,6 @@ def _installed() -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
 def _checked(
     rankings: tuple[tuple[str, Any], ...], scores: tuple[tuple[str, type[AnswerScore]], ...]
 ) -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
-    """Return the metrics of rankings and of answers; raise ConfigError for a repeated name."""
     of_answers: tuple[Metric[Any], ...] = (*ENTITY_METRICS, *CONTEXT_METRICS)
     found: dict[str, Metric[Any]] = {m.name: m for m in (*RANKING_METRICS, *of_answers)}
 

@@ -189,7 +189,6 @@ def _verdict(difference: Difference, p: float | None, alpha: float, lower: bool)
 def _differences(
     name: str, pairs: Sequence[Pair], groups: Sequence[str] | None
 ) -> tuple[list[float], list[str] | None]:
-    """Return one - other of the complete pairs, and their groups, sorted."""
     of_pair = groups if groups is not None else [""] * len(pairs)
     found = sorted(
         (one - other, group)

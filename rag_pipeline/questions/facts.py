@@ -174,7 +174,6 @@ def _kind(quantity: Quantity) -> FactKind | None:
 
 
 def _prefix(raw: str) -> int:
-    """Return the length of a sentence's number and heading on the same line."""
     numbering = _NUMBERING.match(raw)
     at = numbering.end() if numbering else 0
     run_in = _RUN_IN.match(raw, at)
@@ -200,7 +199,6 @@ def _asks_for(heading: str) -> bool:
 
 
 def _section_end(spans: list[Span], number: int, text: str) -> int:
-    """Return the end of the first sentences below a heading, up to `_SECTION` characters."""
     first, end = spans[number]
     for start, past in spans[number + 1 :]:
         if past - first > _SECTION or _heading_of(text, start, text[start:past]) is not None:

@@ -153,7 +153,6 @@ def round_robin(queues: Sequence[Iterable[T]]) -> Iterator[T]:
 
 
 def _spread(facts: list[StatedFact]) -> list[StatedFact]:
-    """Return the facts in an order with distant neighbours."""
     order = sorted(range(len(facts)), key=lambda i: f"{i:b}"[::-1])
     return [facts[i] for i in order]
 

@@ -290,7 +290,6 @@ def _topic(heading: str) -> str:
 
 
 def _keywords(text: str) -> list[str]:
-    """Return the content words of a text."""
     words = re.findall(r"[^\W\d_][\w’'-]+", text)
     return [w for w in words if w.casefold() not in _COMMON and w.casefold() not in _DULL]
 

@@ -193,7 +193,6 @@ class _Checked:
 
 
 def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan]:
-    """Yield random passages; the documents take turns."""
     number = int(wanted * _SPARE / _EACH) + bool(wanted)
     queues = []
     for document in documents:

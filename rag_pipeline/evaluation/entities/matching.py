@@ -61,7 +61,6 @@ def words_of(text: str) -> Words:
 
 
 def _folded(word: str) -> str:
-    """Return a word in lower case without accents and genitive ending."""
     plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
     bare = "".join(c for c in plain if not unicodedata.combining(c))
     return bare.removesuffix("'s").removesuffix("'")

@@ -200,7 +200,6 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
 
 
 def _distinct(kind: str, texts: Iterable[str]) -> list[str]:
-    """Return one text of each value or of each run of stems."""
     kept: dict[object, str] = {}
     for text in texts:
         kept.setdefault(value_of(kind, text) or words_of(text).stems, text)

@@ -261,7 +261,6 @@ def built_with(folder: Path) -> Lexical:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Return an index's manifest; raise StoreError for missing, torn or altered files."""
     manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     if manifest["format"] != _FORMAT:
         raise StoreError(
@@ -281,7 +280,6 @@ def _weighted_terms(batch: pa.RecordBatch, tokenizer: Tokenizer, weight: int) ->
 
 
 def _of_weighted(settings: Lexical) -> Lexical:
-    """Return the settings with k1 for terms that count `text_weight` times."""
     return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
 
 
@@ -290,7 +288,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _checksum(file: Path) -> int:
-    """Return the CRC-32 of a file."""
     checksum = 0
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):

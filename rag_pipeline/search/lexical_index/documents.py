@@ -185,7 +185,6 @@ class DocumentIndex:
         return Named(rows, scores * weight / _idf(len(self), len(rows)))
 
     def _holding(self, term: str) -> int:
-        """Return the number of documents with a term anywhere."""
         if self._bodies is None:
             return 0
         held = np.zeros(len(self), np.bool_)

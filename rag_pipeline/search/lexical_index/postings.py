@@ -33,16 +33,12 @@ class Matrix(NamedTuple):
 
 
 class _Postings(NamedTuple):
-    """The postings of some rows, ordered by term."""
-
     terms: Ints
     rows: Ints
     counts: Ints
 
 
 class _Ordered(NamedTuple):
-    """Postings in the order of their terms, as in `Matrix`."""
-
     ends: Longs
     rows: Ints
     counts: Ints
@@ -127,7 +123,6 @@ class PostingsBuilder:
         return Matrix(vocabulary, np.append(ends[living], ends[-1]), rows, counts, lengths)
 
     def _gathered(self) -> _Ordered:
-        """Return the added postings ordered by term."""
         per_term = np.zeros(len(self._vocabulary), np.int64)
         for terms, _, _ in self._batches:
             found = np.bincount(terms)
