@@ -39,9 +39,9 @@ from rag_pipeline.workspace import Workspace
 
 _UNANSWERABLE = "unanswerable"
 """The tag of queries without an answer, as `rag questions --unanswerable` writes it."""
-_ASKED = 150
+_MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
-_ASKED_ANEW = 40
+_MOST_EMBEDDED = 40
 """The same without token vectors in the index: the passages are then embedded."""
 
 
@@ -94,7 +94,7 @@ def examples(
         return None
     with_signs = searched_index(workspace, configuration)
     index = with_signs or open_index(workspace, Pinned(**pinned))
-    most = most or (_ASKED if with_signs else _ASKED_ANEW)
+    most = most or (_MOST_SEARCHED if with_signs else _MOST_EMBEDDED)
     usable = [q for q in queries if _gold_documents(q) or _UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
     reranker = config.rerankers[configuration.reranker]
