@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_answers [--data FOLDER] [--sets NAME ...]
 
-On the sample corpus the facts are annotated. On LegalBench-RAG they are what the rules extract from
-the gold text, so that its numbers tell how much of the gold text's facts an answer holds.
+The facts of the sample are annotated. On LegalBench-RAG the rules extract them from the gold text,
+so its numbers are the share of these facts that an answer holds.
 """
 
 import json
@@ -36,7 +36,7 @@ _FACTS = ("TIME", "MONEY", "PERCENTAGE", "LOCATION", "ORGANIZATION", "CONDITION"
 
 
 def with_context_aware(attributes: dict[str, Any], plain: str) -> dict[str, str]:
-    """Add the default over a context-aware retriever; return what is compared, by its name."""
+    """Add the default over a context-aware retriever; return the compared configurations."""
     default = next(c for c in attributes["configurations"] if c.get("name") == "default")
     single_pass = dict(attributes["retrievers"][default["retriever"]])
     k = single_pass.pop("k")

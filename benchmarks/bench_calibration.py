@@ -1,15 +1,13 @@
-"""Is a confidence the chance that the answer is there, on questions it was not fitted to?
+"""How well confidences match the chance of an answer, on questions outside the fit.
 
     python -m benchmarks.bench_calibration [--data FOLDER] [--sets NAME ...] [--work FOLDER]
 
-Each question is asked of the corpus under the default configuration, and of the corpus without its
-gold documents. A calibration is fitted to the questions of half of the documents and tried on those
-of the others, over many halves. Printed are how well chances tell apart questions with and without
-their gold documents, and questions whose passages hold the answer from all others (AUC); which
-share of the questions that are answered is told that nothing answers, where a share of `PROMISED`
-was promised; and how far chances are from what happens. `default` is the calibration of a release
-with too few questions, which was fitted to half of the documents of these sets: of those it is
-printed what it does on the other half.
+Each question is asked of the default configuration with and without its gold documents. A
+calibration is fitted to the questions of half of the documents and tested on the others, over many
+halves. The output has two AUCs: for questions with and without their gold documents, and for
+questions whose passages hold the answer. It also has the share of wrong "nothing answers", where
+`PROMISED` was promised, and the calibration error. `default` is the calibration of a release with
+too few questions; it is fitted to half of these documents and tested on the other half.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Do the cited sentences of answers without a model hit the gold text? Under the default.
+"""The share of cited sentences that hit the gold text, in answers of the default without a model.
 
     python -m benchmarks.bench_citations [--data FOLDER] [--sets NAME ...] [--work FOLDER] [--fit]
 
-The questions of half of the documents were used to fit `answering.extractive.FEATURES`; what is
-printed is of the others, and of all. `--fit` prints the weights that the first half gives.
+`answering.extractive.FEATURES` is fitted to the questions of half of the documents. The output is
+for the other questions, and for all. `--fit` prints the weights that the first half gives.
 """
 
 import sys
@@ -49,7 +49,7 @@ SETTINGS = ExtractiveAnswers()
 
 
 class Measured(NamedTuple):
-    """One question: whether it is for reporting, what hits, and what the fit reads."""
+    """One question: whether it is reported, its hits, and its features."""
 
     reported: bool
     held: bool

@@ -2,10 +2,9 @@
 
     python -m benchmarks.bench_languages
 
-Twenty documents and eighty questions a language (`rag_pipeline_tests/testing/languages.tsv`), by
-vectors alone, fused with BM25 whose stems are of each text's language, and fused by weights that
-are learned from the questions. A chunk is at most 120 characters, so that each fact is in one of
-some two hundred.
+Each language has 20 documents and 80 questions (`rag_pipeline_tests/testing/languages.tsv`). They
+are searched by vectors, by fusion with BM25, and by fusion with learned weights. A chunk has at
+most 120 characters, so each fact is in one of about 200 chunks.
 """
 
 import tempfile
@@ -29,7 +28,7 @@ RETRIEVERS = {
     "learned": {"method": "learned", "neighbour_weight": 0.1},
 }
 LEAST_GAIN = 0.30
-"""What the multilingual model must find more of English questions about German documents."""
+"""Least gain of the multilingual model on English questions about German documents."""
 
 
 def corpus_file(folder: Path, name: str) -> Path:

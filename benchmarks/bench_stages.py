@@ -1,10 +1,10 @@
-"""What each stage of an answer without a model is worth: the default with and without it.
+"""The gain of each step of an answer without a model: the default with and without the step.
 
     python -m benchmarks.bench_stages [--data FOLDER] [--sets NAME ...] [--work FOLDER] [--most N]
 
-Prints what a stage adds in percentage points, with the 95 % interval of the paired difference over
-the same questions: how often the first cited sentence, and any, hits the gold text; on the sample
-also the F1 of the facts. Boosted queries are no part of the default: they are added to it.
+Prints gains in percentage points with the 95 % interval of the paired difference: how often the
+first cited sentence, and any, hits the gold text; on the sample also the F1 of the facts. Boosted
+queries are not part of the default; they are added to it.
 """
 
 import sys

@@ -2,10 +2,9 @@
 
     python -m benchmarks.bench_wordings [--data FOLDER] [--sets NAME ...] [--work FOLDER]
 
-The wordings are made by program from each question. Those in `TUNED` were used to choose the query
-analysis; the others report on it. On LegalBench-RAG they move, shorten or misspell what names the
-document, or say other things with it; on the sample, whose questions name documents in free words,
-they wrap or strip the text.
+A program makes the wordings from each question. The wordings in `TUNED` were used to develop the
+query analysis; the others test it. On LegalBench-RAG they move, shorten or misspell the name of the
+document, or add words to it. On the sample they wrap or strip the question.
 """
 
 import re
@@ -64,7 +63,7 @@ def _keywords(text: str) -> str:
 
 
 def _legal(form: Callable[[str, str, str], str]) -> Callable[[str], str]:
-    """Make a wording of (name, verb, what it verbs)."""
+    """Make a wording of (name, verb, object)."""
 
     def word(query: str) -> str:
         name, _, ask = query.removeprefix("Consider ").partition("; ")
@@ -76,7 +75,7 @@ def _legal(form: Callable[[str, str, str], str]) -> Callable[[str], str]:
 
 
 def _halves(name: str, verb: str, what: str) -> str:
-    """Ask for the second half of something; the first stands in the sentence with the name."""
+    """Ask for the second half of the object; the sentence with the name holds the first half."""
     words = what.split()
     half = max(1, len(words) // 2)
     first, rest = " ".join(words[:half]), " ".join(words[half:])

@@ -147,7 +147,6 @@ class Corpus:
         return self._settings().calibration or DEFAULT
 
     def _settings(self) -> ReleaseSettings:
-        """Return the settings of the searched release; a release is validated once."""
         release = self.searched()
         if self._validated is None or self._validated[0] != release.release_id:
             self._validated = release.release_id, release.typed_settings()

@@ -247,7 +247,6 @@ def _is_table_head(text: str, start: int) -> bool:
 
 
 def _names(query: str) -> list[str]:
-    """Return the words that are written like names: with a capital inside a sentence."""
     return [] if _GERMAN.search(query) else _NAME.findall(query)
 
 

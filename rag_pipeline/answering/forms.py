@@ -112,7 +112,6 @@ def _quote(citation: Citation) -> str:
 def _comparison(
     found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
 ) -> Answer:
-    """Return a table with a row per document, from the document's own chunks."""
     by_document = _by_document(found.chunks)
     chosen = [
         choose(replace(found, chunks=own), settings, reader, calibration)

@@ -247,7 +247,6 @@ def _packed(spans: Sequence[Span]) -> npt.NDArray[np.int32]:
 
 
 def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
-    """Cut a text between its sentences until the model reads each piece to its end."""
     inner = [first for first, _ in sentence_spans(text)][1:]
     if not inner or len(model.tokens_of(text)[0]) < MAX_TOKENS - 2:
         return [(start, start + len(text))]

@@ -187,7 +187,6 @@ class Answering:
         return form_answers([found], settings, self.reader, calibration_of(self.chosen))[0]
 
     def _confidence(self, answer: Answer, found: SearchResult) -> float:
-        """Return the answer's confidence, else the confidence of quotes from its passages."""
         if not answer.answered:
             return 0.0
         if answer.confidence is not None:

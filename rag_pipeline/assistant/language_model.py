@@ -186,7 +186,6 @@ class LanguageModel:
     def _fitting(
         self, name: str, chunks: Sequence[ScoredChunk], **inputs: str
     ) -> Sequence[ScoredChunk]:
-        """Return the first chunks that fit into the model's context window, at least one."""
         import dspy
 
         predictor = self.prompts.predictor(name)

@@ -177,7 +177,9 @@ class _Terms:
 
         chunk_ids = chunks.column("chunk_id")
         rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
-        if rows.null_count or len(lexical) != len(chunk_ids) + _besides(chunks, lexical):
+        if rows.null_count or len(lexical) != len(chunk_ids) + _rows_without_chunks(
+            chunks, lexical
+        ):
             raise StoreError(
                 f"{name} has {len(chunk_ids)} chunks, its lexical index {len(lexical)}: "
                 f"they are of different builds; run `rag run` again"
@@ -263,7 +265,7 @@ def _resident(
     return vectors
 
 
-def _besides(chunks: pa.Table, lexical: LexicalIndex) -> int:
+def _rows_without_chunks(chunks: pa.Table, lexical: LexicalIndex) -> int:
     """Return the number of a lexical index's rows whose documents have no chunk in the table."""
     import pyarrow.compute as pc
 

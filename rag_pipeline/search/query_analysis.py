@@ -161,7 +161,6 @@ def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
 
 
 def _part(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span of the sentence around a name; colons and blank lines end a sentence."""
     breaks = [*sentence_ends(text, 0, len(text)), *(m.end() for m in _BREAK.finditer(text))]
     first = max((at for at in breaks if at <= start), default=0)
     return first, min((at for at in breaks if at >= end), default=len(text))

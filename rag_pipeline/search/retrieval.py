@@ -138,7 +138,6 @@ class Searcher:
     def _search_and_read(
         self, requests: Iterator[SearchRequest], reranker: PassageReranker
     ) -> Iterator[SearchResult]:
-        """Yield the results of requests whose passages a model reads, some at a time."""
         assert self.score is not None
         sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE))
         while group := list(islice(requests, next(sizes))):
@@ -260,7 +259,6 @@ def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -
 def _rerank_by_tokens(
     search: Search, ranking: Ranking, settings: MaxSimReranker, read: pa.Table | None
 ) -> Ranking:
-    """Add MaxSim to the scores of the first candidates, whose token vectors were `read`."""
     scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
     if read is not None:
         tokens = read_tokens(search.tokens, len(search.vector))

@@ -183,7 +183,6 @@ def _number_terms(word: str) -> list[str]:
 
 
 def _names(piece: str) -> list[str]:
-    """Return an identifier and its parts; an ordinary word has no other parts."""
     whole = piece.strip("_")
     parts = [part for part in _IDENTIFIER_PART.split(whole) if part]
     if len(parts) < 2:

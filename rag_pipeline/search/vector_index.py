@@ -109,7 +109,6 @@ def _partition_sizes(lance: Any) -> list[int]:
 
 
 def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
-    """Return whether an index's partitions are those of another number or kind of rows."""
     wanted = _partitions(rows)
     if not wanted / _OUTGROWN <= len(sizes) <= wanted * _OUTGROWN:
         return True

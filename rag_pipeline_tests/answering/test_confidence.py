@@ -21,7 +21,7 @@ HALF = 1 / np.sqrt(2)
 
 
 class _Two:
-    """Reads a query of two tokens along the axes, and chunks whose signs stand in their text."""
+    """Reads a query of two tokens along the axes, and chunks whose texts are their signs."""
 
     def question(self, text):
         return Tokens(np.array([1, 2], np.uint32), np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))

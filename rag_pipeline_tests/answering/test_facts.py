@@ -64,7 +64,7 @@ def test_other_questions_ask_for_none(question):
         ("Can the tenant sublet the floor?", "The Tenant may sublet the floor.", "Yes"),
         ("Must the tenant pay the rent?", "The Tenant shall pay the rent monthly.", "Yes"),
         ("May the licensee copy the runtime?", "The Licensee must copy the runtime.", "Yes"),
-        # What is allowed need not be required.
+        # A permission is no duty.
         ("Must the tenant sublet the floor?", "The Tenant may sublet the floor.", None),
         # It depends.
         (
@@ -81,7 +81,7 @@ def test_other_questions_ask_for_none(question):
             None,
         ),
         ("May a party disclose the report?", "Neither party may disclose the report.", None),
-        # No question of what one may do.
+        # No question with a modal verb at its start.
         ("How long may the tenant sublet the floor?", "The Tenant may sublet the floor.", None),
     ],
 )

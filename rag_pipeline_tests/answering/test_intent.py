@@ -65,8 +65,10 @@ def test_a_hostile_question_is_read_in_linear_time() -> None:
 
 
 def test_labelled_questions_of_six_languages_are_told_apart() -> None:
-    """Made from templates and by hand, by who wrote the rules: 382, of a comparison (98), a list
-    (89), a definition (85) or something else (110)."""
+    """The author of the rules wrote the 382 questions, by templates and by hand.
+
+    98 ask for a comparison, 89 for a list, 85 for a definition, 110 for something else.
+    """
     file = Path(testing.__file__).with_name("intents.tsv")
     right: dict[str, list[bool]] = {}
     for line in file.read_text("utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The leaderboard's answer to a question is the one that a release gives."""
+"""The leaderboard and a release give the same answer to a question."""
 
 import hashlib
 import json
@@ -194,7 +194,7 @@ def test_a_release_answers_as_it_was_measured_until_a_run_measures_other_setting
     list(run(corpus.config))
     assert len(corpus.releases()) == 2
 
-    # What was rolled back stays back, although the one before is of the same run.
+    # A rolled-back release stays back, although the previous release has the same run.
     corpus.roll_back()
     assert all(served(query) == first[query.query_id].text for query in queries)
     with pytest.raises(NotReleasedError, match="every evaluated build was rolled back"):

@@ -115,7 +115,7 @@ def test_corpora_are_searched_together(released):
 
 
 class _Careless:
-    """A model that cites badly: what it says must be flagged, not trusted."""
+    """A model that cites badly; its wrong citations must be flagged."""
 
     def rewrite(self, query):
         return f"rewritten {query}"

@@ -1,4 +1,4 @@
-"""What an index that is opened beside another reads, and what is ready when it is searched."""
+"""The reads of an index that is opened while another is open."""
 
 from functools import partial
 
@@ -49,8 +49,8 @@ def read(monkeypatch):
     return counts
 
 
-def embedded_anew(table, rows):
-    """Put the same chunks in the place of themselves, with other vectors."""
+def embed_again(table, rows):
+    """Replace chunks by the same chunks with other vectors."""
     columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
     batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
     vectors = np.full((len(rows), DIMENSION), 0.25, np.float32)
@@ -60,7 +60,7 @@ def embedded_anew(table, rows):
 
 
 def test_vectors_of_files_that_both_have_are_not_read_again(index, table, rows, read):
-    embedded_anew(table, [row for row in rows if row["document_id"] == "name3.txt"])
+    embed_again(table, [row for row in rows if row["document_id"] == "name3.txt"])
     table.drop(["name5.txt"])
     after = Index.open(table.open(), None, index)
     assert sum(read) == 6, "the changed document's chunks"
@@ -86,7 +86,7 @@ def test_rows_with_the_same_numbers_in_another_table_are_read(index, rows, tmp_p
 
 def test_where_much_is_new_all_is_read(index, table, rows, read, monkeypatch):
     monkeypatch.setattr("rag_pipeline.search.index._TAKEN", 5)
-    embedded_anew(table, rows[:6])
+    embed_again(table, rows[:6])
     after = Index.open(table.open(), None, index)
     assert sum(read) == len(rows)
     assert np.array_equal(after.vectors, Index.open(table.open(), None).vectors)

@@ -19,7 +19,7 @@ from rag_pipeline_tests.testing.search_index import ALL, MAXSIM, NO, QUERY, embe
 
 @pytest.fixture(scope="module")
 def scorers(tmp_path_factory):
-    """Rerankers of every kind, with what scores for those that read passages."""
+    """Rerankers of every kind, each with its scorer of passages or None."""
     cache = CallCache(Database(tmp_path_factory.mktemp("calls") / "calls.sqlite"))
     jina = {"method": "jina", "model": "m", "candidates": 8, "patience_seconds": 1}
     chat = {"provider": "openai", "model": "m", "patience_seconds": 1}
@@ -75,7 +75,7 @@ def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, reranker,
         assert found(staged, discover="variants" in nothing) == expected
     no_words = ContextAwareRetriever.model_validate(
         {"method": "context_aware", "over": single.model_dump(), "k": ends["k"]}
-    )  # `adaptive` is that of the single pass
+    )  # `adaptive` comes from the single pass
     assert found(no_words, boost=lambda *document: []) == expected
 
 

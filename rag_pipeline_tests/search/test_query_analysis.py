@@ -82,7 +82,7 @@ KEPT = "May copies of its drawings be kept at home?"
         ("Tell me the term in Cedar Boats. I need it for a letter to my bank.", None),
         # more words lead up to the question than are in it: `copies`, `drawings`, `kept`
         ("As to copies of drawings kept under Cedar Boats: who pays?", None),
-        # a question asks by itself
+        # the part is a question itself
         (f"Who signed Cedar Boats? {KEPT}", None),
         # no sentence ends at an abbreviation
         ("Copies are kept by Cedar Boats Inc. and its many happy friends at home", None),
@@ -152,7 +152,7 @@ def test_of_a_long_query_the_part_that_asks_is_searched_for(documents, query, as
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_word_of_many_bodies_names_nothing(tmp_path, engine):
-    """`copies` stands in one head alone, and in all documents."""
+    """`copies` is in one head alone, and in all documents."""
     rows = [(f"d{n}#0", f"name{n} copies " if n == 0 else f"name{n} ", None) for n in range(8)]
     rows += [(f"d{n}#1", "x" * 1000 + " copies", None) for n in range(8)]
     documents = built(engine, sorted(rows), tmp_path / "index").documents

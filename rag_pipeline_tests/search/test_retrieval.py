@@ -85,7 +85,7 @@ def test_bm25_counts_little_where_the_words_are_hardly_met(index, rows):
     assert 0 < share < 0.3
     found = dict(hits(index, hybrid(dense_weight=0.0, lexical_weight=1.0), query))
     assert max(found.values()) == pytest.approx(share, abs=1e-5)
-    # none of the words: what is left is the order by vectors
+    # without any of the words the order is that of the vectors
     unheard = hits(index, hybrid(), "unheard strange")
     assert [i for i, _ in unheard] == [i for i, _ in hits(index, ALL[0])][: len(unheard)]
 
@@ -288,24 +288,24 @@ def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
     assert len(hits(Index.open(index.table, None), ALL[0])) == len(rows)
 
 
-class Told(SinglePassRetriever):
-    """Ranks as it is told."""
+class Given(SinglePassRetriever):
+    """Returns a given ranking."""
 
-    method: Literal["told"]
-    told: tuple[tuple[int, float], ...]
+    method: Literal["given"]
+    given: tuple[tuple[int, float], ...]
 
     def rank(self, search, k):
-        return list(self.told)
+        return list(self.given)
 
 
-def test_a_ranking_of_ones_own_is_cut_to_what_is_wanted(index):
-    told = Told(method="told", told=((3, 0.9), (5, 0.9), (0, 0.1)), k=2)
+def test_a_ranking_of_a_plugin_is_cut_to_k(index):
+    retriever = Given(method="given", given=((3, 0.9), (5, 0.9), (0, 0.1)), k=2)
     wanted = Search(index=index, query=whole(QUERY), vector=VECTOR)
-    assert told.checked_ranking(wanted) == [(3, 0.9), (5, 0.9)]
+    assert retriever.checked_ranking(wanted) == [(3, 0.9), (5, 0.9)]
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("given", "message"),
     [
         (((3, 0.9), (3, 0.8)), "a chunk stands in its ranking twice"),
         (((72, 0.9),), "its ranking names a position outside the index, 0 to 71"),
@@ -313,10 +313,10 @@ def test_a_ranking_of_ones_own_is_cut_to_what_is_wanted(index):
         (((3, float("nan")),), "not finite"),
     ],
 )
-def test_a_ranking_that_is_none_names_its_retriever(index, told, message):
+def test_a_ranking_that_is_none_names_its_retriever(index, given, message):
     wanted = Search(index=index, query=whole(QUERY), vector=VECTOR)
-    with pytest.raises(ConfigError, match=f"the retriever of method 'told': .*{message}"):
-        Told(method="told", told=told).checked_ranking(wanted)
+    with pytest.raises(ConfigError, match=f"the retriever of method 'given': .*{message}"):
+        Given(method="given", given=given).checked_ranking(wanted)
 
 
 def test_a_retriever_reads_columns_in_the_order_of_its_ranking(index, rows):

@@ -1,4 +1,4 @@
-"""What is indexed small is returned larger, each word once."""
+"""Small chunks are returned as larger passages, each word once."""
 
 from dataclasses import replace
 

@@ -149,7 +149,6 @@ def to_the_point(query: str, found: Sequence[Document], reader: Reader) -> list[
 
 
 def _passages(document: Document) -> list[ScoredChunk]:
-    """Return a document in at most `_PASSAGES_READ` passages."""
     size = max(500, 2 * len(document.text) // _PASSAGES_READ)
     settings = RecursiveChunking(method="recursive", max_characters=size)
     return [
@@ -219,7 +218,6 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
 
 
 def _bring_up_to_date(workspace: Workspace) -> Index:
-    """Index new documents, drop the rows of deleted documents, and open the index."""
     engine = workspace.config.engine(workspace.config.configuration(_NAME))
     for asset in TABLES:
         update(workspace, asset, _KEY)

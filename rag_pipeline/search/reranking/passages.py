@@ -38,9 +38,9 @@ def score_passages(
 ) -> list[Relevance]:
     """Return the scores of each query's passages, in order.
 
-    A repeated query with the same passages is sent once, also across runs;
-    each reply is stored when it arrives, a failure never. Raises CallsStoppedError when no call
-    can work. A query's passages are split only where they are more than one request may hold.
+    A repeated query with the same passages is sent once, also across runs. Each reply is stored
+    when it arrives; a failure is not stored. Passages are split into several requests only above
+    the model's limits. Raises CallsStoppedError when no call can work.
     """
     counter = TokenCounter()
     found: dict[bytes, list[float]] = {}
@@ -94,8 +94,8 @@ def _requests(
         most = max(limits.pair_tokens - question, 1)
         passages = tuple(counter.fit(passages, scorer.identity, most, scorer.truncate))
     sizes = [question + tokens for tokens in counter.count(passages)]
-    together = groups(sizes, limits.passages, limits.request_tokens)
-    return [RerankInput(query, tuple(passages[i] for i in group)) for group in together]
+    parts = groups(sizes, limits.passages, limits.request_tokens)
+    return [RerankInput(query, tuple(passages[i] for i in group)) for group in parts]
 
 
 def _score_missing(
@@ -105,9 +105,9 @@ def _score_missing(
     found: dict[bytes, list[float]],
     failed: dict[bytes, ProviderError],
 ) -> int:
-    """Score what nobody else is scoring, then take the others' scores; return how many were sent.
+    """Score the requests that no other process is scoring, then take the others' scores.
 
-    Each reply is stored when it arrives.
+    Returns the number of requests that were sent.
     """
     sent: list[bytes] = []
 

@@ -60,9 +60,9 @@ def test_it_is_kept_through_a_full_re_index_and_gone_when_removed(expanded):
     again = expanded.assistant().ask(QUESTION)
     assert again.sources[0].text == first.sources[0].text == ANSWER
     assert again.sources[0].origin == first.sources[0].origin is not None
-    assert "looked_in" not in _step(again)  # it was answered from what is kept
+    assert "looked_in" not in _step(again)  # the kept documents answer it
 
-    # The corpus, its leaderboard included, has seen none of it.
+    # The corpus and its leaderboard ignore the documents from outside.
     assert not [i for i in expanded.corpus.document_ids() if i.startswith("expanded/")]
     assert "expanded/" not in json.dumps(expanded.corpus.leaderboard())
     assert all(
@@ -206,4 +206,4 @@ def test_a_model_that_tells_no_confidence_is_measured_by_its_passages(expanded):
     assert _step(made)["confidence"] == 0.0
     assert _step(made)["confidence_with_expansion"] > 0.5
     other = assistant.with_backends({"tiny": ReleasedCorpus(expanded.corpus)}, _Reader(), None)
-    assert other.expansions == {}  # what a request brings along gets none of ours
+    assert other.expansions == {}  # the corpora of a request have no expansions

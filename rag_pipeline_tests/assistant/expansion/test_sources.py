@@ -248,7 +248,7 @@ def test_annotations_that_do_not_fit_the_text_are_passed_over():
     assert cited_pages({"output": [None, {"content": "x"}, {"content": [{"text": 5}]}]}) == []
 
 
-# --- what they have in common ---
+# --- common functions ---
 
 
 def test_text_is_cut_at_white_space():
