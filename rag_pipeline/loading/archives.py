@@ -102,19 +102,17 @@ def _located(
     name = member.filename
     place = f"{relative}/{name}"
     digest = hashlib.sha256(f"{member.CRC} {member.file_size}".encode()).hexdigest()
-    if reason := _obstacle(member, max_bytes):
+    reason, raw = _obstacle(member, max_bytes), b""
+    try:
+        raw = archive.read(member) if not reason else raw
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        reason = f"corrupt in its .zip: {error}"
+    if reason:
         shown = UNSAFE.sub("?", place)
         yield Located(shown, shown, reason=reason, content_hash=digest, archive=relative)
         return
-    try:
-        raw = archive.read(member)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        reason = f"corrupt in its .zip: {error}"
-        yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
-        return
-    whole = Located(
-        place, place, raw_hash=hashlib.sha256(raw).hexdigest(), n_bytes=len(raw), archive=relative
-    )
+    raw_hash = hashlib.sha256(raw).hexdigest()
+    whole = Located(place, place, raw_hash=raw_hash, n_bytes=len(raw), archive=relative)
     if not name.lower().endswith(RECORD_SUFFIXES):
         yield whole
         return

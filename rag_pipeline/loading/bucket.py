@@ -121,9 +121,8 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _REFUSED:
-                raise UnreadDocumentError(
-                    listed.relative, f"cannot read the object: {code}"
-                ) from None
+                reason = f"cannot read the object: {code}"
+                raise UnreadDocumentError(listed.relative, reason) from None
             if code not in _GONE:
                 raise
             changed = True

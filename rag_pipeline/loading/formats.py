@@ -93,19 +93,19 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Par
     if not fields:
         raise DocumentError(document_id, "not a mail: it has none of From, To, Date and Subject")
     body = message.get_body(("plain", "html"))
-    text = ""
-    if body is not None:
-        try:
-            content = body.get_content()
-        except LookupError:  # a charset that Python does not know, such as "unknown-8bit"
-            content = _utf8_of(document_id, body)
-        text = html(content.encode()) if body.get_content_subtype() == "html" else content
+    text = _mail_text(document_id, body) if body is not None else ""
+    if body is not None and body.get_content_subtype() == "html":
+        text = html(text.encode())
     names = [part.get_filename() or "" for part in message.iter_attachments()]
     sent = getattr(message["Date"], "datetime", None)
     return _mail(fields, text, names, sent.date().isoformat() if sent else "")
 
 
-def _utf8_of(document_id: str, body: Any) -> str:
+def _mail_text(document_id: str, body: Any) -> str:
+    try:
+        return str(body.get_content())
+    except LookupError:  # a charset that Python does not know, such as "unknown-8bit"
+        pass
     try:
         return str(body.get_payload(decode=True).decode())
     except UnicodeDecodeError:

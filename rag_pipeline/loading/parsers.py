@@ -182,11 +182,10 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
     from defusedxml.ElementTree import fromstring, iterparse
 
     if raw.startswith(b"\xd0\xcf\x11\xe0"):
+        reason = f"unsupported type: a legacy Office file; save it as a real {suffix}"
         if "EncryptedPackage".encode("utf-16-le") in raw:
-            raise DocumentError(document_id, f"encrypted {suffix}: it needs a password")
-        raise DocumentError(
-            document_id, f"unsupported type: a legacy Office file; save it as a real {suffix}"
-        )
+            reason = f"encrypted {suffix}: it needs a password"
+        raise DocumentError(document_id, reason)
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         entries = archive.infolist()
         if any(entry.flag_bits & 1 for entry in entries):
@@ -194,16 +193,16 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
         if reason := bomb(entries, len(raw), max_bytes, "parts", suffix):
             raise DocumentError(document_id, reason)
         for entry in entries:
-            if entry.filename.lower().endswith((".xml", ".rels")):
-                with archive.open(entry) as part:
-                    try:
-                        next(iterparse(part, events=("start",), forbid_dtd=True), None)
-                    except DTDForbidden:
-                        raise DocumentError(
-                            document_id, f"corrupt {suffix}: {entry.filename} declares XML entities"
-                        ) from None
-                    except SyntaxError:
-                        continue  # not XML; the converter fails if it needs this part
+            if not entry.filename.lower().endswith((".xml", ".rels")):
+                continue
+            with archive.open(entry) as part:
+                try:
+                    next(iterparse(part, events=("start",), forbid_dtd=True), None)
+                except DTDForbidden:
+                    reason = f"corrupt {suffix}: {entry.filename} declares XML entities"
+                    raise DocumentError(document_id, reason) from None
+                except SyntaxError:
+                    continue  # not XML; the converter fails if it needs this part
         if "docProps/core.xml" not in archive.namelist():
             return ""
         try:

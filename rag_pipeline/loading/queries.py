@@ -134,12 +134,10 @@ def read_queries(path: Path) -> list[QueryRecord]:
         except ValueError as error:
             mistakes.append(f"{where}: not usable JSON: {error}")
         else:
-            first = first_lines.setdefault(record.query_id, number)
+            query_id, first = record.query_id, first_lines.setdefault(record.query_id, number)
             if first != number:
-                mistakes.append(
-                    f"{where}: query_id: {_shown(record.query_id)}: line {first} has it already; "
-                    f"expected an id of its own"
-                )
+                taken = f"line {first} has it already; expected another id"
+                mistakes.append(f"{where}: query_id: {_shown(query_id)}: {taken}")
             records.append(record)
     if mistakes:
         more = len(mistakes) - _MAX_MISTAKES
@@ -162,10 +160,9 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}:{number}: not UTF-8 text: byte 0x{line[error.start]:02x} at offset "
-                f"{error.start} of the line; save the file as UTF-8"
-            ) from None
+            byte = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
+            reason = f"not UTF-8 text: {byte}; save the file as UTF-8"
+            raise InputError(f"{path}:{number}: {reason}") from None
         yield number, text
 
 
@@ -228,15 +225,10 @@ def resolve_queries(
         start = problem_of(record.query_id)
         problems += [f"{start}gold_spans.{n}: {problem}" for n, problem in lost]
         if not lost:
-            spans = [one for one in found if isinstance(one, GoldSpan)]
-            whole = [one.document_id for one in found if isinstance(one, WholeDocument)]
-            queries.append(
-                Query(
-                    gold_spans=tuple(dict.fromkeys(spans)),
-                    gold_documents=tuple(dict.fromkeys(whole)),
-                    **record.model_dump(exclude={"gold_spans", "metadata"}),
-                )
-            )
+            spans = dict.fromkeys(one for one in found if isinstance(one, GoldSpan))
+            whole = dict.fromkeys(o.document_id for o in found if isinstance(o, WholeDocument))
+            other = record.model_dump(exclude={"gold_spans", "metadata"})
+            queries.append(Query(gold_spans=tuple(spans), gold_documents=tuple(whole), **other))
     return queries, problems
 
 
@@ -260,10 +252,8 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
         score_cutoff=0.0 if in_other_folder else _WEAKEST_ID,
     )
     meant = f"did you mean {_shown(near[0])}? Else " if near else ""
-    return (
-        f"there is no document {_shown(document_id)} (or it is in quarantine); "
-        f"{meant}correct document_id"
-    )
+    missing = f"there is no document {_shown(document_id)} (or it is in quarantine)"
+    return f"{missing}; {meant}correct document_id"
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument | str:
@@ -275,21 +265,15 @@ def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument
     if span.start is None or span.end is None:
         return _resolve_quote(span.document_id, quote or "", document)
     if span.end > len(text):
-        return (
-            f"{span.start}-{span.end} lies outside {name}, which has {len(text)} characters; "
-            f"correct start and end, counted in Unicode code points"
-        )
+        outside = f"{span.start}-{span.end} lies outside {name}, which has {len(text)} characters"
+        return f"{outside}; correct start and end, counted in Unicode code points"
     if quote is not None and (span.start, span.end) not in document.find(quote):
-        found = _resolve_quote(span.document_id, quote, document)
-        fix = (
-            f"the quote is at {found.start}-{found.end}"
-            if isinstance(found, GoldSpan)
-            else "correct start and end or the quote"
-        )
-        return (
-            f"{span.start}-{span.end} of {name} is {_shown(text[span.start : span.end])}, "
-            f"not the quote {_shown(quote)}; {fix}"
-        )
+        found, fix = _resolve_quote(span.document_id, quote, document), ""
+        if isinstance(found, GoldSpan):
+            fix = f"the quote is at {found.start}-{found.end}"
+        fix = fix or "correct start and end or the quote"
+        there = f"{span.start}-{span.end} of {name} is {_shown(text[span.start : span.end])}"
+        return f"{there}, not the quote {_shown(quote)}; {fix}"
     return GoldSpan(span.document_id, span.start, span.end)
 
 
@@ -303,10 +287,8 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
     if len(found) > 1:
         starts = [start for start, _ in found]
         places = ", ".join(map(str, starts[:5])) + (", …" if len(starts) > 5 else "")
-        return (
-            f"{name} holds the quote {_shown(quote)} {len(starts)} times (at {places}); "
-            f"lengthen it, or give start and end"
-        )
+        many = f"{name} holds the quote {_shown(quote)} {len(starts)} times (at {places})"
+        return f"{many}; lengthen it, or give start and end"
     return GoldSpan(document_id, *found[0])
 
 

@@ -156,9 +156,8 @@ def _given_id(place: str, record: dict[str, Any]) -> str:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise DocumentError(place, f"{field}: {value!r:.80}: expected a string or an integer")
         if not str(value).strip() or UNSAFE.search(str(value)):
-            raise DocumentError(
-                place, f"{field}: {value!r:.80}: expected visible characters, no control characters"
-            )
+            expected = "expected visible characters, no control characters"
+            raise DocumentError(place, f"{field}: {value!r:.80}: {expected}")
         return str(value)
     return ""
 
@@ -169,9 +168,8 @@ def parse_json(document_id: str, raw: bytes) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise DocumentError(
-            document_id, f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        ) from None
+        place = f"(line {error.lineno}, column {error.colno})"
+        raise DocumentError(document_id, f"not valid JSON: {error.msg} {place}") from None
     except RecursionError:
         raise DocumentError(document_id, "not usable JSON: nested too deeply") from None
     except ValueError as error:
@@ -188,10 +186,8 @@ def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
         raise DocumentError(document_id, f"text: missing; the object has {known:.200}")
     if not isinstance(record["text"], str):
         raise DocumentError(document_id, f"text: {record['text']!r:.80}: expected a string")
-    if not isinstance(record.get("metadata", {}), dict | None):
-        raise DocumentError(
-            document_id, f"metadata: {record['metadata']!r:.80}: expected an object"
-        )
+    if not isinstance(metadata := record.get("metadata", {}), dict | None):
+        raise DocumentError(document_id, f"metadata: {metadata!r:.80}: expected an object")
     return record
 
 

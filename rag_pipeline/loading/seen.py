@@ -75,10 +75,8 @@ class SeenFiles:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
-                connection.executemany(
-                    "DELETE FROM files WHERE root = ? AND relative = ?",
-                    ((self.root, relative) for relative in gone),
-                )
+                delete = "DELETE FROM files WHERE root = ? AND relative = ?"
+                connection.executemany(delete, ((self.root, relative) for relative in gone))
         self._known = {**(self._known or {}), **self._new}
         self._new.clear()
 

@@ -58,10 +58,9 @@ def read_sidecar(path: Path) -> dict[str, Given]:
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        if _ID not in (reader.fieldnames or ()):
-            raise InputError(
-                f"{path}:1: no column {_ID}; there are: {', '.join(reader.fieldnames or ())}"
-            )
+        columns = reader.fieldnames or ()
+        if _ID not in columns:
+            raise InputError(f"{path}:1: no column {_ID}; there are: {', '.join(columns)}")
         for row in reader:
             if None in row:
                 raise InputError(f"{path}:{reader.line_num}: more values than the header has")
@@ -88,12 +87,8 @@ def with_given(source: Source, given: Mapping[str, Given]) -> Source:
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):
         return source
-    return replace(
-        source,
-        content_hash=hashed_with(source.content_hash, row),
-        title=row.title,
-        given=row.metadata,
-    )
+    content_hash = hashed_with(source.content_hash, row)
+    return replace(source, content_hash=content_hash, title=row.title, given=row.metadata)
 
 
 def hashed_with(digest: str, row: Given | None) -> str:

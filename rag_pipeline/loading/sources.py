@@ -359,10 +359,8 @@ def _sources(
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
             offset = None if whole else document.offset
-            yield SourceFile(
-                *(name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash),
-                archive=document.archive,
-            )
+            place = (base, document.relative, source, offset, raw_hash)
+            yield SourceFile(name, content_hash, n_bytes, *place, archive=document.archive)
     if seen is not None:
         seen.save()
 

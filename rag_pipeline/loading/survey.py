@@ -23,15 +23,10 @@ def survey_languages(documents: Path) -> dict[str, float]:
     """
     base = documents if documents.is_dir() else documents.parent
     settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)
-    names = (
-        sorted(
-            found.relative
-            for found in find_files(base, settings.include, settings.exclude)[0]
-            if not found.reason
-        )
-        if documents.is_dir()
-        else [documents.name]
-    )
+    names = [documents.name]
+    if documents.is_dir():
+        found, _ = find_files(base, settings.include, settings.exclude)
+        names = sorted(file.relative for file in found if not file.reason)
     step = max(1, len(names) // _SAMPLE)
     texts = []
     for name in names[::step][:_SAMPLE]:

@@ -61,11 +61,8 @@ def decode(document_id: str, raw: bytes, suffix: str) -> str:
             raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
     encoding = byte_order_encoding(raw) or "utf-8"
     if encoding == "utf-8" and b"\x00" in raw:
-        raise DocumentError(
-            document_id,
-            f"unsupported type {suffix or '(no suffix)'}: binary (NUL byte at offset "
-            f"{raw.index(0)})",
-        )
+        kind = f"binary (NUL byte at offset {raw.index(0)})"
+        raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {kind}")
     return decode_as(document_id, raw, encoding)
 
 
@@ -74,11 +71,9 @@ def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DocumentError(
-            document_id,
-            f"not {encoding.upper()} text: byte 0x{raw[error.start]:02x} at offset "
-            f"{error.start}; save it as UTF-8",
-        ) from None
+        byte = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
+        reason = f"not {encoding.upper()} text: {byte}; save it as UTF-8"
+        raise DocumentError(document_id, reason) from None
     except UnicodeError:
         raise DocumentError(document_id, f"not {encoding.upper()} text") from None
 

@@ -14,11 +14,9 @@ from rag_pipeline.release.manifest import history as history
 from rag_pipeline.release.manifest import load as load
 from rag_pipeline.release.manifest import names as names
 from rag_pipeline.release.manifest import pinned_tables as pinned_tables
-from rag_pipeline.release.manifest import read as read
 from rag_pipeline.release.manifest import verify as verify
 from rag_pipeline.release.publishing import forget as forget
 from rag_pipeline.release.publishing import publish as publish
 from rag_pipeline.release.publishing import remove as remove
 from rag_pipeline.release.publishing import roll_back as roll_back
 from rag_pipeline.release.publishing import serve as serve
-from rag_pipeline.release.publishing import serve_imported as serve_imported

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,13 +24,12 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from rag_pipeline import release as releases
 from rag_pipeline.config import STAGES, CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
-from rag_pipeline.release import Release
 from rag_pipeline.release.gate import kept_file
-from rag_pipeline.release.manifest import verify
+from rag_pipeline.release.manifest import Release, load, read, verify
+from rag_pipeline.release.publishing import serve_imported
 from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
@@ -72,7 +71,7 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
     """
     if file.exists():
         raise InputError(f"{file}: exists already; name a new file")
-    release = releases.load(workspace, release_id)
+    release = load(workspace, release_id)
     verify(workspace, release)
     partial = file.with_name(f"{file.name}.part")
     try:
@@ -166,9 +165,8 @@ def import_release(
 
 def _refuse_own_builds(store: Store) -> None:
     if store.tables() and store.read_json(_IMPORTED) is None:
-        raise StoreError(
-            f"{store.url}/{store.corpus}: has builds of its own; import into another store"
-        )
+        place = f"{store.url}/{store.corpus}"
+        raise StoreError(f"{place}: has builds of its own; import into another store")
 
 
 def _import(workspace: Workspace, file: Path) -> Release:
@@ -178,10 +176,8 @@ def _import(workspace: Workspace, file: Path) -> Release:
         with _opened(file) as archive:
             listing = _read_listing(archive, file)
             if listing["corpus"] != workspace.config.corpus:
-                raise InputError(
-                    f"{file}: belongs to the corpus {listing['corpus']!r}, not to "
-                    f"{workspace.config.corpus!r}"
-                )
+                own = workspace.config.corpus
+                raise InputError(f"{file}: belongs to corpus {listing['corpus']!r}, not {own!r}")
             _extract(archive, listing["files"], building, file)
         return _write_builds(workspace, listing, building, file)
     finally:
@@ -202,25 +198,22 @@ def _write_builds(workspace: Workspace, listing: _Listing, folder: Path, file: P
     with _read_rows(folder / _VECTORS) as rows:
         schema = _vector_schema(rows.schema)
         vectors = store.table(pinned.vector_table, schema)
-        vectors.overwrite(_batches(rows, schema))
+        vectors.overwrite(_with_schema(batch, schema) for batch in rows)
     maintain(vectors)
     documents_version = None
     if (folder / _DOCUMENTS).exists():
         with _read_rows(folder / _DOCUMENTS) as rows:
-            workspace.documents().overwrite(_batches(rows, DOCUMENTS_SCHEMA))
+            batches = (_with_schema(batch, DOCUMENTS_SCHEMA) for batch in rows)
+            workspace.documents().overwrite(batches)
         documents_version = workspace.documents().version
     pinned = replace(pinned, vector_version=vectors.version, documents_version=documents_version)
-    scores = folder / _SCORES
-    return releases.serve_imported(
-        workspace,
-        replace(release, pinned=pinned),
-        scores.read_bytes() if scores.exists() else None,
-    )
+    scores = (folder / _SCORES).read_bytes() if (folder / _SCORES).exists() else None
+    return serve_imported(workspace, replace(release, pinned=pinned), scores)
 
 
 def _manifest(record: dict[str, Any], file: Path) -> Release:
     try:
-        release = releases.read(record, f"{file}")
+        release = read(record, f"{file}")
     except (StoreError, ConfigError) as error:
         raise InputError(str(error)) from None
     # Both become paths in the store.
@@ -246,9 +239,7 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
         pa.OSFile(str(file), "wb") as sink,
         pa.ipc.new_stream(sink, schema, options=options) as out,
     ):
-        stored = set(table.open(version).schema.names)
-        names = [name for name in schema.names if name in stored]
-        for batch in table.read(names, version=version):
+        for batch in table.read(schema.names, version=version):
             out.write_batch(_with_schema(batch, schema))
 
 
@@ -258,18 +249,8 @@ def _read_rows(file: Path) -> Iterator[pa.RecordBatchReader]:
         yield rows
 
 
-def _batches(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return (_with_schema(batch, schema) for batch in rows)
-
-
 def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        batch.column(field.name)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([batch.column(n) for n in schema.names], schema=schema)
 
 
 # --- the archive ---
@@ -289,10 +270,8 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
         listing: _Listing = json.loads(archive.read(_LISTING))
         files = listing["files"]
         if listing["format"] != FORMAT:
-            raise InputError(
-                f"{file}: bundle format {listing['format']!r}, this build reads {FORMAT}; export "
-                f"the release again with this build"
-            )
+            formats = f"bundle format {listing['format']!r}, this build reads {FORMAT}"
+            raise InputError(f"{file}: {formats}; export the release again with this build")
         for name, about in files.items():
             if not _NAME.fullmatch(name) or ".." in name:
                 raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")

@@ -50,10 +50,8 @@ def _choose_best(
     rolled_back = _rolled_back(workspace, evaluated)
     values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
-        raise NotReleasedError(
-            f"{config.corpus}: every evaluated build was rolled back; change something and run "
-            f"again"
-        )
+        reason = "every evaluated build was rolled back; change something and run again"
+        raise NotReleasedError(f"{config.corpus}: {reason}")
     back = ", ".join(rolled_back)
     notes = [f"not chosen, as the build was rolled back: {back}"] if back else []
     common, complete = comparable(values, config.gate.maximum_missing)
@@ -69,10 +67,8 @@ def _choose_best(
     means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
     best = max(complete, key=lambda name: means[name])
     left_out = len(values) - len(complete)
-    reason = (
-        f"best {metric}: {means[best]:.4f} over {len(common)} queries, of "
-        f"{len(evaluated)} configurations"
-    )
+    queries, configurations = f"{len(common)} queries", f"{len(evaluated)} configurations"
+    reason = f"best {metric}: {means[best]:.4f} over {queries}, of {configurations}"
     if left_out:
         reason += f"; {left_out} lack it on too many queries"
     return config.configuration(best), [reason, *notes]
@@ -248,12 +244,11 @@ def missing_documents(workspace: Workspace, configuration: Configuration) -> str
     missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:
         return ""
+    listed = ", ".join(missing[:_LISTED_DOCUMENTS])
     more = " …" if len(missing) > _LISTED_DOCUMENTS else ""
+    share = f"{len(missing)} of {workspace.documents().count()} documents"
     are = "is" if len(missing) == 1 else "are"
-    return (
-        f"{len(missing)} of {workspace.documents().count()} documents {are} missing, as "
-        f"a model failed on them: {', '.join(missing[:_LISTED_DOCUMENTS])}{more}"
-    )
+    return f"{share} {are} missing, as a model failed on them: {listed}{more}"
 
 
 def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:

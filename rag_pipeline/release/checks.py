@@ -109,12 +109,8 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
                     "text_differs": sum(text[c["start"] : c["end"]] != c["text"] for c in chunks),
                 }
             )
-    return _expect(
-        rows,
-        "document_id",
-        ("no_chunks", "duplicate_ids", "bad_offsets", "text_differs"),
-        len(every),
-    )
+    faults = ("no_chunks", "duplicate_ids", "bad_offsets", "text_differs")
+    return _expect(rows, "document_id", faults, len(every))
 
 
 def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
@@ -238,11 +234,8 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
         ],
     )
     frame = pd.DataFrame(rows, columns=[key, "faults"])
-    result = (
-        _batch_definition()
-        .get_batch({"dataframe": frame})
-        .validate(suite, result_format="BOOLEAN_ONLY")
-    )
+    batch = _batch_definition().get_batch({"dataframe": frame})
+    result = batch.validate(suite, result_format="BOOLEAN_ONLY")
     return frozenset(r.expectation_config.kwargs["column"] for r in result.results if not r.success)
 
 

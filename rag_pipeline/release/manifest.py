@@ -63,33 +63,28 @@ def current(workspace: Workspace) -> Release:
     """Return the served release; raise NotReleasedError if there is none."""
     release_id = current_id(workspace)
     if release_id is None:
-        raise NotReleasedError(
-            f"{workspace.config.corpus}: nothing has been released yet; run: rag run "
-            f"{workspace.config.where}"
-        )
+        corpus, file = workspace.config.corpus, workspace.config.where
+        raise NotReleasedError(f"{corpus}: nothing has been released yet; run: rag run {file}")
     return load(workspace, release_id)
 
 
 def load(workspace: Workspace, release_id: str) -> Release:
     """Return a release by its id; raise NotReleasedError if there is no such release."""
+    corpus = workspace.config.corpus
     named = re.fullmatch(r"release-\d+", release_id)
     record = workspace.store.read_json(manifest_file(release_id)) if named else None
     if record is None:
         known = ", ".join(r.release_id for r in history(workspace)) or "none"
-        raise NotReleasedError(
-            f"{workspace.config.corpus}: no release {release_id!r}; there are: {known}"
-        )
-    return read(record, f"{workspace.config.corpus}: release {release_id}")
+        raise NotReleasedError(f"{corpus}: no release {release_id!r}; there are: {known}")
+    return read(record, f"{corpus}: release {release_id}")
 
 
 def read(record: Any, where: str) -> Release:
     """Parse a manifest; errors call it `where`. Raise StoreError for another format."""
     found = record.get("format") if isinstance(record, dict) else None
     if found != FORMAT:
-        raise StoreError(
-            f"{where}: manifest format {found!r}, this build reads {FORMAT}; run "
-            f"`rag doctor --repair`, then `rag run`"
-        )
+        formats = f"manifest format {found!r}, this build reads {FORMAT}"
+        raise StoreError(f"{where}: {formats}; run `rag doctor --repair`, then `rag run`")
     try:
         pinned, reasons = Pinned(**record["pinned"]), tuple(record["reasons"])
         return Release(**{**record, "pinned": pinned, "reasons": reasons})
@@ -162,8 +157,6 @@ def verify(workspace: Workspace, release: Release) -> None:
     if release.pinned.lexical_path is not None:
         workspace.store.files.verify_folder(release.pinned.lexical_path)
     if changed:
-        raise StoreError(
-            f"{workspace.config.corpus}: {release.release_id} is damaged: {len(changed)} of its "
-            f"files are missing or altered ({', '.join(changed[:3])}); run: "
-            f"rag doctor --full --repair"
-        )
+        place = f"{workspace.config.corpus}: {release.release_id} is damaged"
+        reason = f"{len(changed)} of its files are missing or altered ({', '.join(changed[:3])})"
+        raise StoreError(f"{place}: {reason}; run: rag doctor --full --repair")

@@ -48,10 +48,8 @@ def publish(workspace: Workspace) -> Release:
         release = _try_to_publish(workspace)
         if release is not None:
             return release
-    raise StoreError(
-        f"{workspace.config.corpus}: the served release was changed {_TRIES} times meanwhile; "
-        f"run again"
-    )
+    corpus = workspace.config.corpus
+    raise StoreError(f"{corpus}: the served release changed {_TRIES} times meanwhile; run again")
 
 
 def _try_to_publish(workspace: Workspace) -> Release | None:
@@ -59,10 +57,8 @@ def _try_to_publish(workspace: Workspace) -> Release | None:
     seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
-        raise CheckFailedError(
-            f"{workspace.config.corpus}: {configuration.name} is not released: "
-            + "; ".join(problems)
-        )
+        corpus, name = workspace.config.corpus, configuration.name
+        raise CheckFailedError(f"{corpus}: {name} is not released: {'; '.join(problems)}")
     before = seen.release_id
     if before:
         serving = load(workspace, before)
@@ -88,10 +84,9 @@ def _new_release(
     note = RUN.note(workspace, configuration.name)
     pinned = Pinned(**note["pinned"])
     if changed := _changed_documents(workspace, pinned):
-        raise CheckFailedError(
-            f"{workspace.config.corpus}: {configuration.name} is not released: {len(changed)} "
-            f"documents changed while its run was made ({', '.join(changed[:5])}); run again"
-        )
+        reason = f"{len(changed)} documents changed during its run ({', '.join(changed[:5])})"
+        corpus, name = workspace.config.corpus, configuration.name
+        raise CheckFailedError(f"{corpus}: {name} is not released: {reason}; run again")
     rows = load_leaderboard(workspace).configurations
     notes = [left_out(workspace), missing_documents(workspace, configuration)]
     calibration = load_calibration(workspace, configuration.name)
@@ -114,16 +109,15 @@ def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> b
     """Return False, and leave no manifest, if another process made a release meanwhile."""
     # Pin before writing the manifest, so that a cleanup never removes the tables it names.
     _pin(workspace, release)
-    written = workspace.store.write_json_if(
-        manifest_file(release.release_id), asdict(release), None
-    )
+    file = manifest_file(release.release_id)
+    written = workspace.store.write_json_if(file, asdict(release), None)
     # Another process may have used the same id and moved its tags: pin the written manifest.
     _pin(workspace, release if written else load(workspace, release.release_id))
     if not written:
         return False
     if _move_pointer(workspace, seen, release.release_id):
         return True
-    workspace.store.remove_file(manifest_file(release.release_id))
+    workspace.store.remove_file(file)
     for table, _ in pinned_tables(workspace, release.pinned):
         table.unpin(release.release_id)
     return False
@@ -154,20 +148,16 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
 
     Publishing skips the builds of the release that was rolled back.
     """
-    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    corpus, seen = workspace.config.corpus, Pointer(*workspace.store.read_tagged_json(CURRENT))
     serving = current(workspace)
     target = release_id or serving.previous
     if target is None:
-        raise NotReleasedError(
-            f"{workspace.config.corpus}: {serving.release_id} is the first release; there is "
-            f"none before it"
-        )
+        first = f"{serving.release_id} is the first release; there is none before it"
+        raise NotReleasedError(f"{corpus}: {first}")
     release = load(workspace, target)
     if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}):
-        raise StoreError(
-            f"{workspace.config.corpus}: another release was made meanwhile, nothing was rolled "
-            f"back; look at `rag releases` and try again"
-        )
+        reason = "another release was made meanwhile, nothing was rolled back"
+        raise StoreError(f"{corpus}: {reason}; look at `rag releases` and try again")
     if workspace.store.read_json(manifest_file(target)) is None:  # `forget` removed it meanwhile
         serve(workspace, serving.release_id)
         return load(workspace, target)  # raises NotReleasedError
@@ -197,9 +187,8 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
     if scores is not None:
         workspace.store.write_bytes(kept_file(release.release_id), scores)
     if not _write_and_serve(workspace, seen, release):
-        raise StoreError(
-            f"{workspace.config.corpus}: another release was made meanwhile; import again"
-        )
+        corpus = workspace.config.corpus
+        raise StoreError(f"{corpus}: another release was made meanwhile; import again")
     return release
 
 

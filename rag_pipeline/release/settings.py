@@ -52,8 +52,6 @@ def read_settings(record: Any, release_id: str) -> ReleaseSettings:
         return ReleaseSettings.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            f"{release_id}: settings.{place}: {first['msg']}; install the missing package, or "
-            f"make a new release with `rag run`"
-        ) from None
+        place = f"{release_id}: settings.{'.'.join(map(str, first['loc']))}"
+        advice = "install the missing package, or make a new release with `rag run`"
+        raise ConfigError(f"{place}: {first['msg']}; {advice}") from None

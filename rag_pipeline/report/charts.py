@@ -101,10 +101,8 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
             parts.append(
                 f'<text class="label" x="{x + 7:.1f}" y="{y - 6:.1f}">{escape(point.mark)}</text>'
             )
-    description = f"{title}: {len(points)} configurations; on the front: " + ", ".join(
-        p.name for p in front
-    )
-    return _svg(title, description, parts)
+    names = ", ".join(p.name for p in front)
+    return _svg(title, f"{title}: {len(points)} configurations; on the front: {names}", parts)
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from rag_pipeline import release
@@ -208,11 +209,8 @@ def presence(labels: Sequence[bool | None]) -> float | None:
 def _entities(workspace: Workspace, configuration: str | None) -> list[EntityTypeScores]:
     note = ENTITY_SCORES.note(workspace, configuration or "")
     by_type = note.get("summary", {}).get("by_type", {})
-    return [
-        EntityTypeScores(kind, found["precision"], found["recall"], found["f1"], found["facts"])
-        for kind, found in by_type.items()
-        if found["facts"]
-    ]
+    fields = itemgetter("precision", "recall", "f1", "facts")
+    return [EntityTypeScores(t, *fields(found)) for t, found in by_type.items() if found["facts"]]
 
 
 def _health(workspace: Workspace, configuration: str | None) -> HealthFigures | None:

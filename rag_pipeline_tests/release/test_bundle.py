@@ -236,7 +236,7 @@ def other(listing, files):
         (lose, r"not a release bundle: .*vectors\.arrow"),
         (newer, "bundle format 9, this build reads 2"),
         (newer_manifest, "manifest format 9, this build reads 2"),
-        (other, "belongs to the corpus 'other', not to 'tiny'"),
+        (other, "belongs to corpus 'other', not 'tiny'"),
     ],
 )
 def test_a_damaged_bundle_changes_nothing(exported, tmp_path, change, message):

@@ -7,7 +7,6 @@ its questions, so paths would reveal the files with questions.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rag_pipeline.datamodels import Chunk
@@ -55,14 +54,8 @@ class _AskedQuestion(SourceRecord):
     meta: _Meta = _Meta()
 
 
-@dataclass(frozen=True, slots=True)
-class _Located:
-    """A given chunk; `span` is None if its text is not in its document."""
-
-    content: str
-    span: Chunk | None
-
-
+_Located = tuple[str, Chunk | None]
+"""The text of a given chunk, and its place; None if the text is not in its document."""
 _Chunks = dict[str, dict[int, _Located]]
 """Chunks by document uuid and by index in the document."""
 
@@ -126,7 +119,7 @@ def _locate_chunks(
             span = Chunk(document_id, *place, text[slice(*place)])
             dataset.reanchored += span.text != given.content
             spans.append(span)
-        located[given.original_index] = _Located(given.content, span)
+        located[given.original_index] = given.content, span
     if dataset.chunks is not None:
         dataset.chunks.extend(spans)
     return located
@@ -159,14 +152,14 @@ def _golden_chunks(question: _AskedQuestion, chunks: _Chunks) -> Iterator[Chunk]
         given = chunks.get(uuid, {}).get(index)
         if given is None:
             raise SpanNotFoundError(f"{what}: not among the chunks")
-        expected = texts.get((uuid, index), given.content.strip())
-        if given.content.strip() != expected:
-            same = [c for c in chunks[uuid].values() if c.content.strip() == expected]
+        expected = texts.get((uuid, index), given[0].strip())
+        if given[0].strip() != expected:
+            same = [c for c in chunks[uuid].values() if c[0].strip() == expected]
             if len(same) != 1:
                 raise SpanNotFoundError(
                     f"{what}: {len(same)} chunks of the document have its text; expected 1"
                 )
             given = same[0]
-        if given.span is None:
+        if given[1] is None:
             raise SpanNotFoundError(f"{what}: it was skipped")
-        yield given.span
+        yield given[1]

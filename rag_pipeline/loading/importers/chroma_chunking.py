@@ -47,13 +47,10 @@ def read(source: Path) -> DataSet:
         if document_id not in dataset.documents:
             dataset.skip(question.query_id, f"the corpus {question.corpus_id!r} is not there")
             continue
-        evidence = [
-            GivenSpan(document_id, r.start_index, r.end_index, r.content)
-            for r in question.references
-        ]
-        dataset.add_query(
-            question.query_id, question.question, evidence, tags=(question.corpus_id,)
-        )
+        found = question.references
+        evidence = [GivenSpan(document_id, r.start_index, r.end_index, r.content) for r in found]
+        tags = (question.corpus_id,)
+        dataset.add_query(question.query_id, question.question, evidence, tags=tags)
     return dataset
 
 
@@ -71,10 +68,8 @@ def _read_questions(path: Path) -> Iterator[_ChromaQuestion]:
     try:
         missing = [c for c in _COLUMNS if c not in (rows.fieldnames or ())]
         if missing:
-            raise InputError(
-                f"{path}: line 1: no column {missing[0]!r}, got {rows.fieldnames}; expected "
-                f"{', '.join(_COLUMNS)}"
-            )
+            wrong = f"no column {missing[0]!r}, got {rows.fieldnames}"
+            raise InputError(f"{path}: line 1: {wrong}; expected {', '.join(_COLUMNS)}")
         for number, row in enumerate(rows, start=1):
             where = f"{path}: row {number} (up to line {rows.line_num})"
             for column in _COLUMNS:

@@ -86,10 +86,8 @@ def _add(
         if not evidence:
             dataset.skip(query_id, f"no evidence: {key} is {annotation.choice} in {document_id!r}")
             continue
-        query = (
-            f'Which clauses of "{_title(document_id)}" support or contradict this: '
-            f"{labels[key].hypothesis}"
-        )
+        clauses = f'Which clauses of "{_title(document_id)}" support or contradict this'
+        query = f"{clauses}: {labels[key].hypothesis}"
         tags = (key, annotation.choice)
         dataset.add_query(query_id, query, evidence, answer=annotation.choice, tags=tags)
 
@@ -101,10 +99,8 @@ def _evidence(
         return []
     for i, index in enumerate(annotation.spans):
         if not 0 <= index < len(document.spans):
-            raise InputError(
-                f"{where}.spans[{i}]: expected an index of the document's {len(document.spans)} "
-                f"spans, got {index}"
-            )
+            expected = f"expected an index of the document's {len(document.spans)} spans"
+            raise InputError(f"{where}.spans[{i}]: {expected}, got {index}")
     return [GivenSpan(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
 
 

@@ -103,14 +103,9 @@ class DataSet:
             self.skip(query_id, "no evidence")
             return
         self.reanchored += moved
+        tags = tuple(dict.fromkeys(tags))
         self.queries.append(
-            Query(
-                query_id,
-                query,
-                gold_spans=tuple(gold),
-                answer=answer,
-                tags=tuple(dict.fromkeys(tags)),
-            )
+            Query(query_id, query, gold_spans=tuple(gold), answer=answer, tags=tags)
         )
 
 
@@ -125,8 +120,6 @@ def safe_path(name: str, where: str) -> str:
         or any(part in ("", ".", "..") for part in name.split("/"))
     )
     if unsafe:
-        raise InputError(
-            f"{where}: {name!r}: expected a relative path with '/', without '..' and control "
-            f"characters"
-        )
+        expected = "expected a relative path with '/', without '..' and control characters"
+        raise InputError(f"{where}: {name!r}: {expected}")
     return str(PurePosixPath(name))

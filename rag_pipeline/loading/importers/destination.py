@@ -72,15 +72,11 @@ def _earlier_documents(format: str, destination: Path) -> set[str]:
         return set()
     path = destination / _MARKER
     if not path.is_file():
-        raise InputError(
-            f"{destination}: is not empty and holds no earlier import; choose a new folder"
-        )
+        raise InputError(f"{destination}: is not empty and holds no import; choose a new folder")
     marker = parse_file(_Marker, path)
     if marker.format != format:
-        raise InputError(
-            f"{destination}: holds an import of {marker.format!r}, not of {format!r}; choose "
-            f"another folder"
-        )
+        held = f"holds an import of {marker.format!r}, not of {format!r}"
+        raise InputError(f"{destination}: {held}; choose another folder")
     return {safe_path(d, f"{path}: documents[{i}]") for i, d in enumerate(marker.documents)}
 
 

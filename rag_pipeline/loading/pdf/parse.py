@@ -83,11 +83,9 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
     demote_front_matter(blocks, titled)
     set_levels(blocks, titled)
     hyphens = Hyphens(line.text for block in blocks for line in block.lines)
+    sizes = [page.displayed for page in pages]
     text, page_map = to_markdown(
-        blocks,
-        hyphens,
-        lambda line, top, base: pages[line.page].box(line, top, base),
-        [page.displayed for page in pages],
+        blocks, hyphens, lambda line, top, base: pages[line.page].box(line, top, base), sizes
     )
     title = declared or (without_marks(plain(titled, hyphens)) if titled else "")
     return ReadPdf(text, title, page_map, _metadata(text, pages))

@@ -85,7 +85,7 @@ def test_other_destinations_are_refused(tmp_path: Path) -> None:
     source = SMALL["legalbench-rag"](tmp_path / "in")
     write(tmp_path / "taken/notes.txt", "Mine.")
     message = refused("legalbench-rag", source, tmp_path / "taken")
-    assert message.endswith("taken: is not empty and holds no earlier import; choose a new folder")
+    assert message.endswith("taken: is not empty and holds no import; choose a new folder")
     write(tmp_path / "docs/documents/mine.txt", "Mine.")
     assert "not empty" in refused("legalbench-rag", source, tmp_path / "docs")
     assert "is a file" in refused("legalbench-rag", source, tmp_path / "taken/notes.txt")
