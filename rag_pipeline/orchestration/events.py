@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 
@@ -13,12 +13,10 @@ from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.metadata import (
     Columns,
     Link,
-    Listing,
     Materialized,
     MetadataValue,
     Picture,
-    Record,
-    RowTable,
+    Rows,
     examples,
     rounded_values,
 )
@@ -29,17 +27,17 @@ from rag_pipeline.workspace import Workspace
 
 def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
     """Return Dagster's metadata: it charts numbers, and shows tables, lists and pictures."""
-    return {name: _shown(fact) for name, fact in metadata.items()}
+    return {name: _shown(value) for name, value in metadata.items()}
 
 
-def _shown(fact: MetadataValue) -> Any:
-    match fact:
-        case RowTable(records):
-            return _table(records)
-        case Listing(items):
-            return dg.MetadataValue.md("\n".join(f"- {item}" for item in items))
-        case Record(value):
-            return dg.MetadataValue.json(dict(value))
+def _shown(value: MetadataValue) -> Any:
+    match value:
+        case [dict(), *_]:
+            return _table(cast("Rows", value))
+        case list():
+            return dg.MetadataValue.md("\n".join(f"- {item}" for item in value))
+        case dict():
+            return dg.MetadataValue.json(value)
         case Picture(title, svg):
             code = base64.b64encode(svg.encode()).decode()
             return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
@@ -49,10 +47,10 @@ def _shown(fact: MetadataValue) -> Any:
         case Columns(types):
             columns = [dg.TableColumn(name, kind) for name, kind in types]
             return dg.MetadataValue.table_schema(dg.TableSchema(columns))
-    return fact
+    return value
 
 
-def _table(records: tuple[Mapping[str, Any], ...]) -> dg.TableMetadataValue:
+def _table(records: Rows) -> dg.TableMetadataValue:
     columns = []
     for field in records[0]:
         values = [record[field] for record in records if record[field] is not None]

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.pipeline.planning import steps, steps_of
+from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.pipeline.registry import ASSETS
 
 
@@ -16,8 +16,8 @@ def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefini
     """Return an asset's partition keys, in the corpus file's order; None without partitions."""
     if ASSETS[asset].partitioned_by is None:
         return None
-    keys = [step.partition for step in steps_of(config, asset)]
-    return dg.StaticPartitionsDefinition([key for key in keys if key is not None])
+    keys = [s.partition for s in steps(config) if s.asset == asset and s.partition is not None]
+    return dg.StaticPartitionsDefinition(keys)
 
 
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:

@@ -12,7 +12,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.internals import InstanceConcurrencyContext
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.dry_run import called_vendor
-from rag_pipeline.pipeline.planning import steps, steps_of
+from rag_pipeline.pipeline.planning import steps
 
 _POLL_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
 
     An op has one pool: if it calls several providers, the pool has all their names.
     """
-    counted = steps_of(config, asset) if asset else steps(config)
+    counted = (step for step in steps(config) if asset in (None, step.asset))
     called = {called_vendor(config, step) for step in counted}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)

@@ -46,22 +46,6 @@ class Shards:
     finish: Callable[[Workspace, Key, ShardPlan, Sequence[Any]], Materialized]
 
 
-def _always(config: CorpusConfig, configuration: Configuration) -> bool:
-    return True
-
-
-def _never(workspace: Workspace, key: Key) -> bool:
-    return False
-
-
-def _no_alerts(config: CorpusConfig) -> Mapping[str, str]:
-    return {}
-
-
-def _no_models(config: CorpusConfig, key: Key) -> Sequence[ModelSettings]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
     """One asset. Its functions take the key of one of its partitions, or the empty key.
@@ -74,14 +58,14 @@ class Asset:
     reads: tuple[str, ...] = ()
     partitioned_by: KeyLevel | None = None
     """The level of its partition keys; None without partitions."""
-    applies: Callable[[CorpusConfig, Configuration], bool] = _always
+    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
     """Whether a configuration needs it."""
     table: Callable[[Workspace, Key], Table] | None = None
     plan: Callable[[Workspace, Key], Plan] | None = None
     is_current: Callable[[Workspace, Key], bool] | None = None
     place: Callable[[Key], str] | None = None
     """Its file in the store, or the folder of its builds; None for a table or an input."""
-    is_incomplete: Callable[[Workspace, Key], bool] = _never
+    is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Whether it only lacks judgements that failed: another run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
     """Makes it in this process; None for a table in shards, and for an asset made on demand."""
@@ -91,7 +75,7 @@ class Asset:
     """How an executor distributes its work; None for a single step."""
     cleanup: Literal["", "before", "after"] = ""
     """When a step of it removes unneeded files from the store."""
-    alerts: Callable[[CorpusConfig], Mapping[str, str]] = _no_alerts
+    alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {}
     """Names and descriptions of its figures that have a threshold in the corpus file."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
     """The inputs and settings that decide about its content."""
@@ -121,7 +105,7 @@ class Asset:
     """Returns the amount of work in that unit, where no plan tells it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
     """The numbers of its metadata that the command line shows, each with its word."""
-    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = _no_models
+    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """The models that a step of it calls, local ones included, without a run's reranker."""
     runs_dry: bool = False
     """Whether a plan runs its steps dry to count their calls."""

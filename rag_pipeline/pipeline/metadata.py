@@ -11,24 +11,6 @@ from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
 
 
-class RowTable(NamedTuple):
-    """A table: records of the same fields, with None for an empty cell."""
-
-    records: tuple[Mapping[str, Any], ...]
-
-
-class Listing(NamedTuple):
-    """A list of messages."""
-
-    items: tuple[str, ...]
-
-
-class Record(NamedTuple):
-    """A JSON document."""
-
-    value: Mapping[str, Any]
-
-
 class Picture(NamedTuple):
     """An SVG file."""
 
@@ -48,7 +30,9 @@ class Columns(NamedTuple):
     types: tuple[tuple[str, str], ...]
 
 
-MetadataValue = int | float | str | RowTable | Listing | Record | Picture | Link | Columns
+Rows = list[dict[str, Any]]
+MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Columns
+"""Rows of the same fields are shown as a table, texts as a list, a dictionary as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +85,8 @@ def images(charts: Mapping[str, str]) -> dict[str, MetadataValue]:
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
     """Return records of the same fields as a table, {} without records."""
-    kept = tuple(records)
-    return {name: RowTable(kept)} if kept else {}
+    kept = [dict(record) for record in records]
+    return {name: kept} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
@@ -110,7 +94,7 @@ def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Meta
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []
-    return {name: Listing((*items[:limit], *more))}
+    return {name: [*items[:limit], *more]}
 
 
 def report_metadata(report: Report) -> dict[str, MetadataValue]:

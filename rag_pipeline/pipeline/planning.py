@@ -60,12 +60,6 @@ def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
     ]
 
 
-def steps_of(config: CorpusConfig, asset: str) -> list[Step]:
-    """Return the steps of one asset."""
-    keys = ASSETS[asset].keys(config, config.all_configurations.values())
-    return [Step(asset, str(key) or None) for key in keys]
-
-
 def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     """Return the steps that a step reads."""
     own = [

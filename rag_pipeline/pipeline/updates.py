@@ -23,7 +23,6 @@ from rag_pipeline.pipeline.metadata import (
     Link,
     Materialized,
     MetadataValue,
-    Record,
     cost_metadata,
     examples,
     first_rows,
@@ -133,10 +132,10 @@ def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
         "not_searched": len(note["not_searched"]),
         **examples("embedding_failures", note["not_searched"]),
         "seconds": round(note["seconds"], 3),
-        "searched": Record(note["pinned"]),
+        "searched": dict(note["pinned"]),
     }
     if note["weights"] is not None:
-        metadata["weights"] = Record(note["weights"])
+        metadata["weights"] = dict(note["weights"])
     return Materialized(note["digest"], metadata)
 
 
@@ -216,7 +215,7 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
             "documents_in_quarantine": workspace.quarantine("documents").count(),
             **examples("gate", served.gate.get("reasons", ())),
             **examples("reasons", served.reasons),
-            "manifest": Record(asdict(served)),
+            "manifest": asdict(served),
         },
     )
 

@@ -11,7 +11,6 @@ from rag_pipeline.datamodels import Chunk, Document, Usage
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.pipeline.metadata import Listing
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import TEMPLATE, attributes, llm_contexts, write_corpus
@@ -79,7 +78,7 @@ def test_documents_longer_than_the_window_are_named(tmp_path):
     partition = indexing.open_partition(workspace, "contextualized_chunks", "recursive_150.llm")
     facts = table_outcome(partition, partition.table.state(), report, 1).metadata
     assert facts["documents_longer_than_window"] == 1
-    assert facts["longer_than_window"] == Listing(("long.txt",))
+    assert facts["longer_than_window"] == ["long.txt"]
 
 
 def test_what_the_model_says_is_cut_and_stands_after_the_structure():
