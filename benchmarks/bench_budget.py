@@ -20,7 +20,9 @@ def main(arguments: Sequence[str]) -> None:
     with patch("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01):
         for seed in range(runs):
             with tempfile.TemporaryDirectory() as folder:
-                outcome = run_under_budget(Path(folder), 1000 + seed, killed=seed % 10 == 0)
+                outcome = run_under_budget(
+                    Path(folder) / "calls.sqlite", 1000 + seed, killed=seed % 10 == 0
+                )
             stopped += outcome.stopped
             over = (outcome.billed - outcome.budget) / (outcome.dearest_call or 1.0)
             furthest = max(furthest, over)

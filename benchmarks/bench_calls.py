@@ -97,7 +97,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             faults = run_with_faults(make(Path(name), 0), arguments.faulty).total()
             print(f"{arguments.faulty:,} prompts, {faults} faults: in order, each paid once")
-            twice = run_killed(make(Path(name), 1), arguments.faulty, arguments.faulty // 2)
+            twice = run_killed(
+                make(Path(name), 1) / "calls.sqlite", arguments.faulty, arguments.faulty // 2
+            )
             print(f"killed half-way at concurrency 32: {twice} calls twice   (at most 32)")
 
 

@@ -95,19 +95,21 @@ class Workspace:
         configurations = self.config.configurations_of(key.level, key)
         self._record_endpoints()
         with (
-            trace_step(self.config.corpus, asset, str(key)) as told,
+            trace_step(self.config.corpus, asset, str(key)) as span,
             charging(self.ledger),
             attributed(asset, str(key), configurations) as totals,
         ):
             try:
                 yield totals
             finally:
-                told |= {
-                    "rag.calls": totals.calls,
-                    "rag.cost_usd": totals.usd,
-                    "gen_ai.usage.input_tokens": totals.input_tokens,
-                    "gen_ai.usage.output_tokens": totals.output_tokens,
-                }
+                span.set_attributes(
+                    {
+                        "rag.calls": totals.calls,
+                        "rag.cost_usd": totals.usd,
+                        "gen_ai.usage.input_tokens": totals.input_tokens,
+                        "gen_ai.usage.output_tokens": totals.output_tokens,
+                    }
+                )
 
     def _record_endpoints(self) -> None:
         """Record the endpoints of new models, before their first answer is kept."""

@@ -13,22 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    URL,
-    Column,
-    Connection,
-    Engine,
-    Executable,
-    Select,
-    Table,
-    create_engine,
-    delete,
-    extract,
-    func,
-    make_url,
-    select,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import Column, Connection, Engine, Select, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -52,8 +38,8 @@ _CONNECT_SECONDS = 10
 _BLOCKED = {"40001", "40P01"}
 """Codes of Postgres for transactions that blocked each other."""
 _REPAIR = "`rag doctor --full --repair` keeps the rows that can be read"
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
-_NOW = select(extract("epoch", func.clock_timestamp()))
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
+_NOW = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
 
 T = TypeVar("T")
 
@@ -64,7 +50,7 @@ class Database:
     Threads share the object. A forked process opens its own connections.
     """
 
-    def __init__(self, address: Path | URL) -> None:
+    def __init__(self, address: Path | sa.URL) -> None:
         self.address = address
         self._lock = RLock()
         self._engine: Engine | None = None
@@ -74,7 +60,7 @@ class Database:
     @property
     def is_shared(self) -> bool:
         """Return whether other machines may use the database."""
-        return isinstance(self.address, URL)
+        return isinstance(self.address, sa.URL)
 
     @property
     def path(self) -> Path:
@@ -127,7 +113,7 @@ class Database:
 
         return self._repeated(transaction)
 
-    def read(self, query: Executable) -> Sequence[Any]:
+    def read(self, query: sa.Executable) -> Sequence[Any]:
         """Return the rows of a query, with columns as attributes; raise StoreError."""
 
         def rows(engine: Engine) -> Sequence[Any]:
@@ -150,7 +136,7 @@ class Database:
 
         def work(connection: Connection) -> None:
             for part in parts(values):
-                connection.execute(delete(column.table).where(column.in_(part), *conditions))
+                connection.execute(sa.delete(column.table).where(column.in_(part), *conditions))
 
         self.write(work)
 
@@ -178,7 +164,7 @@ class Database:
         if self.is_shared:
             return
         try:
-            problem = str(self.read(text("PRAGMA integrity_check(1)"))[0][0])
+            problem = str(self.read(sa.text("PRAGMA integrity_check(1)"))[0][0])
         except StoreError as error:
             raise StoreError(f"{error}; {_REPAIR}") from None
         if problem != "ok":
@@ -188,10 +174,12 @@ class Database:
         """Return free pages of a SQLite file to the disk, from a share of all pages on."""
         if self.is_shared:
             return
-        (free,), (pages,) = (self.read(text(f"PRAGMA {n}_count"))[0] for n in ("freelist", "page"))
+        (free,), (pages,) = (
+            self.read(sa.text(f"PRAGMA {n}_count"))[0] for n in ("freelist", "page")
+        )
         if free > free_share * pages:
             self._repeated(_vacuum)
-        self.read(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        self.read(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def close(self) -> None:
         """Close all connections; the next call opens them again."""
@@ -241,9 +229,9 @@ class Database:
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": -1, "pool_use_lifo": True}
         if isinstance(self.address, Path):
             options |= {"creator": partial(connect_sqlite, self.address), "poolclass": QueuePool}
-            return create_engine("sqlite://", **options)
+            return sa.create_engine("sqlite://", **options)
         import_extra("psycopg2", "psycopg2-binary", "postgres")
-        return create_engine(
+        return sa.create_engine(
             self.address, executemany_mode="values_plus_batch",
             connect_args={"connect_timeout": _CONNECT_SECONDS}, **options,
         )  # fmt: skip
@@ -363,7 +351,7 @@ def shared_database() -> Database | None:
 @cache
 def _shared(address: str, variable: str) -> Database:
     try:
-        url = make_url(address)
+        url = sa.make_url(address)
     except ArgumentError:
         raise ConfigError(f"{variable}: not an address; {_EXPECTED}") from None
     if url.get_backend_name() not in ("postgres", "postgresql"):

@@ -5,26 +5,13 @@ All names begin with `rag_`: in Postgres the tables may be in the database of Da
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Dialect,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    false,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Float, Integer, Table, Text
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-class _Blob(LargeBinary):
+class _Blob(sa.LargeBinary):
     """Bytes, which SQLite returns unchecked: a damaged row may hold a text or a number."""
 
     def bind_processor(self, dialect: Dialect) -> Any:
@@ -46,7 +33,7 @@ answers = Table(
     *_columns(_Blob, "key", primary_key=True),
     # The answer, or the SHA-256 of the file in the bucket that holds it.
     *_columns(_Blob, "value"),
-    *_columns(Boolean, "is_file", server_default=false()),
+    *_columns(Boolean, "is_file", server_default=sa.false()),
     # Time of the last use in Unix seconds, exact to a day.
     *_columns(BigInteger, "used", index=True),
     # Tokens that a vector or a score used, as JSON. Replies name theirs in `value`.
@@ -89,14 +76,14 @@ charges = Table(
     # SQLite numbers rows only in a column of type INTEGER.
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     # Address of the store in a database that several stores share, otherwise empty.
-    *_columns(Text, "store", server_default=text("''")),
+    *_columns(Text, "store", server_default=sa.text("''")),
     *_columns(Text, "time corpus asset partition configurations kind provider model"),
     *_columns(BigInteger, "input cached output searches batch"),
     # NULL if the price is unknown.
     Column("usd", Float),
     *_columns(Text, "call_id", unique=True),
     Column("hash", _Blob),
-    Index("rag_charges_corpus", "store", "corpus", "id"),
+    sa.Index("rag_charges_corpus", "store", "corpus", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -105,7 +92,7 @@ reservations = Table(
     "rag_reservations",
     metadata,
     *_columns(Text, "id", primary_key=True),
-    *_columns(Text, "store", server_default=text("''")),
+    *_columns(Text, "store", server_default=sa.text("''")),
     *_columns(Text, "corpus"),
     *_columns(Float, "usd"),
     # Empty if the cost of the call will never be known.

@@ -12,11 +12,10 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.trace import (
@@ -50,14 +49,11 @@ _given_up = False
 Attributes = dict[str, Any]
 
 
-@dataclass(slots=True)
-class _Call:
-    """One request on its way."""
+class _Call(NamedTuple):
+    """One request on its way; its metrics have `attributes`, its span has more."""
 
+    span: trace.Span
     attributes: Attributes
-    """Attributes of its span and its metrics."""
-    told: Attributes = field(default_factory=dict)
-    """Attributes of its span alone, from the reply."""
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
@@ -67,31 +63,33 @@ _run: ContextVar[str | None] = ContextVar("run", default=None)
 @contextmanager
 def calling(kind: str, provider: str, model: str, address: str | None) -> Iterator[None]:
     """Trace and time one request to a model; see `reply_told` and `used`."""
-    call = _Call(_asked_of(kind, provider, model))
+    attributes = _request(kind, provider, model)
     if address:
-        call.attributes["server.address"] = address
+        attributes["server.address"] = address
     name = f"{_OPERATIONS[kind]} {model}"
-    with _span(name, call.attributes, call.told, SpanKind.CLIENT), setting(_call, call):
+    with (
+        _span(name, attributes, SpanKind.CLIENT) as span,
+        setting(_call, _Call(span, attributes)),
+    ):
         started = time.perf_counter()
         try:
             yield
         except BaseException as error:
-            call.attributes["error.type"] = _error_type(error)
+            attributes["error.type"] = _error_type(error)
             raise
         finally:
-            seconds = time.perf_counter() - started
-            _meters().seconds.record(seconds, call.attributes)
+            _meters().seconds.record(time.perf_counter() - started, attributes)
 
 
 def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
     """Note the model that a reply names, and the reasons for its end."""
-    call = _call.get()
-    if call is None:
+    if (call := _call.get()) is None:
         return
     if model:
-        call.attributes["gen_ai.response.model"] = call.told["gen_ai.response.model"] = model
+        call.attributes["gen_ai.response.model"] = model
+        call.span.set_attribute("gen_ai.response.model", model)
     if finish_reasons:
-        call.told["gen_ai.response.finish_reasons"] = list(finish_reasons)
+        call.span.set_attribute("gen_ai.response.finish_reasons", list(finish_reasons))
 
 
 def used(
@@ -101,41 +99,37 @@ def used(
 
     `tokens` has `input`, `output` and `cached`, which is part of the input.
     """
-    call = _call.get()
-    if call is not None:
+    attributes, types = _request(kind, provider, model), ["input"]
+    if kind == "chat":
+        types.append("output")
+    if (call := _call.get()) is not None:
         attributes = call.attributes
-        call.told["gen_ai.usage.input_tokens"] = tokens["input"]
+        call.span.set_attributes({f"gen_ai.usage.{type_}_tokens": tokens[type_] for type_ in types})
         if kind == "chat":
-            call.told["gen_ai.usage.output_tokens"] = tokens["output"]
-            call.told["gen_ai.usage.cache_read.input_tokens"] = tokens["cached"]
+            call.span.set_attribute("gen_ai.usage.cache_read.input_tokens", tokens["cached"])
         if usd is not None:
-            call.told["rag.cost_usd"] = usd
-    else:
-        attributes = _asked_of(kind, provider, model)
+            call.span.set_attribute("rag.cost_usd", usd)
     meters = _meters()
-    for what in ("input", "output") if kind == "chat" else ("input",):
-        of_type = attributes | {"gen_ai.token.type": what}
-        meters.tokens.record(tokens[what], of_type)
+    for type_ in types:
+        meters.tokens.record(tokens[type_], attributes | {"gen_ai.token.type": type_})
     if usd is not None:
         meters.cost.add(usd, attributes | {"rag.batch": batch})
 
 
 @contextmanager
-def trace_step(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
-    """Trace a step over one partition; the yielded mapping takes more attributes."""
+def trace_step(corpus: str, asset: str, partition: str) -> Iterator[trace.Span]:
+    """Trace a step over one partition; send all spans and metrics at its end."""
     export()
     attributes = {"rag.corpus": corpus, "rag.asset": asset, "rag.partition": partition}
-    told: Attributes = {}
-    with _span(f"make {asset}", attributes, told):
-        yield told
+    with _span(f"make {asset}", attributes) as span:
+        yield span
     _flush()
 
 
 @contextmanager
 def _span(
-    name: str, attributes: Attributes, told: Attributes, kind: SpanKind = SpanKind.INTERNAL
-) -> Iterator[None]:
-    """Trace the block, which adds attributes to `told`."""
+    name: str, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL
+) -> Iterator[trace.Span]:
     run = _run.get()
     with trace.get_tracer(_NAME).start_as_current_span(
         name,
@@ -145,16 +139,14 @@ def _span(
         set_status_on_exception=False,
     ) as span:
         try:
-            yield
+            yield span
         except BaseException as error:
             span.set_attribute("error.type", _error_type(error))
             span.set_status(Status(StatusCode.ERROR))
             raise
-        finally:
-            span.set_attributes(told)
 
 
-def _asked_of(kind: str, provider: str, model: str) -> Attributes:
+def _request(kind: str, provider: str, model: str) -> Attributes:
     return {
         "gen_ai.operation.name": _OPERATIONS[kind],
         "gen_ai.provider.name": provider,
@@ -222,22 +214,16 @@ def _flush() -> None:
     sending.join(_PATIENCE)
     if sending.is_alive():
         _given_up = True
-        _log.warning(
-            "the collector of traces and metrics did not answer in %g s; steps go on without "
-            "waiting for it",
-            _PATIENCE,
-        )
+        _log.warning("no answer from the telemetry collector in %g s; steps don't wait", _PATIENCE)
 
 
 def _send() -> None:
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
-        flush = getattr(provider, "force_flush", None)
-        if flush is not None:
+        if (flush := getattr(provider, "force_flush", None)) is not None:
             flush()
 
 
-@dataclass(frozen=True, slots=True)
-class _Meters:
+class _Meters(NamedTuple):
     seconds: metrics.Histogram
     tokens: metrics.Histogram
     cost: metrics.Counter
@@ -252,19 +238,15 @@ def _meters_of(provider: metrics.MeterProvider) -> _Meters:
     meter = provider.get_meter(_NAME)
     return _Meters(
         meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            "s",
-            "Duration of one request to a model",
+            "gen_ai.client.operation.duration", "s", "Duration of one request to a model",
             explicit_bucket_boundaries_advisory=_SECONDS,
         ),
         meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens that a request used",
+            "gen_ai.client.token.usage", "{token}", "Tokens of a request",
             explicit_bucket_boundaries_advisory=_TOKENS,
         ),
-        meter.create_counter("rag.client.cost", "USD", "What requests cost by the price list"),
-    )
+        meter.create_counter("rag.client.cost", "USD", "Cost of requests by the price list"),
+    )  # fmt: skip
 
 
 def _error_type(error: BaseException) -> str:

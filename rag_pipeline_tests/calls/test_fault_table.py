@@ -21,6 +21,7 @@ from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
@@ -151,8 +152,19 @@ def test_files_and_batches_with_every_fault_at_30_percent_submit_each_line_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, cache: CallCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_with_every_fault(kind, cache, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["chats", "embeddings of voyage", "batches"])
+def test_with_every_fault_answers_in_postgres_are_billed_once(
+    kind: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_with_every_fault(kind, CallCache(opened(postgres_url)), monkeypatch)
+
+
+def check_with_every_fault(kind: str, cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.01)
     call, ways = KINDS[kind]
@@ -177,7 +189,6 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
             spoils.update(items[:1] if failure is no_number else items)
         return failure
 
-    cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(faults=faults) as server:
         call(server.url, cache)
         _check(server, spoils)

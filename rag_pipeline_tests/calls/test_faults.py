@@ -23,8 +23,8 @@ def test_with_a_third_of_the_requests_failing_every_prompt_is_answered_in_order_
     assert len(occurred) == 11, "every kind of fault has occurred"
 
 
-def test_a_run_killed_at_concurrency_32_makes_at_most_32_calls_again(tmp_path: Path) -> None:
-    assert run_killed(tmp_path, 400, 150) <= 32
+def test_a_run_killed_at_concurrency_32_makes_at_most_32_calls_again(database_place: str) -> None:
+    assert run_killed(database_place, 400, 150) <= 32
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_pipeline.calls import CallCache, Database
+from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import ChargedTokens, Ledger, Price, Prices, charging
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Chance, Failure, Fault, garbled
@@ -40,7 +41,7 @@ class Outcome:
         return self.billed <= self.budget + self.dearest_call
 
 
-def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcome:
+def run_under_budget(place: str | Path, seed: int, *, killed: bool = False) -> Outcome:
     """Ask prompts in threads, and in a child that is killed, with chance prices and budget."""
     chance = random.Random(seed)
     price = Price(
@@ -82,8 +83,8 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
         whole = shards * count * price.usd(ChargedTokens(20, output=most // 2), is_batch)
         budget = whole * chance.choice([0.01, 0.2, 0.7, 1.5])
         prices = Prices.model_validate({"providers": listed})
-        ledger = Ledger(Database(folder / "calls.sqlite"), "tiny", prices, budget)
-        cache = CallCache(Database(folder / "calls.sqlite"))
+        ledger = Ledger(opened(place), "tiny", prices, budget)
+        cache = CallCache(opened(place))
         stopped: list[Exception] = []
 
         def shard(number: int) -> None:
@@ -94,7 +95,7 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
                 stopped.append(error)
 
         if killed:
-            _kill_child(folder, prices, budget, settings, count, bills, chance.randint(0, count))
+            _kill_child(place, prices, budget, settings, count, bills, chance.randint(0, count))
         threads = [threading.Thread(target=shard, args=[n]) for n in range(shards)]
         for thread in threads:
             thread.start()
@@ -104,7 +105,7 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
 
 
 def _kill_child(
-    folder: Path,
+    place: str | Path,
     prices: Prices,
     budget: float,
     settings: ChatModel,
@@ -114,7 +115,7 @@ def _kill_child(
 ) -> None:
     """Let another process ask the first shard's prompts; kill it after so many calls."""
     code = "from rag_pipeline_tests.testing.budget_runs import ask_alone; ask_alone()"
-    asked = [str(folder), prices.model_dump_json(), str(budget), settings.model_dump_json()]
+    asked = [str(place), prices.model_dump_json(), str(budget), settings.model_dump_json()]
     child = Forked(code, *asked, count)
     while child.poll() is None and len(bills) < after:
         time.sleep(0.001)
@@ -126,12 +127,12 @@ def ask_alone() -> None:
     """Ask the first shard's prompts, as this process is told to by its arguments."""
     own, listed_prices, limit, chat, number = sys.argv[1:]
     with charging(
-        Ledger(Database(Path(own) / "calls.sqlite"), "tiny",
+        Ledger(opened(own), "tiny",
             Prices.model_validate_json(listed_prices), float(limit),
         )
     ), suppress(BudgetError):  # fmt: skip
         ask(
             prompts_of(0, int(number)),
             ChatModel.model_validate_json(chat),
-            CallCache(Database(Path(own) / "calls.sqlite")),
+            CallCache(opened(own)),
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
@@ -24,13 +25,14 @@ from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
 
 CHILD = """
-import sys; from pathlib import Path
-from rag_pipeline.calls import CallCache, Database
+import sys
+from rag_pipeline.calls import CallCache
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline.models.providers.openai import ChatModel
 url, path, count = sys.argv[1:]
 settings = ChatModel(provider="openai", model="m", base_url=url, max_concurrency=32)
-ask([Prompt(f"p{n}") for n in range(int(count))], settings, CallCache(Database(Path(path))))
+ask([Prompt(f"p{n}") for n in range(int(count))], settings, CallCache(opened(path)))
 """
 
 
@@ -88,7 +90,7 @@ def run_with_faults(folder: Path, count: int, share: float = 0.3) -> Counter[str
     return occurred
 
 
-def run_killed(folder: Path, count: int, kill_after: int) -> int:
+def run_killed(place: str | Path, count: int, kill_after: int) -> int:
     """Kill a run at concurrency 32, run again; return how many calls were made twice."""
     asked: Counter[str] = Counter()
     enough = threading.Event()
@@ -102,14 +104,13 @@ def run_killed(folder: Path, count: int, kill_after: int) -> int:
                 enough.set()
         return prompt.upper()
 
-    path = folder / "calls.sqlite"
     with serving(answer) as server:
-        child = Forked(CHILD, server.url, path, count)
+        child = Forked(CHILD, server.url, place, count)
         assert enough.wait(120)
         child.kill()
         assert child.wait() == -signal.SIGKILL, "it was still asking"
         settings = ChatModel(provider="openai", model="m", base_url=server.url, max_concurrency=32)
-        replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(Database(path)))
+        replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(opened(place)))
     assert [r.text for r in replies if isinstance(r, Reply)] == [f"P{n}" for n in range(count)]
     assert len(asked) == count
     return sum(asked.values()) - count

@@ -86,21 +86,20 @@ async def paying(
 async def _reserving(
     server: str, model: str, expected: ChargedTokens, most: ChargedTokens
 ) -> AsyncIterator[None]:
-    ledger = _ledger.get()
-    if ledger is None or ledger.budget_usd is None:
+    ledger, name = _ledger.get(), uuid4().hex
+    if ledger is None or (budget := ledger.budget) is None:
         yield
         return
-    name = uuid4().hex
     while ledger.reserve(server, model, {name: (expected, most)}) is None:
         await asyncio.sleep(_POLL_SECONDS)
-    end = ledger.keep_reservations  # a call that was cut off may be billed
+    end = budget.keep  # a call that was cut off may be billed
     try:
         with settling(name):
             yield
-        end = ledger.cancel_reservations
+        end = budget.cancel
     except ProviderError as error:
         if not (isinstance(error, TransientError) and error.paid):
-            end = ledger.cancel_reservations
+            end = budget.cancel
         raise
     finally:
         end([name])
@@ -131,11 +130,11 @@ def reserve_batch(
 
 def cancel_reservations(names: Sequence[str]) -> None:
     """Return money that was reserved for requests that will not be charged."""
-    if (ledger := _ledger.get()) is not None:
-        ledger.cancel_reservations(names)
+    if (ledger := _ledger.get()) is not None and ledger.budget is not None:
+        ledger.budget.cancel(names)
 
 
 def keep_reservations(names: Sequence[str]) -> None:
     """Count reservations as spent until their requests are charged or cancelled."""
-    if (ledger := _ledger.get()) is not None:
-        ledger.keep_reservations(names)
+    if (ledger := _ledger.get()) is not None and ledger.budget is not None:
+        ledger.budget.keep(names)

@@ -116,7 +116,8 @@ class Ledger:
     # --- budget ---
 
     @property
-    def _budget(self) -> Budget | None:
+    def budget(self) -> Budget | None:
+        """Return the budget of the corpus, if it has one."""
         limit = self.budget_usd
         if limit is None:
             return None
@@ -124,7 +125,7 @@ class Ledger:
 
     def require(self, provider: str, model: str) -> None:
         """Raise BudgetError if no more calls to a model may be paid."""
-        budget = self._budget
+        budget = self.budget
         if budget is not None and self._price(provider, model) != FREE:
             spent = self.spent()
             if spent >= budget.usd:
@@ -143,7 +144,7 @@ class Ledger:
         for other calls to end. Raise BudgetError if the requests together are not expected to
         fit, and for a model without a price.
         """
-        budget = self._budget
+        budget = self.budget
         price = None if budget is None else self._price(provider, model)
         if budget is None or price is None or price == FREE:
             return list(requests)
@@ -153,16 +154,6 @@ class Ledger:
                 for name, (expected, most) in requests.items()
             }
         )
-
-    def cancel_reservations(self, names: Sequence[str]) -> None:
-        """Return money that was reserved for calls that will not be charged."""
-        if self._budget is not None:
-            self._budget.cancel(names)
-
-    def keep_reservations(self, names: Sequence[str]) -> None:
-        """Count reservations as spent, unless their calls have been charged."""
-        if self._budget is not None:
-            self._budget.keep(names)
 
     def _price(self, provider: str, model: str) -> Price:
         price = self.prices.price(provider, model)
