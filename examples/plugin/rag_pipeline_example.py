@@ -65,7 +65,7 @@ class ParagraphChunking(ChunkingSettings):
 
 
 class TopicContext(ContextualizerSettings):
-    """What a model of `chats` calls the document's topic, before each of its chunks."""
+    """Puts the document's topic, named by a model of `chats`, before each of its chunks."""
 
     method: Literal["topic"]
     chat: ChatName
@@ -86,7 +86,7 @@ class HashingEmbedding(LocalEmbedding):
     dimensions: int = Field(default=64, ge=8)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Return a row for each text; one without words is told by the first number."""
+        """Return a row per text; a text without words has only the word ""."""
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in _WORD.findall(text.lower()) or [""]:
@@ -120,7 +120,7 @@ class SpreadRetriever(TermRetriever):
     per_document: int = Field(default=1, ge=1)
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Move the chunks down of which a document has had enough."""
+        """Rank the first `per_document` chunks of each document before its other chunks."""
         wanted = 2 * self.k
         found = reciprocal_rank_fusion([search.nearest(wanted), search.by_terms(wanted)])
         taken: Counter[str] = Counter()

@@ -11,13 +11,13 @@ from rag_pipeline_tests.testing.corpora import write_corpus
 
 @pytest.fixture(autouse=True)
 def _aloud() -> None:
-    """Let no earlier `--quiet` silence what a test calls past the command line."""
+    """Undo the `--quiet` of an earlier test."""
     set_quiet(False)
 
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """Return a corpus file that has been run, and what the run wrote; change neither."""
+    """Return the file of a corpus after a run, and the run's outcome; tests change neither."""
     os.environ.pop("DAGSTER_HOME", None)
     folder = tmp_path_factory.mktemp("released")
     file = write_corpus(folder)

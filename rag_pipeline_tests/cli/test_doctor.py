@@ -11,7 +11,7 @@ from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 def findings(outcome: Outcome) -> dict[str, str]:
-    """Return `word: finding` by what was looked at."""
+    """Return `word: finding` by the name of the check."""
     rows = [line.partition(": ") for line in outcome.out.splitlines()[:-1]]
     return {head.split(maxsplit=1)[1]: f"{head.split()[0]}: {text}" for head, _, text in rows}
 

@@ -62,14 +62,14 @@ def below_of(command: Any) -> dict[str, Any]:
 
 
 def parse(arguments: list[str], whole: bool = True) -> None:
-    """Parse a command line and run nothing; raise a usage error for what is not understood.
+    """Parse a command line and run nothing; raise a usage error for a mistake.
 
-    What is not `whole` may lack arguments.
+    Without `whole`, arguments may be missing.
     """
     command, rest = _RAG, list(arguments)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
-        if name.isupper() or name in _OF_THE_EXAMPLE:  # COMMAND stands for any
+        if name.isupper() or name in _OF_THE_EXAMPLE:  # COMMAND means any command
             return
         below = below_of(command)
         if name not in below and hasattr(command, "default"):

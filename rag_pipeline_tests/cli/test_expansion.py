@@ -27,7 +27,7 @@ def test_what_was_found_outside_is_shown_and_forgotten(tmp_path):
     assert one.document_id in rag("expansion", "remove", one.document_id, "-c", file).out
     again = rag("expansion", "remove", one.document_id, "-c", file)
     assert again.code == 2 and "rag expansion list" in again.err
-    write_file(tmp_path)  # switched off: what was kept can be forgotten all the same
+    write_file(tmp_path)  # expansion is off; kept documents can still be deleted
     assert two.document_id in rag("expansion", "list", "-c", file).out
     assert "deleted 1 document" in rag("expansion", "clear", "-c", file).out
     assert not (tmp_path / "store" / "tiny" / "expansion").exists()

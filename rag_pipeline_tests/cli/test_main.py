@@ -1,4 +1,4 @@
-"""What every command shares: help, exit codes, encodings, JSON that is nothing but JSON."""
+"""Properties of every command: help, exit codes, encodings, pure JSON, completion."""
 
 import importlib.metadata
 import json
@@ -252,7 +252,7 @@ def test_documents_do_not_steer_the_terminal(tmp_path: Path) -> None:
 
 
 def test_pipes_narrow_and_colourless_terminals(released: Any) -> None:
-    """One process for each of what can't be seen from within."""
+    """Run each command in a process of its own, in a shell."""
     file = released[0]
     cut = shell(f"rag search 'laws of' -k 20 --json -c {file} | head -c 10")
     assert cut.stdout == '[\n {\n  "ch'

@@ -1,4 +1,4 @@
-"""Every command that `rag` prints as the next one can be run as it stands, where it was printed."""
+"""Every printed next command runs unchanged in the same working directory."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ from rag_pipeline_tests.testing.small_sets import SMALL
 
 
 def follow(printed: str, *expected: str) -> list[str]:
-    """Run every command that is named as the next one; return what they print."""
+    """Run every printed next command; return their outputs."""
     lines = printed.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Next:"))
     commands = [

@@ -1,4 +1,4 @@
-"""`rag plan` says before a run what the run then does."""
+"""`rag plan` predicts the steps and calls of a run."""
 
 import json
 from pathlib import Path
@@ -188,7 +188,7 @@ def test_a_large_corpus_is_sampled_and_says_so(
     scaled = planned(file)[Step("chunks", "new")]
     assert (exact.exact, scaled.exact) == (True, False)
     assert exact.chunks
-    # Ten documents of the same shape: three stand for all of them.
+    # Ten documents of the same shape: three are a sample of all.
     assert scaled.chunks == pytest.approx(exact.chunks, rel=0.02)
     outcome = rag("plan", file)
     assert f"~{scaled.chunks}" in outcome.out

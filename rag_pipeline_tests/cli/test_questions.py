@@ -1,4 +1,4 @@
-"""A user with documents only gets a leaderboard, and it says what it rests on."""
+"""A user with documents only gets a leaderboard, which counts its synthetic questions."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch
     said = iter(["a", "r", "e", "How many weeks of paid leave may a parent take?", "y", "q"])
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: next(said) == "y")
-    # The third is edited; whether that needs a confirmation depends on what it asks.
+    # The third is edited; some questions then need a confirmation.
     done = rag("questions", "review")
     assert done.code == 0
     assert "2 accepted, 1 rejected" in done.out

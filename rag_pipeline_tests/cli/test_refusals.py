@@ -1,4 +1,4 @@
-"""What a provider or a budget refuses, through `rag run`: one clear line and an exit code."""
+"""A refusal by a provider or a budget ends `rag run` with one clear line and an exit code."""
 
 import json
 from pathlib import Path

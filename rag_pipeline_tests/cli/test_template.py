@@ -1,4 +1,4 @@
-"""`rag init`: the file that it writes loads, whatever it is called and wherever it stands."""
+"""`rag init`: its file loads under any name and in any folder."""
 
 import json
 from pathlib import Path

@@ -79,7 +79,7 @@ def test_the_example_asks_the_server(scripts, serving):
 
 
 def searching_once(path, asked):
-    """An OpenAI-compatible model that searches once, and then repeats what the tool returned."""
+    """An OpenAI-compatible model that searches once, and then repeats the tool's result."""
     last = asked["messages"][-1]
     message = {"role": "assistant", "content": last["content"]}
     if last["role"] != "tool":

@@ -1,4 +1,4 @@
-"""The page of a PDF that a source stands on, as an image with the cited words marked."""
+"""The page of a source in its PDF, as an image with the cited words marked."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""What a server may keep and change where it was started to: its questions, and decisions."""
+"""The question log and the review page of a server that was started with them."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A server that is told to stop, by a signal to its process."""
+"""A signal to its process stops a server."""
 
 import http.client
 import signal

@@ -1,4 +1,4 @@
-"""One server with a token and one without stand through all of it, over documents that attack."""
+"""A server with a token and one without, over hostile documents, for all tests here."""
 
 import socket
 from contextlib import ExitStack, suppress

@@ -1,4 +1,4 @@
-"""What an attacker asks: malformed JSON, documents of others, text that wants to be more."""
+"""Hostile requests: malformed JSON, documents of others, text that tries to be code."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from rag_pipeline_tests.testing.hostile_requests import (
     tool,
 )
 
-# --- JSON that is not what is asked for ---
+# --- malformed JSON ---
 
 BODIES = {
     "empty": b"",

@@ -1,4 +1,4 @@
-"""What an attacker sends as HTTP: nothing gets in, nothing takes the server down."""
+"""Hostile HTTP: no request gets in, none stops the server."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
