@@ -46,14 +46,14 @@ _REFUSED_ALIKE = 3
 
 
 class Embedded(NamedTuple):
-    """What a model made of some texts, in their order."""
+    """The vectors and tokens of some texts, in their order."""
 
     vectors: Vectors
     """Shape (texts, dimension), unit length."""
     tokens: Sequence[bytes]
-    """Each text's tokens, packed: see `read_signs` for documents and `read_tokens` for queries.
+    """Each text's packed tokens: see `read_signs` for documents and `read_tokens` for queries.
 
-    Empty bytes of a model that tells none.
+    Empty for a model without token vectors.
     """
 
 
@@ -78,12 +78,11 @@ def embed_tokens(
 ) -> Embedded:
     """Return the texts' vectors and packed tokens.
 
-    Texts that were embedded before, or stand here twice, are not sent again; each request's
-    vectors are committed before its slot takes the next one. `documents` tells each text's
-    document, the chunks of one following each other, to models that embed them together.
-    Raises TextsFailedError when all other texts are embedded and some could not be, ProviderError
-    when the model returns vectors of a wrong count, dimension or value, CallsStoppedError when no
-    call can work, and TextTooLongError before anything is sent.
+    Embedded and repeated texts are not sent again. Each request's vectors are stored before the
+    next request of its slot. `documents` names each text's document for contextual models; the
+    chunks of a document must be adjacent. Raises TextsFailedError if some texts fail and all
+    others are embedded, ProviderError for vectors of a wrong count, dimension or value,
+    CallsStoppedError if no call can work, and TextTooLongError before anything is sent.
     """
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]
@@ -95,7 +94,7 @@ def embed_tokens(
     known = {
         key: value
         for key, value in cache.get(list(distinct)).items()
-        # One vector alone was stored for a text that is spelt like these.
+        # A single vector belongs to one text that looks like a JSON list of several.
         if len(distinct[key]) == 1 or len(value) == len(distinct[key]) * embedder.dimension * 4
     }
     missing = [key for key in distinct if key not in known]
@@ -112,7 +111,7 @@ def embed_tokens(
     values: list[bytes] = []
     for key, together in zip(keys, inputs, strict=True):
         value = known[key]
-        several = len(together) > 1  # then there are vectors alone
+        several = len(together) > 1  # such inputs have no tokens
         values.extend(
             [value[i * size :][:size] for i in range(len(together))] if several else [value]
         )
@@ -122,7 +121,7 @@ def embed_tokens(
 
 
 def _note(inputs: Mapping[bytes, Sequence[str]], embedder: Embedder, cache: RecordingCache) -> None:
-    """Note the inputs of a dry run; raise UnknownReplyError unless all their vectors are known."""
+    """Note the inputs of a dry run; raise UnknownReplyError if a vector is unknown."""
 
     def tokens(key: bytes) -> ChargedTokens:
         return ChargedTokens(sum(estimate_tokens(text) for text in inputs[key]))
@@ -140,7 +139,7 @@ def _embed_missing(
     known: dict[bytes, bytes],
     sent: list[bytes],
 ) -> None:
-    """Embed what nobody else is embedding, then take the answers of the others."""
+    """Embed the inputs that no other run embeds, then take the vectors of the other runs."""
 
     def keep(
         batch: Sequence[bytes], made: Embedded, used: Mapping[bytes, Usage] = NO_USAGE
@@ -159,8 +158,8 @@ def _embed_missing(
     while missing:
         others: list[bytes] = []
         if isinstance(embedder, RemoteEmbedder):
-            # All of them now, so that what is too long is told before it costs.
-            # What failed in an earlier run is sent alone, so that it does not fail others again.
+            # All batches are made first, so a text that is too long is reported before any cost.
+            # An input that failed in an earlier run is sent alone, so it fails no other.
             failures = claims.cache.failures(missing)
             fresh = [key for key in missing if key not in failures]
             batches = list(embedder.batches([inputs[key] for key in fresh]))
@@ -171,7 +170,7 @@ def _embed_missing(
             try:
                 run_calls(requests)
             except CallsStoppedError:
-                # All texts of one document may be refused: they stop no second run.
+                # Refused texts are noted, so they do not stop the next run.
                 claims.cache.fail([k for k, e in of_mine.items() if type(e) is ProviderError])
                 raise
             claims.cache.fail(list(of_mine))
@@ -198,10 +197,10 @@ async def _request_all(
     failures: Mapping[bytes, int],
     failed: dict[bytes, ProviderError],
 ) -> None:
-    """Embed inputs with many requests in flight; add those that failed to `failed`.
+    """Embed inputs with many concurrent requests; add the failed ones to `failed`.
 
-    Where a request fails, its halves are sent, until the inputs that it failed on stand alone.
-    Inputs whose vectors can't be used are sent once more; the others of the reply are kept.
+    A failed request is sent again in halves, until its bad inputs are alone. Inputs with unusable
+    vectors are sent once more; the other vectors of the reply are kept.
     """
     unusable: set[bytes] = set()
     kept = refused = 0
@@ -211,14 +210,14 @@ async def _request_all(
         failed.update(dict.fromkeys(part, error))
         refused += sum(key not in failures for key in part)
         if not kept and refused >= _REFUSED_ALIKE:
-            # It is the request and not a text that is refused, or nothing can be read.
+            # The settings are wrong, not the texts.
             raise CallsStoppedError(
                 f"{error}; the same for each of {refused} texts and no text was embedded: "
                 f"check the model's settings"
             ) from None
 
     def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
-        """Keep what can be used of a reply; return the inputs of which it can't."""
+        """Keep the usable vectors of a reply; return the other inputs."""
         nonlocal kept
         counts = [len(inputs[key]) for key in part]
         _check_shape(vectors, sum(counts), embedder)
@@ -236,7 +235,7 @@ async def _request_all(
         parts = [batch]
         while parts:
             part = parts.pop()
-            # A part of what has failed is not tried for long: one of them will fail again.
+            # A part of a failed request gets few retries: one of the parts fails again.
             earlier = failures.get(part[0], 0) if len(part) == len(batch) else 1
             try:
                 with asked_again(earlier):
@@ -254,8 +253,8 @@ async def _request_all(
             if again := [key for key in bad if key not in unusable]:
                 parts.append(again)
             elif bad:
-                what = "returned twice a vector that is not finite or has no length"
-                give_up(bad, ProviderError(f"{embedder.identity}: {what}"))
+                said = "returned twice a vector that is not finite or has no length"
+                give_up(bad, ProviderError(f"{embedder.identity}: {said}"))
             unusable.update(bad)
 
     async with embedder.connect() as send:
@@ -263,7 +262,7 @@ async def _request_all(
 
 
 def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:
-    """Return about what each input used of a request's tokens, by its length; all are given out."""
+    """Divide a request's tokens among its inputs by their length in bytes."""
     sizes = np.cumsum([sum(len(text.encode()) for text in texts) for texts in inputs.values()])
     ends = np.rint(sizes / max(int(sizes[-1]), 1) * used.input_tokens).astype(int)
     shares = np.diff(ends, prepend=0).tolist()
@@ -271,7 +270,7 @@ def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, U
 
 
 def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType) -> Embedded:
-    """Embed the texts of one request, past the cache."""
+    """Embed the texts of one request without the cache."""
     if not isinstance(embedder, TokenEmbedder):
         vectors = embedder.embed(texts, input_type)
         _check(vectors, len(texts), embedder)
@@ -283,14 +282,14 @@ def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType
 
 
 def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) -> Embedded:
-    """Embed a few queries: through the cache where they are paid for, else past it."""
+    """Embed a few queries; only a remote model uses the cache."""
     if isinstance(embedder, RemoteEmbedder):
         return embed_tokens(texts, embedder, cache, "query")
     return request(texts, _local(embedder), "query")
 
 
 def read_signs(packed: bytes, dimension: int) -> tuple[npt.NDArray[np.uint32], bytes]:
-    """Return a document's token ids, and one bit per token and dimension: whether it is above 0."""
+    """Return a document's token ids, and one bit per token and dimension, 1 if positive."""
     count = len(packed) // (4 + dimension // 8)
     return np.frombuffer(packed, np.uint32, count), packed[4 * count :]
 
@@ -313,7 +312,7 @@ def _pack_tokens(tokens: Tokens) -> bytes:
 def _inputs(
     texts: Sequence[str], embedder: Embedder, input_type: InputType, documents: Sequence[str] | None
 ) -> list[tuple[str, ...]]:
-    """Return the texts as the model takes them: each alone, or those of a document together."""
+    """Return the model's inputs: single texts, or groups of a document's chunks."""
     if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):
         return [(text,) for text in texts]
     inputs: list[tuple[str, ...]] = []
@@ -324,18 +323,18 @@ def _inputs(
 
 
 def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> bytes:
-    # The vector of a chunk among others depends on all of them: they are one call, with one key.
+    # In a contextual model a chunk's vector depends on the others: they are one call with one key.
     content = texts[0] if len(texts) == 1 else json.dumps(texts)
     if len(texts) == 1 and _is_like_several(content):
         content = f"\0{content}"
-    # A model may tell another part of a query than an earlier version did.
+    # A model raises `query_version` when it changes the tokens of a query.
     version = getattr(embedder, "query_version", 1) if input_type == "query" else 1
     kind = f"embed:{input_type}" if version == 1 else f"embed:{input_type}:{version}"
     return call_key(kind, embedder.identity, content)
 
 
 def _is_like_several(text: str) -> bool:
-    """Tell whether a text is spelt like the texts of a call with several of them."""
+    """Return whether a text equals the JSON list of a call with several texts."""
     if not text.startswith('["'):
         return False
     try:
@@ -347,7 +346,7 @@ def _is_like_several(text: str) -> bool:
 
 def _local(embedder: Embedder) -> LocalEmbedder:
     if not isinstance(embedder, LocalEmbedder):
-        raise TypeError(f"{embedder.identity} is neither a local nor a remote embedder")
+        raise TypeError(f"{embedder.identity} must be a local or a remote embedder")
     return embedder
 
 

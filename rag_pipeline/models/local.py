@@ -1,7 +1,6 @@
-"""Models that are a function of this process: a settings class with one method is all they need.
+"""Base classes for models of this process: a subclass adds its settings and one method.
 
-Batches, keys, the budget and the ledger are seen to here. A model behind a network is a subclass of
-what its protocol has in `models.providers`.
+Batches, call keys, budget and ledger are handled here.
 """
 
 import asyncio
@@ -31,14 +30,14 @@ from rag_pipeline.models.providers.remote import read_vectors
 
 
 class LocalEmbedding(EmbeddingSettings):
-    """An embedding model of this process; `dimensions` is how long its vectors are."""
+    """An embedding model of this process; `dimensions` is the length of its vectors."""
 
     texts_at_once: ClassVar[int] = 64
     dimensions: int = Field(ge=1)
 
     @abstractmethod
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Return a row for each text, of any length above 0; called by one thread at a time."""
+        """Return one row per text, with any norm above 0; one thread calls at a time."""
 
     def open(self) -> "_LocalEmbedder":
         """Return the model."""
@@ -50,7 +49,7 @@ class LocalChat(ChatSettings):
 
     not_fingerprinted = ChatSettings.not_fingerprinted | {"context_window"}
     max_concurrency: ClassVar[int] = 1
-    """Number of answers that are made at a time, each in a thread of its own."""
+    """Maximum number of concurrent answers, each in its own thread."""
 
     @property
     def identity(self) -> str:
@@ -59,7 +58,7 @@ class LocalChat(ChatSettings):
 
     @abstractmethod
     def answer(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Answer messages, as JSON of a schema where one is given; raise ProviderError."""
+        """Answer messages, as JSON if a schema is given; raise ProviderError."""
 
     def open(self) -> "_LocalChat":
         """Return a client."""
@@ -71,7 +70,7 @@ class LocalReranker(ModelReranker):
 
     @abstractmethod
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return how well each passage answers the query; called by one thread at a time."""
+        """Return one score per passage; one thread calls at a time."""
 
     def open(self) -> "_LocalScorer":
         """Return the model."""
@@ -115,7 +114,7 @@ class _LocalChat:
 
 class _LocalScorer:
     limits = RerankLimits(passages=1000, pair_tokens=None)
-    truncate = True  # a passage's length is the model's own affair
+    truncate = True  # The model handles long passages.
 
     def __init__(self, settings: LocalReranker) -> None:
         self._settings = settings
@@ -133,7 +132,7 @@ class _LocalScorer:
 def _charged(
     kind: CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
 ) -> Iterator[None]:
-    """Charge a call inside the block by its texts' estimated tokens, if it has a price."""
+    """Charge a call inside the block by its texts' estimated tokens if the model has a price."""
     paid = any(prices.get("models", {}).values())
     if paid:
         require_budget(name, name)
@@ -143,5 +142,5 @@ def _charged(
 
 
 def _identity(name: str, settings: Settings) -> str:
-    """Return a name and a hash of all that changes results."""
+    """Return a name and a hash of all settings that change results."""
     return f"{name}:{fingerprint(settings)}"

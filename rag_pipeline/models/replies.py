@@ -1,6 +1,6 @@
-"""One prompt -> a reply that is whole and what was asked for: read, repaired once, given room once.
+"""One prompt -> a complete, valid reply. A cut reply gets more room once, a wrong one one repair.
 
-A paid reply that can't be used as it is is kept while it is mended: see `keep_first`.
+The first, unusable reply is paid for, so it is kept until its repair succeeds: see `keep_first`.
 """
 
 import json
@@ -16,12 +16,12 @@ from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
 
 _MORE_ROOM = 4
-"""Factor by which a reply may be longer that is asked for in the place of a cut one."""
+"""Factor on `max_output_tokens` when a cut reply is asked for again."""
 
 
 @dataclass(slots=True)
 class Chats:
-    """The clients of one chat model in one event loop: the usual one, and those with more room."""
+    """The clients of one chat model in one event loop: the usual one and those with more room."""
 
     settings: ChatSettings
     usual: Chat = field(init=False)
@@ -33,19 +33,19 @@ class Chats:
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
         """Return a client for a prompt whose reply was cut.
 
-        Raises ProviderError where the model's window has no more room.
+        Raises ProviderError if the model's window has no more room.
         """
         settings = self.settings
         _, most = request_tokens(prompt.messages, prompt.schema, settings.max_output_tokens)
         left = settings.context_window - most.input
         room = min(_MORE_ROOM * settings.max_output_tokens, left)
         if cut == "content_filter":
-            return self.usual  # what is filtered has room enough; it may pass the next time
+            return self.usual  # more room does not help; the filter may pass the next reply
         if room <= settings.max_output_tokens:
             raise ProviderError(
                 f"{settings.model}: the reply is cut ({cut}) after max_output_tokens "
                 f"{settings.max_output_tokens}, and context_window {settings.context_window} has "
-                f"no more room beside the prompt; raise it if the model has more"
+                f"no more room for this prompt; raise it if the model has more"
             )
         if room not in self._roomier:
             larger = settings.model_copy(update={"max_output_tokens": room})
@@ -61,10 +61,10 @@ class Chats:
 async def ask_one(
     prompt: Prompt, chats: Chats, first: Completion | None, keep_first: Callable[[Completion], None]
 ) -> Reply:
-    """Ask, once more with more room where the reply is cut, and once more where it is wrong.
+    """Ask; ask again with more room if the reply is cut, and once more if it is wrong.
 
-    A first reply that is cut or wrong is kept, for it is paid: if what follows fails, the next
-    run begins with it as `first`. Raises ProviderError where the last reply is cut or wrong too.
+    `keep_first` stores a cut or wrong first reply. If the repair fails, the next run passes it as
+    `first`. Raises ProviderError if the last reply is cut or wrong, too.
     """
     chat, messages = chats.usual, prompt.messages
     completion = first or await chat.complete(messages, prompt.schema)
@@ -111,7 +111,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 
 
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
-    """Tell whether a reply lacks its end; JSON that is whole is, whatever came after it."""
+    """Return whether a reply lacks its end; complete JSON does not, even if more text was cut."""
     if not completion.cut or prompt.schema is None:
         return bool(completion.cut)
     try:
@@ -122,9 +122,9 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
 
 
 def read_reply(text: str, prompt: Prompt) -> Any:
-    """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
+    """Return the choice or the JSON value that the prompt asked for, None if it asked for text.
 
-    Raises ValueError saying what is wrong with the reply.
+    Raises ValueError with the reason if the reply is invalid.
     """
     if prompt.choices:
         return choose(text, prompt.choices)
@@ -132,9 +132,9 @@ def read_reply(text: str, prompt: Prompt) -> Any:
 
 
 def choose(reply: str, choices: Sequence[str]) -> str:
-    """Return the only choice that stands in a reply as a word of its own, in any case.
+    """Return the one choice that occurs in a reply as a word, in upper or lower case.
 
-    Raises ValueError where it names none, or several.
+    Raises ValueError if none or several occur.
     """
     words = set(re.findall(r"\w+", reply.casefold()))
     named = [choice for choice in choices if choice.casefold() in words]
@@ -147,7 +147,7 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
     text = reply.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         value = json.loads(text)
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate can't be stored
+        json.dumps(value, ensure_ascii=False).encode()  # half surrogates cannot be stored
     except (ValueError, RecursionError):
         raise ValueError(f"no JSON: {reply[:80]!r}") from None
     import jsonschema
@@ -160,18 +160,18 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
 
 
 def pack(reply: Reply | Completion) -> bytes:
-    """Return a reply, or a first one that is to be mended, as the call cache keeps it."""
+    """Encode a reply, or a first reply before its repair, for the call cache."""
     return json.dumps(asdict(reply), ensure_ascii=False).encode()
 
 
 def unpack(value: bytes) -> Reply:
-    """Return a kept reply."""
+    """Decode a reply of the call cache."""
     record = json.loads(value)
     return Reply(record["text"], record["data"], Usage(**record["usage"]))
 
 
 def unpack_first(value: bytes) -> Completion:
-    """Return a kept first reply."""
+    """Decode a first reply of the call cache."""
     record = json.loads(value)
     return Completion(record["text"], Usage(**record["usage"]), record.get("cut", ""))
 

@@ -74,7 +74,7 @@ class ChatModel(OpenAIProtocol):
 
 
 class GivenKeyChat(OpenAIProtocol):
-    """A chat model whose key comes from Python and stands in no setting, file or message."""
+    """A chat model whose key comes from Python; no setting, file or message holds the key."""
 
     provider: Literal["openai"]
     _key: str = PrivateAttr()

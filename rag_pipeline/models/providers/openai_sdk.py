@@ -26,7 +26,7 @@ _STOPPING_CODES = (
 
 
 def client_of(key: str | None, address: str | None, timeout: float) -> "openai.AsyncOpenAI":
-    """Return a client for one event loop. It neither retries nor ends a call: the endpoint does."""
+    """Return a client for one event loop; the endpoint handles retries and timeouts."""
     import openai
 
     # The SDK sends its requests with httpx or with a successor of httpx.

@@ -1,4 +1,4 @@
-"""What the clients of remote embedding models and rerankers share: key, limits and errors."""
+"""The shared parts of clients for remote embedding models and rerankers: key, limits, errors."""
 
 import os
 import re
