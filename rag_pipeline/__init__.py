@@ -1,39 +1,39 @@
 """Turn raw documents into a searchable, evaluated and released RAG index.
 
-Where things are, from left to right as data flows. What may import what is the import contract of
-pyproject.toml: earlier stages never import later ones, and only `orchestration` knows Dagster.
+The map of the package, from left to right as data flows. Earlier parts never import later ones,
+and only `orchestration` imports Dagster; an import contract in pyproject.toml checks both.
 
 Shared by all
-    errors             every error that is raised on purpose, in one tree
-    imports, memory    large packages without their unused parts; what the process keeps
-    datamodels         what flows between the stages: documents, chunks, queries, answers
+    errors             all own errors in one tree
+    imports, memory    late imports of large packages; the memory of the process
+    datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
     store              a folder or bucket per corpus: tables, indexes, notes, manifests
     workspace          a corpus's settings, tables, cache and models, opened on first use
 
 Asking models: nothing is paid for twice
-    calls              each call cached, paced, retried, priced and shared with other machines
+    calls              one database of calls: answers, claims, rate limits, costs, budget
     models             chat, batches and embeddings; one file per vendor or local model
 
 Documents -> an index
     loading            files, queries and public data sets -> documents and queries
     chunking           a document -> chunks
-    contextualization  a document and its chunks -> the context put before each
+    contextualization  a document and its chunks -> the context of each chunk
     search             both indexes, query analysis, fusion, ranking, reranking
-    indexing           which documents are stale in which table, and building just these
+    indexing           finds stale documents and builds only these
 
 A query -> an answer, measured, then released
     answering          a query and its chunks -> an answer with citations
     evaluation         chunks and answers against gold: metrics, intervals, leaderboard
-    questions          questions from the documents, where nobody has asked any
-    release            checks, gate, manifests: what is served, from which builds
+    questions          makes questions from the documents
+    release            checks, gate, manifests of the served builds
     report             the evaluation as one page
-    pipeline           every step of a corpus in order, and what a run of it would do
+    pipeline           the steps of a corpus in order, their plan and their driver
 
 How it is used
     corpus             `Corpus`: search the release from Python
     orchestration      Dagster: assets, checks, sensors, executors; `definitions` loads `defs/`
-    assistant          a question -> an answer over released corpora, in stages
+    assistant          a question -> an answer over released corpora
     serving            the assistant by MCP, HTTP and Dify; a retriever for LangChain
     cli                `rag`
 """
@@ -81,5 +81,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Name what is imported on first use, too: `dg` looks for components with `dir`."""
+    """Include the late imports: `dg` searches components with `dir`."""
     return sorted({*globals(), *__all__})

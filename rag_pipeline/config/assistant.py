@@ -1,4 +1,4 @@
-"""The `assistant` section of a corpus file: how questions to the release are answered."""
+"""The `assistant` section of a corpus file: how the release answers questions."""
 
 from typing import Annotated, Literal
 
@@ -8,14 +8,14 @@ from rag_pipeline.config.settings import ChatName, Settings, Share
 
 
 class FolderSource(Settings):
-    """Look outside in a folder of documents that are not indexed yet."""
+    """Search a folder of documents that are not indexed yet."""
 
     source: Literal["folder"]
     path: str
 
 
 class SearxngSource(Settings):
-    """Look outside with a SearXNG server, whose JSON answers must be switched on."""
+    """Search the web by a SearXNG server with JSON answers enabled."""
 
     source: Literal["searxng"]
     base_url: str
@@ -24,7 +24,7 @@ class SearxngSource(Settings):
 
 
 class WebSearchSource(Settings):
-    """Look outside with OpenAI's web search tool, by a model of `chats`."""
+    """Search the web by OpenAI's web search tool, with a model of `chats`."""
 
     source: Literal["openai_web_search"]
     chat: ChatName
@@ -36,12 +36,10 @@ ExpansionSource = Annotated[
 
 
 class Expansion(Settings):
-    """Look outside when nothing in the release is good enough, and keep what was found.
+    """Search outside the release when its answer is not confident enough; keep found documents.
 
-    `min_confidence` is the least confidence, the chance that the passages hold the answer, of an
-    answer that needs nothing from outside (docs/assistant.md).
-    `max_documents` and `max_characters` bound what is kept in all and from each document;
-    `days_to_live` is after how many days it is forgotten.
+    The search starts below `min_confidence`, the chance that the passages hold the answer. At most
+    `max_documents` documents are kept, each with `max_characters`, for `days_to_live` days.
     """
 
     look_in: ExpansionSource
@@ -53,14 +51,12 @@ class Expansion(Settings):
 
 
 class AssistantSettings(Settings):
-    """The way from a question to an answer; without `chat`, by rules and verbatim sentences.
+    """The steps from a question to an answer; without `chat`, rules and verbatim sentences.
 
-    How an answer is made from its passages is set in `evaluation.answers`, so that what is served
-    is what is measured. `files` is how many leading documents an answer lists. A question is
-    searched for as the release's retriever says;
-    where `boosted_files` or `variants` is set, with so many stages instead. `reflections` bounds
-    how often a model may improve its answer. What a model does not do within `model_seconds` of
-    being asked, rules do.
+    `evaluation.answers` sets how passages become an answer, so the served method is the measured
+    one. An answer lists `files` leading documents. `boosted_files` and `variants` replace those of
+    the release's retriever. A model may improve its answer `reflections` times. After
+    `model_seconds` without a model's reply, rules take over.
     """
 
     chat: ChatName | None = None
@@ -82,7 +78,7 @@ class AssistantSettings(Settings):
 
     @property
     def stages(self) -> tuple[int, int] | None:
-        """Return `boosted_files` and `variants` of a search, None for those of the release."""
+        """Return `boosted_files` and `variants`, None for the retriever's own."""
         if self.boosted_files is None and self.variants is None:
             return None
         files = 3 if self.boosted_files is None else self.boosted_files

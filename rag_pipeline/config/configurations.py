@@ -1,4 +1,4 @@
-"""A line of `configurations` -> the named choices of one variant per stage."""
+"""A configuration: one variant per stage."""
 
 from rag_pipeline.config.keys import Key
 from rag_pipeline.config.settings import Name, Settings
@@ -8,12 +8,12 @@ STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 
 class _Choices(Settings):
     def variant(self, stage: str) -> str:
-        """Return the name of the variant of one of the STAGES."""
+        """Return the variant's name of one of the STAGES."""
         return str(dict(self)[stage])
 
 
 class ConfigurationRule(_Choices):
-    """One line under `configurations`: a variant per stage, `*` for each of them."""
+    """One line under `configurations`: a variant per stage, or `*` for every variant."""
 
     name: Name | None = None
     chunking: str
@@ -35,7 +35,7 @@ class Configuration(_Choices):
 
     @property
     def key(self) -> Key:
-        """Return the partition of what belongs to this configuration alone."""
+        """Return the partition of this configuration's own assets."""
         return Key(self.chunking, self.contextualizer, self.embedding, self.name)
 
     @property

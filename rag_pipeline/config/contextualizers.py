@@ -1,4 +1,4 @@
-"""What a method that writes chunks' contexts promises; the methods stand in `contextualization`."""
+"""The interface of a method that writes contexts; `contextualization` holds the methods."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,26 +11,25 @@ from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 
 Chunked = tuple[Document, Sequence[Chunk]]
-"""A document with its chunks in the order of their offsets."""
+"""A document and its chunks, ordered by offset."""
 Outcome = tuple[Document, list[ContextualizedChunk] | ProviderError]
-"""A document with its contextualized chunks, or with the error that it failed with."""
+"""A document and its contextualized chunks, or its error."""
 
 
 class ContextualizerSettings(Settings):
-    """A method that writes what is put before each chunk when it is indexed."""
+    """A method that writes the context of each chunk."""
 
     method: str
 
     @abstractmethod
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
-        """Return the context of each chunk, in their order; "" for none.
+        """Return the context of each chunk in order, "" for none.
 
-        Raises ProviderError where a model fails on the document; it is tried again in the next
-        run, and the others go on.
+        A ProviderError fails this document alone; the next run tries it again.
         """
 
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
-        """Yield what came of each document; a method may ask a model about many at a time."""
+        """Yield each document's outcome; a method may send prompts for many documents together."""
         for document, chunks in documents:
             try:
                 pairs = zip(chunks, self.contexts(document, chunks, models), strict=True)
@@ -43,7 +42,7 @@ class ContextualizerSettings(Settings):
                 yield document, made
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether a model can't read the document as a whole; such are counted."""
+        """Return whether the document exceeds the model's window; the run counts such documents."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""One corpus: its variants, its configurations, and what each of its stages is made from."""
+"""One corpus file: variants, configurations, paths and the fingerprint of each stage."""
 
 import importlib.util
 import itertools
@@ -36,10 +36,10 @@ from rag_pipeline.config.settings import (
 from rag_pipeline.errors import ConfigError
 
 _VECTORS_VERSION = 2
-"""Raised whenever another text is embedded for the same chunk and context."""
+"""Raise it when the embedded text of a chunk and its context changes."""
 
 _BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
-"""Endings of the files that reviewing and importing questions keeps beside the queries file."""
+"""Endings of the files that reviews and imports write beside the queries file."""
 
 Variants = Mapping[Name, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -190,7 +190,7 @@ class CorpusConfig(Settings):
         return known[name]
 
     def configurations_of(self, level: KeyLevel | None, partition: str) -> tuple[str, ...]:
-        """Return the names of the configurations that read a partition; all where there is none."""
+        """Return the names of the configurations that read a partition, all for no partition."""
         known = self.all_configurations
         return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)
 
@@ -203,20 +203,18 @@ class CorpusConfig(Settings):
 
     @property
     def unmeasured(self) -> str | None:
-        """Return a sentence where people get other answers than the leaderboard measures."""
-        # It is said and not refused, as files of earlier versions name such a model; and the model
-        # is not measured unasked, as every question of every configuration would be paid for.
+        """Return a warning if users get other answers than the leaderboard measures, else None."""
         chat = self.assistant.chat
         if chat is None or not isinstance(self.evaluation.answers, ExtractiveAnswers):
             return None
         return (
-            f"{self.where}: assistant.chat: {chat!r} writes the answers that people get, and the "
-            f"leaderboard measures verbatim sentences; to measure what is served, set "
+            f"{self.where}: assistant.chat: {chat!r} writes the answers that users get, and the "
+            f"leaderboard measures verbatim sentences; to measure the served answers, set "
             f"evaluation.answers: {{method: llm, chat: {chat}}}"
         )
 
     def check_variants(self) -> None:
-        """Look for what the variants in use need; raise ConfigError or InputError for the first."""
+        """Check the inputs of all used variants; raise ConfigError or InputError for the first."""
         for one in self.all_configurations.values():
             for stage in STAGES:
                 with self._at(f"{stage}s.{one.variant(stage)}"):
@@ -226,7 +224,6 @@ class CorpusConfig(Settings):
 
     @contextmanager
     def _at(self, place: str) -> Iterator[None]:
-        """Name file and place in a ConfigError from inside the block."""
         try:
             yield
         except ConfigError as error:
@@ -234,12 +231,12 @@ class CorpusConfig(Settings):
 
     @property
     def where(self) -> str:
-        """Return what error messages call this file."""
+        """Return the name of this file in error messages."""
         return str(self._file) if self._file else f"corpus {self.corpus}"
 
     @property
     def file(self) -> Path | None:
-        """Return the file that these settings were read from, None where they are of no file."""
+        """Return the file of these settings, or None."""
         return self._file
 
     def path(self, value: str) -> Path:
@@ -256,14 +253,14 @@ class CorpusConfig(Settings):
 
     @property
     def documents_source(self) -> DocumentsSource:
-        """Return which files are documents: none of the corpus's own, and nothing in its store."""
+        """Return `documents` without the corpus's own files and its store."""
         root = Path(os.path.normpath(self.documents_path))
         if self.documents.s3:
             return self.documents
         schema = self._file and self._file.with_suffix(".schema.json")
         files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
         own = [(path, "") for path in files if path is not None]
-        if self.queries_path:  # what review and import keep beside it, once it is there
+        if self.queries_path:
             beside = (self.queries_path.with_suffix(suffix) for suffix in _BESIDE_QUERIES)
             own += [(path, "") for path in beside if path.is_file()]
         if "://" not in self.store:
@@ -283,7 +280,7 @@ class CorpusConfig(Settings):
 
     @property
     def documents_place(self) -> str:
-        """Return where the documents are, as people name it."""
+        """Return the bucket's prefix or the folder of the documents, for messages."""
         return self.documents.s3 or str(self.documents_path)
 
     @property
@@ -293,7 +290,7 @@ class CorpusConfig(Settings):
 
     @property
     def store_url(self) -> str:
-        """Return the store as an absolute folder or an s3:// address."""
+        """Return the store's absolute folder or s3:// address."""
         return self.store if "://" in self.store else str(self.path(self.store))
 
     @property
@@ -302,7 +299,7 @@ class CorpusConfig(Settings):
         return self.path(self.prices) if self.prices else None
 
     def located(self, settings: SettingsT) -> SettingsT:
-        """Return settings with the paths of a model's files absolute."""
+        """Return settings with absolute paths of a model's files."""
         paths = {
             name: str(self.path(value))
             for name in ("path", "tokenizer")
@@ -310,15 +307,8 @@ class CorpusConfig(Settings):
         }
         return settings.model_copy(update=paths)
 
-    def retriever_parts(self, name: str) -> list[Any]:
-        """Return all that a retriever's rankings depend on besides the indexes."""
-        return self._parts("retrievers", name)
-
-    def reranker_parts(self, name: str) -> list[Any]:
-        """Return all that a reranker's scores depend on."""
-        return self._parts("rerankers", name)
-
-    def _parts(self, section: str, name: str) -> list[Any]:
+    def fingerprint_parts(self, section: str, name: str) -> list[Any]:
+        """Return a variant's settings and the further inputs of its fingerprint."""
         settings: Settings = self.section(section)[name]
         with self._at(f"{section}.{name}"):
             return [settings, *settings.made_from(self)]
@@ -326,42 +316,42 @@ class CorpusConfig(Settings):
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
-        """Return what loading a document depends on besides its bytes."""
+        """Return the fingerprint of loaded documents, without their bytes."""
         return fingerprint("documents", self.documents.code_version)
 
     def refusals_fingerprint(self) -> str:
-        """Return what refusing a document depends on besides its bytes: the limits too."""
+        """Return the fingerprint of refused documents: limits and installed readers."""
         limits = self.documents.max_bytes, self.documents.parse_seconds
-        # Once scans can be read, what was refused is tried again.
+        # An installed OCR package reads refused scans.
         reads_scans = ["ocr"] if importlib.util.find_spec("rapidocr") else []
         return fingerprint("documents", self.documents.code_version, *limits, *reads_scans)
 
     def chunks_fingerprint(self, chunking: str) -> str:
-        """Return what the chunks of one chunking were made from."""
-        settings, *made_from = self._parts("chunkings", chunking)
+        """Return the fingerprint of the chunks of one chunking."""
+        settings, *made_from = self.fingerprint_parts("chunkings", chunking)
         return fingerprint("chunks", settings, self.documents_fingerprint(), *made_from)
 
     def context_fingerprint(self, chunking: str, contextualizer: str) -> str:
-        """Return what contextualized chunks were made from."""
-        settings, *made_from = self._parts("contextualizers", contextualizer)
+        """Return the fingerprint of contextualized chunks."""
+        settings, *made_from = self.fingerprint_parts("contextualizers", contextualizer)
         return fingerprint("context", settings, self.chunks_fingerprint(chunking), *made_from)
 
     def vector_fingerprint(self, chunking: str, contextualizer: str, embedding: str) -> str:
-        """Return what the rows of a vector index were made from."""
+        """Return the fingerprint of a vector index."""
         upstream = self.context_fingerprint(chunking, contextualizer)
         return fingerprint("vectors", _VECTORS_VERSION, self.embeddings[embedding], upstream)
 
     def lexical_fingerprint(self, chunking: str, contextualizer: str) -> str:
-        """Return what a lexical index was made from."""
+        """Return the fingerprint of a lexical index."""
         upstream = self.context_fingerprint(chunking, contextualizer)
         return fingerprint("lexical", self.lexical, upstream)
 
     def engine(self, configuration: Configuration) -> LexicalEngine | None:
-        """Return the BM25 engine that a configuration searches with, None for vectors alone."""
+        """Return the BM25 engine of a configuration, None for vectors alone."""
         return self.retrievers[configuration.retriever].lexical_engine
 
     def lexical_engines(self, key: str) -> tuple[str, ...]:
-        """Return the BM25 engines that configurations over the same contexts ask for."""
+        """Return the BM25 engines of all configurations with the same contexts."""
         context_key = Key.parse(key).at("contextualizer")
         engines = {
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key

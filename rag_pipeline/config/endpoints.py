@@ -1,8 +1,7 @@
-"""Models that move: the address under which a store first met a model names it ever after.
+"""Models that move to another address keep their answers and tables.
 
-The address stands in the keys of kept answers and in fingerprints, as one model's name says little
-(`default`, `model`). A server that moves is the same model at another address: it keeps the first
-one as its name (`cache_identity`), so that nothing is asked or built again.
+Call keys and fingerprints contain a model's address, as a name such as `default` says little. The
+store notes each model's first address. A model that has moved keeps it as its `cache_identity`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]
 
 
 def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
-    """Return under which address each model is known, for `with_first_endpoints` of a later run."""
+    """Return each model and its identity address, for `with_first_endpoints` of a later run."""
     return {
         f"{section}.{name}": {"model": _name(settings), "address": settings.identity_url}
         for section, name, settings in remote_models(config)
@@ -33,9 +32,9 @@ def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
 
 
 def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> CorpusConfig:
-    """Return the settings with each model known by its first address, where it has none of its own.
+    """Return the settings with each model's first address as its `cache_identity`.
 
-    A variant that names another model now is new.
+    A set `cache_identity` stays. A variant that names another model now gets none.
     """
     changed: dict[str, dict[str, Settings]] = {}
     for section, name, settings in remote_models(config):
@@ -47,7 +46,7 @@ def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> Corp
 
 
 def moved_models(config: CorpusConfig) -> Iterator[str]:
-    """Yield a line for each model that is asked elsewhere than where it was first."""
+    """Yield a line for each model with another address than its identity address."""
     for section, name, settings in remote_models(config):
         if settings.identity_url != settings.base_url:
             yield (
@@ -58,9 +57,9 @@ def moved_models(config: CorpusConfig) -> Iterator[str]:
 
 
 def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
-    """Return the variant of a file that is the same model, as it is called now.
+    """Return the same model at the address of the corpus file, for a model of a release.
 
-    What a release was made with is asked at today's address. Without such a variant, `settings`.
+    Returns `settings` if the file has no such model.
     """
     if isinstance(settings, RemoteModel):
         same = fingerprint(settings)
@@ -71,12 +70,12 @@ def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
 
 
 def provider_of(settings: Settings) -> str:
-    """Return a model's vendor: its `provider`, or of a reranker its `method`."""
+    """Return a model's vendor: its `provider`, or a reranker's `method`."""
     return str(getattr(settings, "provider", None) or getattr(settings, "method", ""))
 
 
 def model_of(settings: Settings) -> str:
-    """Return a model's name at its vendor."""
+    """Return the vendor's name of a model."""
     return str(getattr(settings, "model", "")) or provider_of(settings)
 
 

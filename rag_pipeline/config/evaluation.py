@@ -1,4 +1,4 @@
-"""The `evaluation` section of a corpus file: who judges answers and contexts, and by what rates."""
+"""The `evaluation` section of a corpus file: judges, answer methods and thresholds."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -32,19 +32,19 @@ from rag_pipeline.errors import ProviderError
 
 
 class RelevanceSettings(Settings):
-    """What tells which retrieved passages answer a query."""
+    """A way to label the retrieved passages that answer a query."""
 
     judge: str
 
 
 class GoldRelevance(RelevanceSettings):
-    """A passage answers where it overlaps a gold span."""
+    """A passage is relevant if it overlaps a gold span."""
 
     judge: Literal["gold"] = "gold"
 
 
 class RelevanceJudge(RelevanceSettings):
-    """A judge of each query's first `passages`, in place of gold spans."""
+    """A judge that labels each query's first `passages` instead of gold spans."""
 
     passages: int = Field(default=10, ge=1, le=100)
 
@@ -52,7 +52,7 @@ class RelevanceJudge(RelevanceSettings):
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> Sequence[bool | ProviderError]:
-        """Return for each query and passage whether it answers, or why that is not known."""
+        """Return for each query and passage whether it is relevant, or the error."""
 
 
 RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
@@ -61,21 +61,19 @@ RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 
 
 class AnswerSettings(Settings):
-    """What makes an answer from the first `contexts` chunks of a question."""
+    """A method that makes an answer from the first `contexts` chunks of a query."""
 
     method: str
     contexts: int = Field(default=5, ge=1, le=50)
 
 
 class ExtractiveAnswers(AnswerSettings):
-    """Verbatim sentences of the first `contexts` chunks, chosen by late interaction.
+    """At most `sentences` verbatim sentences, chosen from `contexts` chunks by late interaction.
 
-    Where these hardly meet the question, four times as many are read.
-
-    At most `sentences` of them, in the form that the kind of the question asks for: quotes, a list
-    or a table (of three times as many chunks). It is said that nothing answers where the chance
-    that the chunks hold the answer lies below `confidence`; by default, where it is so low that
-    this is wrong of at most a share of `error` of the questions that they do answer.
+    If these chunks hardly match the question, four times as many are read. The kind of the question
+    sets the form: quotes, a list, or a table of three times as many chunks. The answer is "nothing
+    found" if the chance that the chunks hold the answer is below `confidence`. By default the
+    threshold rejects at most the share `error` of the answerable questions.
     """
 
     code_version = 9
@@ -92,7 +90,7 @@ class AnswerMethod(AnswerSettings):
     def answer(
         self, found: Sequence[SearchResult], models: Models
     ) -> Sequence[Answer | ProviderError]:
-        """Return the answer to each query from all of its `chunks`, or why there is none."""
+        """Return the answer to each query from all of its `chunks`, or the error."""
 
 
 Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
@@ -101,7 +99,7 @@ Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
 
 
 class EntityExtractor(Settings):
-    """What reads facts off an answer; texts match from a similarity of `similarity` percent on."""
+    """A method that reads facts from an answer; texts match from `similarity` percent on."""
 
     extractor: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
@@ -110,7 +108,7 @@ class EntityExtractor(Settings):
     def extract(
         self, texts: Sequence[str], models: Models
     ) -> Sequence[Sequence[Entity] | ProviderError]:
-        """Return the facts that each text states, or why they are not known."""
+        """Return the facts of each text, or the error."""
 
 
 Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")]
@@ -119,7 +117,7 @@ Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")
 
 
 class ContextJudge(Settings):
-    """Who judges contexts, and the rates of their metrics: by default those of the formulas."""
+    """A judge of contexts, and the rates in the formulas of their metrics."""
 
     judge: str
     contexts: int = Field(default=5, ge=1, le=50)
@@ -138,7 +136,7 @@ class ContextJudge(Settings):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[ContextJudgement | ProviderError]:
-        """Return the judgement of each query's contexts, best first, or why there is none."""
+        """Return the judgement of each query's contexts, best first, or the error."""
 
     @model_validator(mode="after")
     def _levels_descend(self) -> "ContextJudge":
@@ -159,9 +157,9 @@ AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 
 
 class HealthThresholds(Settings):
-    """Thresholds of the health of a configuration; null is no threshold.
+    """Thresholds of a configuration's health; null is no threshold.
 
-    `drop` is how far the average relevance may fall below that of the served release.
+    `drop` is the largest accepted fall of the average relevance below the served release.
     """
 
     relevance: Share | None = 0.6
@@ -173,10 +171,7 @@ class HealthThresholds(Settings):
 
 
 class Evaluation(Settings):
-    """Everything that turns ranked chunks into judgements.
-
-    `scores` lists what is measured of the answers besides facts and contexts.
-    """
+    """Judges, answer methods and thresholds; `scores` lists further scores of the answers."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -193,5 +188,5 @@ class Evaluation(Settings):
 
     @property
     def judge(self) -> RelevanceJudge | None:
-        """Return who judges passages in place of gold spans, None for nobody."""
+        """Return the judge of passages, None if gold spans label them."""
         return self.relevance if isinstance(self.relevance, RelevanceJudge) else None

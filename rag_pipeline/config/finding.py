@@ -1,4 +1,4 @@
-"""Find the corpus files of the working directory and their corpora's names."""
+"""Find corpus files and the names of their corpora."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +11,9 @@ _PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
 
 
 def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
-    """Yield each corpus file with its corpus's name; files with mistakes in them, too.
+    """Yield each corpus file of a folder, also an invalid one, with the name of its corpus.
 
-    Looks in a folder, by default the working directory, and, as Dagster projects keep them, in
-    `*/defs/*/defs.yaml` below it.
+    Looks in the folder and in Dagster's `*/defs/*/defs.yaml` below it.
     """
     for place in _PLACES:
         for file in sorted(folder.glob(place)):

@@ -1,17 +1,17 @@
-"""The typed partition: the variants that an asset is made with, or its configuration."""
+"""The partition key: the variants that an asset depends on, or its configuration."""
 
 from typing import Literal, get_args
 
 KeyLevel = Literal["chunking", "contextualizer", "embedding", "configuration"]
-"""What an asset is partitioned by: the last stage that it depends on, or the configuration."""
+"""An asset's partitioning: the last stage that it depends on, or the configuration."""
 LEVELS: tuple[KeyLevel, ...] = get_args(KeyLevel)
 
 
 class Key(str):
-    """One partition. As a string it is the partition's name in the store and in Dagster.
+    """One partition. The string is its name in the store and in Dagster.
 
-    The string is `chunking`, `chunking.contextualizer` or `chunking.contextualizer.embedding`; the
-    bare name for a configuration, whose key holds its variants too; "" without partitions.
+    The name is `chunking`, `chunking.contextualizer`, `chunking.contextualizer.embedding`, a
+    configuration's name, or "" without partitions. A configuration's key also holds its variants.
     """
 
     chunking: str
@@ -27,7 +27,7 @@ class Key(str):
         embedding: str = "",
         configuration: str = "",
     ) -> "Key":
-        """Join the parts; a later part needs the earlier ones."""
+        """Join the parts; a later part needs all earlier ones."""
         parts = (chunking, contextualizer, embedding)
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts
@@ -37,9 +37,9 @@ class Key(str):
 
     @classmethod
     def parse(cls, partition: str) -> "Key":
-        """Return the key of a partition of variants; raise ValueError for what is none.
+        """Return the key of a partition of variants; raise ValueError for another string.
 
-        A configuration's name does not tell its variants: see `Configuration.key`.
+        `Configuration.key` gives the key of a configuration.
         """
         if isinstance(partition, Key):
             return partition
@@ -55,11 +55,11 @@ class Key(str):
 
     @property
     def level(self) -> KeyLevel | None:
-        """Return the level of the assets that have such partitions; None without partitions."""
+        """Return the level of the key's assets, None without partitions."""
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: KeyLevel | None) -> "Key":
-        """Return the key of an asset of this level or earlier; raise ValueError for a later one."""
+        """Return the key at this level or an earlier one; raise ValueError for a later one."""
         parts = [self._parts[name] for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
         if not all(parts):
             raise ValueError(f"{str(self)!r} names no {level}")

@@ -1,6 +1,6 @@
-"""What models promise: embedders and chats, and the settings that open them.
+"""The interfaces of embedding and chat models and of their settings.
 
-The vendors stand in `models.providers`, each with its settings, limits and clients.
+`models.providers` holds the vendors.
 """
 
 import re
@@ -20,10 +20,10 @@ from rag_pipeline.datamodels import Messages, Schema, Usage, Vectors
 
 InputType = Literal["document", "query"]
 TokenStarts = npt.NDArray[np.int64]
-"""Offsets of a text's tokens, ascending; a character of several tokens is there as often."""
+"""Ascending offsets of a text's tokens; tokens of one character share its offset."""
 
 _TOKEN = re.compile(r"[^\W\u0e00-\uffff]{1,4}|[^\s]")
-"""What is taken for a token: four letters of an alphabet, or one other character."""
+"""An estimated token: up to four letters of an alphabet, or one other character."""
 
 
 class Embedder(Protocol):
@@ -31,7 +31,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """Provider, model and parameters: whatever changes the vectors. Part of each call's key."""
+        """Provider, model and parameters: everything that changes the vectors, for call keys."""
 
     @property
     def dimension(self) -> int:
@@ -40,25 +40,24 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class LocalEmbedder(Embedder, Protocol):
-    """A model of this process, asked one request at a time."""
+    """A model of this process; it takes one request at a time."""
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield the positions of `texts` in groups, each within the limits of one request."""
+        """Yield positions of `texts` in groups within the limits of one request."""
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
         """Embed the texts of one request."""
 
 
 EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, Usage]]]
-"""From inputs to a vector for each of their texts, in order."""
+"""From inputs to one vector per text, in order."""
 
 
 @runtime_checkable
 class RemoteEmbedder(Embedder, Protocol):
-    """A model behind a network, of which many requests are made at a time.
+    """A model behind a network; it takes many concurrent requests.
 
-    An *input* is one text or, for a model that embeds chunks in the light of each other, the
-    chunks of a document.
+    An *input* is one text, or the chunks of a document for a contextual model.
     """
 
     max_concurrency: int
@@ -67,18 +66,18 @@ class RemoteEmbedder(Embedder, Protocol):
         """Return a document's chunks as inputs."""
 
     def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield the positions of inputs in groups, each within the limits of one request."""
+        """Yield positions of inputs in groups within the limits of one request."""
 
     def connect(self) -> AbstractAsyncContextManager[EmbedRequest]:
-        """Open the connections of the running event loop; what it gives embeds one request.
+        """Open the connections of the running event loop; yield the function for one request.
 
-        It goes through `calls.Endpoint.send` and raises ProviderError.
+        The function uses `calls.Endpoint.send` and raises ProviderError.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A text's tokens with a vector each, as they stand in the text."""
+    """A text's tokens in order, each with its vector."""
 
     ids: npt.NDArray[np.uint32]
     vectors: Vectors
@@ -86,19 +85,19 @@ class Tokens:
 
 @runtime_checkable
 class TokenEmbedder(LocalEmbedder, Protocol):
-    """A model that tells the vectors of the tokens too; each text has at least one."""
+    """A model that also returns token vectors, at least one per text."""
 
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Embed the texts of one request, and their tokens."""
+        """Embed the texts of one request and their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a chat model answered; `cut` says why it ends before its end, "" of a whole one.
+    """A chat model's answer. `cut` is "" for a complete answer.
 
-    `length` is the room that it had for tokens, `content_filter` the provider's filter.
+    Else `cut` is `length` (no room for more tokens) or `content_filter` (the provider's filter).
     """
 
     text: str
@@ -107,14 +106,14 @@ class Completion:
 
 
 class Chat(Protocol):
-    """A chat model; one call at a time, many of them concurrently."""
+    """A chat model; it takes concurrent calls."""
 
     identity: str
-    """Provider, model and parameters: whatever changes the answers. Part of each call's key."""
+    """Provider, model and parameters: everything that changes the answers, for call keys."""
     max_concurrency: int
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Answer messages, as JSON of a schema where one is given; raise ProviderError."""
+        """Answer messages, as JSON if a schema is given; raise ProviderError."""
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -124,41 +123,41 @@ class EmbeddingSettings(Settings):
     """A model that turns texts into vectors."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
-    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
     provider: str
 
     @property
     def keeps_tokens(self) -> bool:
-        """Return whether its index holds token vectors; only a TokenEmbedder has them."""
+        """Return whether the index holds token vectors, which need a TokenEmbedder."""
         return False
 
     @property
     def window(self) -> int | None:
-        """Return how many tokens of a text the model reads; None where that is not known here."""
+        """Return the maximum number of tokens that the model reads, None if unknown."""
         return None
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return where each token starts, ascending; an estimate where no tokenizer is here.
+        """Return the ascending offsets of the tokens, by default a high estimate.
 
-        The estimate has rather too many than too few: prose has 4 to 5 characters a token, Chinese
-        and Japanese at most about one token a character.
+        Prose has 4 to 5 characters per token; Chinese and Japanese have about one token per
+        character at most.
         """
         return np.array([found.start() for found in _TOKEN.finditer(text)], np.int64)
 
     @abstractmethod
     def open(self) -> Embedder:
-        """Return the model, a LocalEmbedder or a RemoteEmbedder; called once per process.
+        """Return a LocalEmbedder or a RemoteEmbedder, once per process.
 
-        Raises ConfigError or ProviderError where it can't be asked.
+        Raises ConfigError or ProviderError if the model is unusable.
         """
 
 
 class ChatSettings(Settings):
-    """A chat model; `batch` sends calls through the vendor's batches, if it has them."""
+    """A chat model; `batch` sends calls through the vendor's batches."""
 
     not_fingerprinted = frozenset({"batch", "batch_poll_seconds"})
     prices: ClassVar[Mapping[str, Any]] = {}
-    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
     provider: str
     model: str = Field(min_length=1)
     max_output_tokens: int = Field(default=1024, ge=1)
@@ -169,15 +168,15 @@ class ChatSettings(Settings):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Return provider, model and parameters: whatever changes the answers."""
+        """Return provider, model and parameters: everything that changes the answers."""
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings for a caller who waits: a call and its repetitions end by then."""
+        """Return the settings with a timeout and a patience of at most these seconds."""
         return self
 
     @abstractmethod
     def open(self) -> Chat:
-        """Return a client for one event loop; raise ProviderError where it can't be asked."""
+        """Return a client for one event loop; raise ProviderError if the model is unusable."""
 
 
 Embedding = Annotated[EmbeddingSettings, VariantsOf(EMBEDDINGS, "provider")]

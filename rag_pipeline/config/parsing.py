@@ -1,4 +1,4 @@
-"""A YAML file -> CorpusConfig, or one error that names every mistake, its place and the cure."""
+"""A YAML file -> CorpusConfig, or one error with every mistake, its place and the cure."""
 
 import os
 import re
@@ -27,27 +27,27 @@ RENAMED: Mapping[str, str] = {
     "retrievers.*.top_k": "k",
     "retrievers.*.top_n": "k, the number of chunks that a search returns",
 }
-"""Place of a setting that has another name now -> that name. `*` stands for any text."""
+"""The place of a renamed setting, with `*` for any text -> its name."""
 
 
 class _OnceEach(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML takes the last without a word."""
+    """Refuses a repeated key; YAML itself silently takes the last one."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                said = f"{key.value!r} stands twice; give it another name, or leave one out"
+                said = f"{key.value!r} is there twice; rename or remove one"
                 raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
             seen.add(key.value)
         return node
 
 
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
-    """Validate a corpus file's attributes, `{{ env.NAME }}` replaced by environment variables.
+    """Validate a corpus file's attributes; environment variables replace `{{ env.NAME }}`.
 
-    Raises ConfigError with one line per mistake: file, path inside it, value, allowed values.
+    Raises ConfigError with one line per mistake: file, place, value, allowed values.
     """
     where = str(file) if file else "corpus file"
     if not isinstance(attributes, dict):
@@ -70,9 +70,9 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
 def load_config(file: str | Path) -> CorpusConfig:
     """Read a corpus file.
 
-    Relative paths in it are resolved against the first of these in which `documents.path`
-    exists: the file's own folder, the project root above it (where `workspace.yaml` or
-    `pyproject.toml` stands), the working directory.
+    Its relative paths belong to the first of these folders that holds `documents.path`: the file's
+    own folder, the project root above it (with `workspace.yaml` or `pyproject.toml`), the working
+    directory.
     """
     file = Path(file).expanduser()
     try:
@@ -97,7 +97,7 @@ def load_config(file: str | Path) -> CorpusConfig:
 
 
 def _with_environment(value: Any, where: str, path: tuple[str, ...]) -> Any:
-    """Replace `{{ env.NAME }}` in every text, as Dagster's components write it."""
+    """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text."""
     if isinstance(value, dict):
         return {k: _with_environment(v, where, (*path, str(k))) for k, v in value.items()}
     if isinstance(value, list):
@@ -135,7 +135,7 @@ def _shown(value: Any) -> str:
 
 
 def _explain(error: Any) -> str:
-    """Turn one pydantic error into `path: value: what is wrong and what is allowed`."""
+    """Return one pydantic error as `place: value: mistake and allowed values`."""
     kind, context = error["type"], error.get("ctx", {})
     path, models = _standing_at(CorpusConfig, (), list(error["loc"]))
     place = ".".join(path)
@@ -171,7 +171,7 @@ def _new_name(place: str) -> str | None:
 def _standing_at(
     annotation: Any, marks: Sequence[Any], loc: list[Any]
 ) -> tuple[list[str], list[type[BaseModel]]]:
-    """Return the path of a pydantic error location, and the models that may stand at its end."""
+    """Return the path of a pydantic error location, and the possible models at its end."""
     if get_origin(annotation) is Annotated:
         annotation, *marks = get_args(annotation)
     if loc and get_origin(annotation) in (dict, list, tuple):

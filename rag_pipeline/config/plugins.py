@@ -1,12 +1,12 @@
-"""The one door by which methods and models come in, ours and other packages': entry points.
+"""Methods and models, built-in ones and those of other packages, come in by entry points.
 
 A package names its settings classes in its pyproject.toml, under the group of their kind:
 
     [project.entry-points."rag_pipeline.chunkings"]
     paragraphs = "my_package:ParagraphChunking"
 
-The entry point's name is what the corpus file says (`method: paragraphs`). Nothing is imported
-before the first corpus file is read.
+The corpus file names the entry point (`method: paragraphs`). The first read of a corpus file
+imports the packages.
 """
 
 from collections.abc import Mapping
@@ -39,10 +39,10 @@ COMMANDS = "rag_pipeline.commands"
 
 @cache
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
-    """Return what the entry points of a group are, by their names, which are in order.
+    """Return the objects of a group's entry points by name, sorted.
 
-    With `kind`, each is a subclass or an instance of it. Raises ConfigError naming distribution
-    and entry point where one can't be imported or is something else, and where two claim a name.
+    Raises ConfigError with package and entry point if an object can't be imported, is no subclass
+    or instance of `kind`, or has the name of another.
     """
     found: dict[str, EntryPoint] = {}
     for point in _installed().select(group=group):
@@ -62,12 +62,12 @@ def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class VariantsOf:
-    """Marks an annotated settings class as standing for all that a group provides.
+    """Marks an annotated settings class as the union of a group's classes.
 
-    `key` is the setting that tells them apart; its type in each class is `Literal["its name"]`.
-    The union is built when the model around it is first used: that model needs
-    `defer_build=True`, and `default_factory` where it has a default. Where all of a group are
-    `among` a class, only those that are of the annotated class too stand in the union.
+    The setting `key` selects the class; its type in each class is `Literal["the name"]`. The model
+    around the union builds it on first use, so it needs `defer_build=True`, and `default_factory`
+    for a default. A group with subclasses of `among` may hold classes outside the annotated class;
+    the union leaves these out.
     """
 
     group: str
@@ -77,7 +77,7 @@ class VariantsOf:
     def __get_pydantic_core_schema__(
         self, source: type[Settings], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the union of the group's settings classes, told apart by the key."""
+        """Return the union of the group's settings classes, selected by the key."""
         classes = self.classes(source)
         choices = {}
         for name, each in classes.items():
@@ -105,16 +105,16 @@ class VariantsOf:
 
 
 def origin(group: str, name: str) -> str:
-    """Return what errors call an entry point: its group, its name and its package."""
+    """Return group, name and package of an entry point, for error messages."""
     (point,) = _installed().select(group=group, name=name)
     return f"{group}: {_origin(point)}"
 
 
 @cache
 def _installed() -> EntryPoints:
-    # Unlike `entry_points()` this reads every copy of a distribution's metadata: an egg-info folder
-    # that an earlier build left in a checkout comes first on the path and knows fewer entry points.
-    # A distribution's name is in its long metadata, so it is asked of those alone that have any.
+    # `entry_points()` reads only the first copy of a distribution's metadata. An old egg-info
+    # folder in a checkout may come first and lack entry points. Names take long to read, so only
+    # those of distributions with our entry points are read.
     found: dict[tuple[str, str, str], EntryPoint] = {}
     for distribution in distributions():
         points = [p for p in distribution.entry_points if p.group.startswith("rag_pipeline.")]

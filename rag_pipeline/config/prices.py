@@ -1,4 +1,4 @@
-"""What a call is charged by, and what a model charges."""
+"""Charged tokens and the price of a model."""
 
 from dataclasses import astuple, dataclass
 from operator import add
@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 @dataclass(frozen=True, slots=True)
 class ChargedTokens:
-    """What a call is charged by; `cached` are those of `input` that a prompt cache served."""
+    """The charged tokens of a call; `cached` is the part of `input` from a prompt cache."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
     searches: int = 0
-    """Requests to a reranker that charges by the search and not by the token."""
+    """Requests to a reranker that charges by the search."""
 
     def __add__(self, other: "ChargedTokens") -> "ChargedTokens":
         return ChargedTokens(*map(add, astuple(self), astuple(other)))
@@ -26,8 +26,7 @@ class ChargedTokens:
 class Price(BaseModel):
     """USD per million tokens; `search` is USD per thousand searches.
 
-    `cached_input` is the price of input where it is left out, and `batch` what a batched call
-    costs of an ordinary one.
+    `cached_input` defaults to `input`. `batch` is the factor for a batched call.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,10 +38,10 @@ class Price(BaseModel):
     batch: float = Field(default=1.0, ge=0.0, le=1.0)
 
     def usd(self, tokens: ChargedTokens, batch: bool = False) -> float:
-        """Return what a call costs.
+        """Return the cost of a call in USD.
 
-        ((input - cached) x input price + cached x cached price + output x output price) / 10^6
-        + searches x search price / 10^3, times `batch` for a batched call.
+        ((input - cached) x p_input + cached x p_cached + output x p_output) / 10^6
+        + searches x p_search / 10^3, times `batch` for a batched call.
         """
         cached_input = self.input if self.cached_input is None else self.cached_input
         millionths = (

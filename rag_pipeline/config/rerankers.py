@@ -1,4 +1,4 @@
-"""What a reranker promises; the methods stand in `search.reranking` and `models.providers`."""
+"""The interface of a reranker; `search.reranking` and `models.providers` hold the methods."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ class RerankInput(NamedTuple):
 
 
 Relevance = list[float] | ProviderError
-"""A score for each passage, in order, or why the model could not tell."""
+"""One score per passage, in order, or the model's error."""
 RerankRequest = Callable[[str, list[str]], Awaitable[tuple[list[float], Usage]]]
-"""From a query and passages to a score for each, in order."""
+"""From a query and passages to one score per passage, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankLimits:
-    """Passages a request, tokens a pair of query and passage, tokens a request (all its pairs)."""
+    """Maximum passages per request, tokens per pair of query and passage, tokens per request."""
 
     passages: int
     pair_tokens: int | None
@@ -54,7 +54,7 @@ class Scorer(Protocol):
 
     @property
     def identity(self) -> str:
-        """Provider, model and parameters: whatever changes the scores. Part of each call's key."""
+        """Provider, model and parameters: everything that changes the scores, for call keys."""
 
 
 @runtime_checkable
@@ -67,16 +67,16 @@ class LocalScorer(Scorer, Protocol):
 
 @runtime_checkable
 class RemoteScorer(Scorer, Protocol):
-    """A scorer behind a network, of which many requests are made at a time."""
+    """A scorer behind a network; it takes many concurrent requests."""
 
     max_concurrency: int
 
     def connect(self) -> AbstractAsyncContextManager[RerankRequest]:
-        """Open the connections of the running event loop; what it gives scores one request."""
+        """Open the connections of the running event loop; yield the function for one request."""
 
 
 class RerankerSettings(Settings):
-    """What reorders the first chunks of a retriever."""
+    """A method that reorders the first chunks of a retriever."""
 
     compares_tokens: ClassVar[bool] = False
     """Whether it needs an embedding with token vectors."""
@@ -89,12 +89,12 @@ class RerankerSettings(Settings):
 
 
 class PassageReranker(RerankerSettings):
-    """Reads query and passage together, over the retriever's first `candidates`.
+    """A method that scores pairs of query and passage for the first `candidates`.
 
-    They are ordered by its scores; the others follow in the retriever's order. With `on_error:
-    keep_order`, a query that it fails on keeps the retriever's order. Otherwise a search raises the
-    error, and so does a run over all queries if there are more of them than one or 5 %. A run
-    counts such queries, and the next one asks again.
+    The other chunks follow in the retriever's order. With `on_error: keep_order` a failed query
+    keeps the retriever's order. Else a search raises the error, and a run over all queries fails
+    if more than one query and more than 5 % fail. A run counts failed queries; the next run asks
+    them again.
     """
 
     candidates: int = Field(default=50, ge=1, le=1000)
@@ -102,16 +102,16 @@ class PassageReranker(RerankerSettings):
 
 
 class ModelReranker(PassageReranker):
-    """A reranker with a model of its own, whose scores are kept by query and passages."""
+    """A reranker with its own model; scores are cached by query and passages."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
-    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
 
     @abstractmethod
     def open(self) -> Scorer:
-        """Return the model, a LocalScorer or a RemoteScorer; called once per process.
+        """Return a LocalScorer or a RemoteScorer, once per process.
 
-        Raises ConfigError or ProviderError where it can't be asked.
+        Raises ConfigError or ProviderError if the model is unusable.
         """
 
 

@@ -1,4 +1,4 @@
-"""Settings of all retrievers; the methods stand in `search.retrievers` and `search.staged`."""
+"""Settings of all retrievers; `search.retrievers` and `search.staged` hold the methods."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,13 +29,13 @@ class AdaptiveSelection(Settings):
 
 
 class RetrieverSettings(Settings):
-    """What all retrievers share; `adaptive: true` stands for the defaults of its settings.
+    """The common settings of all retrievers; a search returns `k` chunks.
 
-    A search returns `k` chunks. `near_duplicates` leaves out a chunk that repeats a better one
-    nearly word for word, in the same `document` or anywhere in the `corpus`. At most
-    `most_per_document` chunks are of one document. Both choose among the best 200 chunks. `expand`
-    shows chunks with those beside them, or with their whole section (see `search.widening`).
-    A plugin's method is a `search.retrievers.SinglePassRetriever`.
+    `near_duplicates` leaves out a chunk that repeats a better one nearly word for word, in the same
+    `document` or anywhere in the `corpus`. At most `most_per_document` chunks are of one document.
+    Both choose among the best 200 chunks. `expand` adds the neighbours of a chunk or its whole
+    section (see `search.widening`). `adaptive: true` uses the defaults of its settings. A plugin's
+    method is a `search.retrievers.SinglePassRetriever`.
     """
 
     method: str
@@ -61,7 +61,7 @@ class RetrieverSettings(Settings):
 
     @property
     def splits_query(self) -> bool:
-        """Return whether the words that name a document are taken out of what is embedded."""
+        """Return whether words that name a document are left out of the embedded query."""
         return False
 
     @property
@@ -74,7 +74,7 @@ Retriever = Annotated[RetrieverSettings, VariantsOf(RETRIEVERS, "method")]
 
 
 class Lexical(Settings):
-    """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's).
+    """The common settings of all BM25 engines; the defaults of k1 and b are Lucene's.
 
     `language: auto` detects the language of each chunk and query, for documents in several
     languages. A term of a chunk's own text counts as `text_weight` of the same term in its context.

@@ -1,4 +1,4 @@
-"""The JSON Schema of a corpus file, plugins included: editors complete and check it by that."""
+"""The JSON Schema of a corpus file, plugins included, for editors."""
 
 from typing import Any
 
@@ -11,8 +11,7 @@ from rag_pipeline.config.parsing import COMPONENT_TYPE
 def corpus_schema() -> dict[str, Any]:
     """Return the schema of a whole corpus file: `type` and `attributes`.
 
-    It accepts what `load_config` accepts, except that names are not looked up: whether a
-    configuration's variants or a method's chat model exist is checked when the file is read.
+    Unlike `load_config`, it does not check that named variants exist.
     """
     attributes = CorpusConfig.model_json_schema()
     definitions = attributes.pop("$defs")

@@ -1,4 +1,4 @@
-"""What all settings are made of, and those that no stage of its own has a file for."""
+"""The base class of all settings, and the settings of documents, retention, alerts and gate."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from rag_pipeline.config.schedules import CRON
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 Name = Annotated[str, StringConstraints(pattern=_NAME)]
-"""What corpora, variants and configurations may be called: safe as partition key and table name."""
+"""The name of a corpus, variant or configuration, valid as partition key and table name."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameIn:
     """Marks a setting that names a variant of another section of the corpus file.
 
-    The name is checked, and what it names goes into the fingerprint.
+    The named variant must exist, and it becomes part of the fingerprint.
     """
 
     section: str
@@ -37,19 +37,19 @@ class NameIn:
 _TIME = r"([01]\d|2[0-3]):[0-5]\d"
 _HOURS = rf"^{_TIME}-{_TIME}$"
 Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
-"""A part of each day in UTC, from and until: `20:00-06:00`."""
+"""Hours of each day in UTC, such as `20:00-06:00`."""
 Cron = Annotated[str, StringConstraints(pattern=CRON)]
-"""When to run, in UTC: minute, hour, day, month and weekday."""
+"""A time to run in UTC: minute, hour, day, month and weekday."""
 _OWNER = r"^([A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}|team:.+)$"
 Owner = Annotated[str, StringConstraints(pattern=_OWNER)]
-"""An email address or `team:NAME`, as Dagster takes them."""
+"""An email address or `team:NAME`, in Dagster's form."""
 PATTERNS = {
     _NAME: "use 1 to 64 letters, digits, '_' or '-' in a name",
     _HOURS: "write from when and until when, in UTC, as 20:00-06:00",
     CRON: "write a cron expression: minute, hour, day, month and weekday in UTC, as 0 3 * * *",
     _OWNER: "write an email address (top-level domain of 2 to 7 letters), or team:NAME",
 }
-"""What to write, by the pattern that a value does not match."""
+"""The advice for a value that does not match a pattern."""
 ChatName = Annotated[str, NameIn("chats")]
 EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -88,7 +88,7 @@ class Settings(BaseModel):
         return {name: value for name, value in self if name not in self.not_fingerprinted}
 
     def names(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
+        """Yield place, section and name of each named variant (see `NameIn`)."""
         for setting, value in self:
             field = type(self).model_fields[setting]
             marks = [*_marks(field.annotation, *field.metadata)]
@@ -99,7 +99,7 @@ class Settings(BaseModel):
                     yield from ((place, mark.section, one) for mark in marks)
 
     def named_chats(self) -> list[str]:
-        """Return the variants of `chats` that are named here, in the order of the settings."""
+        """Return the named variants of `chats`, in the order of the settings."""
         return list(dict.fromkeys(name for _, section, name in self.names() if section == "chats"))
 
     def models_used(self, config: CorpusFile) -> list["Settings"]:
@@ -126,7 +126,7 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what stands in lists and mappings, with its place in the corpus file."""
+    """Yield the values of nested lists and mappings with their places in the corpus file."""
     inner: Iterable[tuple[object, Any]]
     if isinstance(value, Mapping):
         inner = value.items()
@@ -140,11 +140,11 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class RemoteModel(Settings):
-    """Settings of calls to a model behind a network; each provider's settings add what it is asked.
+    """Settings of calls to a model behind a network.
 
-    The limits hold for all processes, and machines that share a register, together; what the
-    provider tells of its limits lowers them. A call is tried again for `patience_seconds`, and
-    when nothing succeeds for that long the run stops.
+    All processes and machines with one call database share the limits. Limits that the provider
+    reports lower them. A failed call is retried for `patience_seconds`; if no call succeeds for
+    that long, the run stops.
     """
 
     not_fingerprinted = frozenset(
@@ -159,9 +159,9 @@ class RemoteModel(Settings):
     any other name for another model at the same address.
     """
     price: Price | None = None
-    """What the model charges where it stands in no prices file, and before what stands there."""
+    """The model's price; it takes precedence over the prices files."""
     api_key_env: str
-    """The environment variable that holds the key; keys themselves are in no file."""
+    """The environment variable that holds the key; no file holds a key."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     max_concurrency: int = Field(default=16, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -177,7 +177,7 @@ class RemoteModel(Settings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not an address like https://host/v1")
         if parts.username or parts.password:
-            raise ValueError("a key stands in no file: name its variable in api_key_env")
+            raise ValueError("an address holds no key: name its variable in api_key_env")
         return url
 
     @property
@@ -191,16 +191,15 @@ class RemoteModel(Settings):
 
 
 class DocumentsSource(Settings):
-    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, limits.
+    """The files of the corpus: a folder, a file or a bucket's prefix, with globs and limits.
 
-    A load deletes at most the share `max_deleted` of the loaded documents (and up to ten, whatever
-    share they are); where more are gone it deletes none and fails until it is allowed to.
-    `metadata` names a .csv or .jsonl file with a line a document: `document_id`, `title`, and
-    fields of your own, such as date, source and access labels, to filter by. With `gitignore`,
-    what the `.gitignore` files of the folder leave out is no document. With `follow_links`, links
-    to folders inside the documents' folder are followed, each folder once; `anywhere` follows those
-    that leave it, too, and links to files. Up to `processes` files are parsed at once, by default
-    one a core, four at most; each may take 500 MiB with a PDF.
+    A load deletes at most the share `max_deleted` of the loaded documents, or up to ten documents.
+    If more are gone, it deletes none and fails until it is allowed to. `metadata` names a .csv or
+    .jsonl file with one line per document: `document_id`, `title`, and your own fields to filter
+    by, such as date, source and access labels. With `gitignore` the folder's `.gitignore` files
+    exclude files. `follow_links` follows links to folders inside the folder, each folder once;
+    `anywhere` also follows links to files and links out of the folder. Up to `processes` files are
+    parsed in parallel, by default one per core and at most four; a PDF may take 500 MiB each.
     """
 
     code_version = 1
@@ -219,11 +218,11 @@ class DocumentsSource(Settings):
 
     @property
     def s3_client(self) -> Callable[[], Any] | None:
-        """Return what makes the boto3 client that reads the bucket; None for the process's own."""
+        """Return the function that makes the bucket's boto3 client, None for the default one."""
         return self._s3_client
 
     def read_with(self, s3_client: Callable[[], Any]) -> None:
-        """Read the bucket with a client of its own, which no file can name."""
+        """Set the function that makes the bucket's boto3 client; no file can name it."""
         self._s3_client = s3_client
 
     @model_validator(mode="after")
@@ -242,13 +241,13 @@ class DocumentsSource(Settings):
 
 
 class Retention(Settings):
-    """Time and number of what is superseded and kept; what is served or current always stays.
+    """How long superseded data stays; served and current data always stays.
 
-    `keep_releases` newest releases can be rolled back to. Tables, indexes and results of variants
-    that have left the file stay `keep_days`. A table's superseded versions stay `version_hours`,
-    longer than any step reads one. Answers of models that no current text needs stay `calls_days`
-    after their last use. Dagster's finished runs of the corpus stay `runs_days`, the newest
-    `keep_runs` of them at most; one that made what is the latest of a partition always stays.
+    A rollback can reach the newest `keep_releases` releases. Tables, indexes and results of removed
+    variants stay `keep_days`. Superseded versions of a table stay `version_hours`, longer than any
+    step reads one. Unneeded answers of models stay `calls_days` after their last use. The corpus's
+    newest `keep_runs` finished Dagster runs stay `runs_days`; a run with the latest materialization
+    of a partition always stays.
     """
 
     keep_releases: int = Field(default=5, ge=1)
@@ -260,18 +259,18 @@ class Retention(Settings):
 
 
 class Alerts(Settings):
-    """Where to tell of failures: the environment variable that holds a webhook's address."""
+    """The environment variable with the address of a webhook for failures."""
 
     webhook_env: str = Field(min_length=1)
 
 
 class Gate(Settings):
-    """What a configuration must not be worse in to replace the released one.
+    """The metrics in which a configuration must not be worse than the released one.
 
-    Without metrics, only the blocking checks decide. A loss of at most `margin`, in the unit of the
-    metric, is accepted. Fewer than `minimum_queries` compared, or more than a share of
-    `maximum_missing` of them without a value, refuse a candidate; it is not chosen by
-    `serve_metric` either where it lacks more than that share.
+    Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
+    unit, is accepted. A candidate is refused if fewer than `minimum_queries` are compared, or if
+    more than the share `maximum_missing` of them lacks a value. `serve_metric` does not choose a
+    configuration that lacks more than that share, either.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")

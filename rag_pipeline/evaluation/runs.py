@@ -155,8 +155,8 @@ def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinne
     vectors = workspace.vector_index(configuration.vector_key).state(pinned.vector_version)
     return fingerprint(
         "retrieval_run",
-        *config.retriever_parts(configuration.retriever),
-        *config.reranker_parts(configuration.reranker),
+        *config.fingerprint_parts("retrievers", configuration.retriever),
+        *config.fingerprint_parts("rerankers", configuration.reranker),
         state_digest(vectors),
         pinned.lexical_path,
         queries_digest(workspace),
