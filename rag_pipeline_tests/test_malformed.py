@@ -95,7 +95,7 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     (
         "chunkings/3",
         {"method": "markdown", "max_characters": None},
-        "max_characters, max_tokens: one of",
+        "set max_characters or max_tokens",
     ),
     ("contextualizers", {}, "contextualizers: {}"),
     ("contextualizers/x", {"method": "gpt"}, "contextualizers.x.method: 'gpt' is not one of"),
