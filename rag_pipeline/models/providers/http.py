@@ -54,6 +54,8 @@ async def _stay(reply: "httpx.Response") -> None:
         check_redirect(reply.status_code, str(reply.url), reply.headers["Location"])
 
 
+JSONReply = tuple[dict[str, Any], Mapping[str, str]]
+"""The JSON object of a reply and the reply's headers."""
 STAYING = {"response": [_stay]}
 """The event hooks of an httpx client that stays at its origin."""
 
@@ -72,7 +74,7 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
-) -> tuple[dict[str, Any], Mapping[str, str]]:
+) -> JSONReply:
     """Return the JSON object of a reply and the reply's headers; raise ProviderError."""
     import httpx
 

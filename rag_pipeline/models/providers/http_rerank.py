@@ -1,7 +1,7 @@
 """Rerankers over HTTP: Cohere, Jina, and servers of your own with Jina's protocol."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers.http import connected, post
+from rag_pipeline.models.providers.http import JSONReply, connected, post
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
     Server,
@@ -58,19 +58,26 @@ class HTTPScorer:
         """Return the expected number of charged searches."""
         return 0
 
+    def connected(self) -> AbstractAsyncContextManager[Any]:
+        """Open the connections of the running event loop."""
+        return connected(self._server, self._timeout)
+
+    async def post(self, client: Any, body: Mapping[str, Any]) -> JSONReply:
+        """Send a request; raise ProviderError."""
+        return await post(self._server, client, "rerank", body)
+
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RerankRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with connected(server, self._timeout) as client:
+        async with self.connected() as client:
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
                 tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
 
                 async def attempt() -> Received[tuple[list[float], Usage]]:
                     async with server.paying("rerank", tokens, texts, self.searches(passages)):
-                        body = self.body(query, passages)
-                        made, headers = await post(server, client, "rerank", body)
+                        made, headers = await self.post(client, self.body(query, passages))
                         scores, used = self._scores(made, len(passages))
                         return Received((scores, used), headers, used.input_tokens or None)
 

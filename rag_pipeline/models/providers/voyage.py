@@ -1,27 +1,33 @@
-"""Voyage's embedding models and rerankers over HTTP; see docs.voyageai.com/reference."""
+"""Voyage's embedding models and rerankers, by the requests of the `voyageai` SDK.
+
+See docs.voyageai.com/reference. The SDK's own results lack each row's `index` and the headers.
+"""
 
 import base64
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers.http import connected, post
+from rag_pipeline.models.providers.http import JSONReply, check_redirect
 from rag_pipeline.models.providers.http_rerank import HTTPScorer, RemoteReranker
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
     RequestBuilder,
+    Server,
     VectorsReply,
     identity,
     in_order,
 )
 
 if TYPE_CHECKING:
-    import httpx
+    from voyageai.api_resources.api_requestor import APIRequestor
 
 _HOME = "https://api.voyageai.com/v1"
 
@@ -63,11 +69,11 @@ class _VoyageEmbedder(RequestBuilder):
         cut = limits.text_tokens if settings.truncate or limits.contextual else "whole"
         self.identity = identity(self._server, self.model, self.dimension, cut)
 
-    def connected(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        return connected(self._server, self._timeout)
+    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
+        return _session(self._server)
 
     async def ask(
-        self, client: "httpx.AsyncClient", inputs: list[list[str]], input_type: InputType
+        self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
         server = self._server
         body: dict[str, Any] = {
@@ -82,7 +88,7 @@ class _VoyageEmbedder(RequestBuilder):
         else:
             path, body["truncation"] = "embeddings", self._truncate
             body["input"] = [text for texts in inputs for text in texts]
-        made, headers = await post(server, client, path, body)
+        made, headers = await _post(server, client, path, body, self._timeout)
         used = _used(made)
         server.charge("embedding", used)  # even if the vectors are unusable
         try:
@@ -103,11 +109,71 @@ class _VoyageEmbedder(RequestBuilder):
 class _VoyageScorer(HTTPScorer):
     rows = "data"
 
+    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
+        return _session(self._server)
+
+    async def post(self, client: "APIRequestor", body: Mapping[str, Any]) -> JSONReply:
+        return await _post(self._server, client, "rerank", body, self._timeout)
+
     def body(self, query: str, passages: list[str]) -> dict[str, Any]:
         return {**super().body(query, passages), "truncation": self.truncate}
 
     def used(self, made: dict[str, Any]) -> Usage:
         return _used(made)
+
+
+@asynccontextmanager
+async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
+    """Open the requestor of the running event loop; its requests share connections."""
+    import aiohttp
+    import voyageai
+    from voyageai.api_resources.api_requestor import APIRequestor
+
+    async def stay(_: object, context: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
+        headers = sent.response.headers
+        there = headers.get("Location") or headers.get("URI") or ""
+        check_redirect(sent.response.status, str(sent.url), there)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(stay)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as session:
+        token = voyageai.aiosession.set(session)
+        try:
+            yield APIRequestor(  # type: ignore[no-untyped-call]
+                key=server.key, base_url=server.address.rstrip("/")
+            )
+        finally:
+            voyageai.aiosession.reset(token)
+
+
+async def _post(
+    server: Server, client: "APIRequestor", path: str, body: Mapping[str, Any], timeout: float
+) -> JSONReply:
+    """Return the JSON object of a reply and the reply's headers; raise ProviderError."""
+    import aiohttp
+    from voyageai import error as voyage
+
+    try:
+        reply = await client.arequest(
+            "post", f"/{path}", params=body, request_timeout=(timeout, LONGEST_TIMEOUT * timeout)
+        )
+    except (voyage.Timeout, voyage.APIConnectionError, aiohttp.ClientError) as error:
+        raise unreachable(server.what, error, server.key) from None
+    except voyage.VoyageError as error:
+        status = error.http_status
+        if not status or status < 400:
+            raise TransientError(f"{server.what}: the reply is not JSON") from None
+        said = error.json_body if isinstance(error.json_body, dict) else {}
+        reason = str(said.get("detail") or error.user_message or "")
+        raise server.refusal(status, reason, error.headers) from None
+    except (ValueError, RecursionError) as error:
+        raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
+    if not isinstance(reply.data, dict):
+        raise TransientError(
+            f"{server.what}: the reply is no JSON object: {str(reply.data)[:80]!r}"
+        )
+    return reply.data, reply._headers
 
 
 def _used(made: dict[str, Any]) -> Usage:
