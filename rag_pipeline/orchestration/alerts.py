@@ -43,7 +43,7 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
     """Return the sensor that alerts of a mistake in a corpus file, if the file names a webhook.
 
-    If file and corpus have the same name, the sensor continues that of the valid file.
+    If file and corpus have the same name, the sensor keeps the cursor of the valid file's sensor.
     """
     try:
         text = file.read_text(encoding="utf-8", errors="replace")

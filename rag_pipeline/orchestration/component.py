@@ -98,9 +98,9 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 class RagPipeline(dg.Component):
     """Documents to a searchable, evaluated and released index, from one YAML file.
 
-    A subclass with another `workspace_type` has its own store and models: the type overrides
-    `Workspace.store`, `embedder`, `ask` or `cache`, and all assets, checks and sensors use it. Its
-    `executor` replaces RAG_EXECUTOR. The client of `s3` lists and fetches documents in a bucket,
+    A subclass may have its own `workspace_type`, which overrides `Workspace.store`, `embedder`,
+    `ask` or `cache`. All assets, checks and sensors use that type. The subclass's `executor`
+    replaces RAG_EXECUTOR. The client of `s3` lists and fetches documents in a bucket,
     not the files of the store.
     """
 

@@ -1,8 +1,8 @@
 """The inputs of a corpus, `files` and `settings`, as assets that Dagster observes.
 
 Each asset has one input with the same partitions: files for documents and queries, else settings.
-The data version of an input is a hash of files, settings, code versions and inputs. When one of
-them changes, Dagster's own rules make the same partitions stale that `rag plan` lists.
+The data version of an input is a hash of files, settings, code versions and inputs. When it
+changes, Dagster's own rules make the same partitions stale that `rag plan` lists.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
 
 _CLOCK_SECONDS = 10.0
 _LAUNCH_SECONDS = 600.0
-"""Seconds after which a run that is neither launched nor queued never will be."""
+"""Seconds until a run that is still not launched or queued counts as lost."""
 _OUTSIDE = (
     *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
     *("StoreError", "OSError"),

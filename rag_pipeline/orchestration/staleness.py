@@ -2,9 +2,9 @@
 
 Dagster calls a partition stale if the data version of one of its inputs differs from the version
 that it was materialized with. So the inputs are observed (`inputs`), and every materialization
-names the versions that it read. A step can be current although Dagster calls it stale: it was
-built without this instance, or an input was made again with the same result. Such a step is
-reported as materialized without a run: unchanged.
+names the versions that it read. Dagster may call a current step
+stale: if it was built without this instance, or if an input was made again with the same result.
+Such a step is reported as materialized without a run: unchanged.
 """
 
 from collections.abc import Container, Mapping

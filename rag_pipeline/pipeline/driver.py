@@ -110,9 +110,9 @@ def drive(
 ) -> Iterator[Event]:
     """Make the steps of a run that are stale, in order, and check them.
 
-    `forced` steps are made whatever their state. Without `checks`, something else checks them. With
-    `keep_going`, a step that fails only stops the steps that read it; else it is the last. Traces
-    are those of the Dagster run `run_id`.
+    `forced` steps are made whatever their state. Without `checks`, the caller checks them. With
+    `keep_going`, a failed step only stops the steps that read it; without, it ends the run. Traces
+    carry the Dagster run `run_id`.
     """
     failed: set[Step] = set()
     made: set[Step] = set()

@@ -1,7 +1,7 @@
-"""Find and remove what a store no longer needs, by the corpus file's `retention`.
+"""Find and remove unneeded parts of a store, by the corpus file's `retention`.
 
-The served release, the builds that a kept release or a configuration's last run pins, and the
-builds of the present documents and settings are always kept.
+Always kept are the served release and the builds of the present documents and settings. So are the
+builds that a kept release or a configuration's last run pins.
 """
 
 import shutil

@@ -36,7 +36,7 @@ RERANKING = "reranking"
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """What a run would do in one step.
+    """The work of a run in one step.
 
     `stale`, `orphaned` and `current` count documents. `chunks` would be written, and `calls` texts
     sent to a model. Both are None until documents are loaded or sentences embedded. They are not
@@ -63,7 +63,7 @@ class PlannedStep:
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
-    """Return what a run would do, step by step in its order; call no model and write nothing.
+    """Return the work of a run, step by step; call no model and write nothing.
 
     `wanted` are the steps of the run in the order of the flow, by default all of the corpus. The
     results of other steps are read as they are.

@@ -54,7 +54,7 @@ class DryQueries:
 
         The reranker's are None unless it is paid or uses prompts. `index_stays` tells whether the
         run searches the present indexes. The queries with known vectors are only searched if a
-        model reads what they find.
+        model reads their results.
         """
         dry, config = self.dry, self.dry.config
         configuration = config.configuration(step.partition or "")

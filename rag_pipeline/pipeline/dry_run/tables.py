@@ -91,7 +91,7 @@ def pending_documents(
 def build_tables(
     dry: DryWorkspace, chunking: str, pending: Mapping[Step, PendingDocuments]
 ) -> dict[Step, DryResult]:
-    """Build the pending documents in the tables of one chunking, as far as they are loaded."""
+    """Build the loaded documents that are pending in the tables of one chunking."""
     unloaded = pending.get(DOCUMENTS, NOTHING_PENDING).stale
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
     results = {step: DryResult() for step in mine}
