@@ -69,7 +69,7 @@ class Workspace:
         if shared is None:
             return own
         files = Store(self.config.store_url, SHARED_CALLS) if self.store.files.shared else None
-        return CallCache(shared, own, files)
+        return CallCache(shared, own, files, self.store.url)
 
     @cached_property
     def ledger(self) -> Ledger:

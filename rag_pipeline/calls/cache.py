@@ -76,6 +76,8 @@ class CallCache:
     """
     files: AnswerFiles | None = None
     """Where large answers are kept, if other machines share `database`."""
+    store: str = ""
+    """The address of the store, in a database that several stores may share."""
 
     def of_local_models(self) -> "CallCache":
         """Return the cache for answers of models that run on this machine."""
@@ -158,7 +160,7 @@ class CallCache:
             value = digest
         usage = None if used is None else json.dumps(astuple(used))
         stored = {"key": key, "value": value, "is_file": is_file, "used": now, "usage": usage}
-        return {**stored, "hash": _hash(key, value)}
+        return {**stored, "hash": _hash(key, value), "store": self.store}
 
     def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """Return the number of runs in which the calls of these keys have failed."""
@@ -187,8 +189,9 @@ class CallCache:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of answers that were last used before a time in Unix seconds."""
-        query = select(answers.c.key).where(answers.c.used < int(since))
+        """Return the keys of the store's answers last used before a time in Unix seconds."""
+        old = answers.c.used < int(since)
+        query = select(answers.c.key).where(old, answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}
         return found if self.own is None else found | self.own.unused(since)
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -33,12 +32,7 @@ class Claims:
         self._process = self.cache.database.process_name
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         own = delete(claims).where(claims.c.owner == self.owner)
         self.cache.database.write(lambda connection: connection.execute(own))
 

@@ -38,7 +38,8 @@ def rename_answers(connection: Connection) -> None:
     if columns:
         connection.exec_driver_sql("ALTER TABLE calls RENAME TO rag_answers")
         added = {"used": "BIGINT NOT NULL DEFAULT 0", "usage": "TEXT", "hash": "BLOB",
-                 "is_file": "BOOLEAN NOT NULL DEFAULT 0"}  # fmt: skip
+                 "is_file": "BOOLEAN NOT NULL DEFAULT 0",
+                 "store": "TEXT NOT NULL DEFAULT ''"}  # fmt: skip
         for name, kind in added.items():
             if name not in columns:
                 connection.exec_driver_sql(f"ALTER TABLE rag_answers ADD COLUMN {name} {kind}")

@@ -41,7 +41,7 @@ class RecordingCache(CallCache):
     def of(cls, cache: CallCache) -> "RecordingCache":
         """Return the dry run's view of a cache."""
         own = None if cache.own is None else cls.of(cache.own)
-        return cls(cache.database, own, cache.files)
+        return cls(cache.database, own, cache.files, cache.store)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
         """Forget all noted calls."""

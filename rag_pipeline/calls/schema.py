@@ -40,6 +40,8 @@ answers = Table(
     Column("usage", Text),
     # Detects a damaged row. NULL in some rows of earlier builds.
     Column("hash", _Blob),
+    # Address of the store that asked first, in a database that several stores share.
+    *_columns(Text, "store", server_default=sa.text("''")),
 )
 
 # `runs` counts the runs in which the call of a key has failed.

@@ -101,6 +101,7 @@ def test_answers_that_nothing_has_used_for_long_are_pruned(stored: CallCache) ->
     assert stored.get([b"\x00"]) == {b"\x00": b"answer"}, "asked for, so used"
     stored.touch([b"\x01"])
     assert stored.unused(2000) == {b"\x02"}
+    assert CallCache(stored.database, store="s3://other").unused(2000) == set()
     assert stored.bytes_of([b"\x02"]) == len(b"answer")
     stored.prune([b"\x02"])
     assert stored.known(keys) == {b"\x00", b"\x01", b"\x03"}
