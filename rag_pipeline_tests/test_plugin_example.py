@@ -33,7 +33,7 @@ attributes:
   embeddings: {{hashing: {{provider: hashing, dimensions: 256}}}}
   retrievers:
     dense: {{method: dense}}
-    spread: {{method: spread, k: 4}}
+    spread: {{method: spread, k: 50}}
     staged: {{method: context_aware, over: {{method: spread}}}}
   evaluation:
     relevance: {{judge: shared_words}}
@@ -127,7 +127,7 @@ def test_a_retriever_ranks_by_its_own_rule(site, file, ran):
 
 
 def test_a_retrievers_setting_makes_its_own_runs_stale(site, file, ran):
-    other = changed(file, "spread, k: 4", "spread, k: 4, per_document: 2")
+    other = changed(file, "spread, k: 50", "spread, k: 50, per_document: 2")
     steps = json.loads(done(site, "plan", other, "--json"))
     run = {step["partition"] for step in steps if step["asset"] == "retrieval_run" and step["runs"]}
     assert run == {SERVED}
@@ -237,7 +237,7 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "over: {method: spread}",
             "over: {method: spread, per_documents: 2}",
             "retrievers.staged.over.per_documents: unknown setting; allowed here: adaptive, "
-            "engine, expand, method, "
+            "engine, expand, k, method, "
             "most_per_document, near_duplicates, per_document",
         ),
         (
