@@ -12,7 +12,7 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests import test_config
+from rag_pipeline_tests.config import test_parsing
 from rag_pipeline_tests.testing import broken_settings
 from rag_pipeline_tests.testing.broken_queries import UNUSABLE_FILES, WRONG_LINES
 from rag_pipeline_tests.testing.command_line import Outcome, rag, said
@@ -121,7 +121,7 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("path", "value", "message"), WRONG_SETTINGS)
 def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) -> None:
     file = tmp_path / "contracts.yaml"
-    content = {"type": "rag_pipeline.RagPipeline", "attributes": test_config.changed(path, value)}
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": test_parsing.changed(path, value)}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     assert_refused(rag("run", file), f"{file}: ", message)
 

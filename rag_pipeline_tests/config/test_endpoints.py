@@ -1,4 +1,4 @@
-"""Models whose servers move: nothing is asked or built again, and what is new is asked there."""
+"""A model that moves keeps its answers and tables; new calls go to its new address."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -144,11 +144,9 @@ def test_a_fingerprint_is_sixteen_hex_digits_and_refuses_what_it_cannot_hash():
         fingerprint(object())
 
 
-def test_a_reranker_of_token_vectors_needs_an_embedding_that_keeps_them():
+def test_a_reranker_of_token_vectors_takes_an_embedding_that_keeps_them():
     rerankers = {"none": {"method": "none"}, "late": {"method": "maxsim"}}
     attributes = {**changed("configurations/1/reranker", "late"), "rerankers": rerankers}
-    with pytest.raises(ConfigError, match=r"embeddings\.minilm\.token_vectors: true"):
-        parse_config(attributes)
     attributes["embeddings"] = {"minilm": {"provider": "minilm", "token_vectors": True}}
     assert parse_config(attributes).configuration("baseline").reranker == "late"
 
