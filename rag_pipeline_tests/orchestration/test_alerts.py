@@ -135,7 +135,7 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
 
 def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypatch):
     webhook.status = 403
-    with pytest.raises(ConfigError, match=f"{VARIABLE} names answered 403") as error:
+    with pytest.raises(ConfigError, match=f"{VARIABLE} answered 403") as error:
         post(VARIABLE, "tiny", "text")
     assert "secret-path" not in str(error.value)
     monkeypatch.setenv(VARIABLE, "http://127.0.0.1:1/secret-path")
