@@ -1,7 +1,7 @@
 """The files or objects of a corpus, compared with the documents that were read from them.
 
-A row of a document from a bucket has an `origin`: the object's key, ETag and size, its number of
-documents, and the extra that was missing, if any. An object is unchanged if as many rows have
+A document from a bucket has an `origin` in its row: the object's key, ETag, size and number of
+documents, and the missing extra, if any. An object is unchanged if as many rows have
 exactly its origin, and the extra is still missing. A killed load leaves fewer rows.
 """
 

@@ -1,7 +1,7 @@
 """The files of one corpus in a store, below a local folder; `bucket` does the same in a bucket.
 
-A file is written beside its place and moved there. Of several writers, one wins: by a hard link,
-which refuses an existing name, or by a lock on the folder, which ends with its process.
+A file is written beside its place and moved there. A hard link, which refuses an existing name, or
+a lock on the folder, which ends with its process, lets one of several writers win.
 """
 
 import fcntl

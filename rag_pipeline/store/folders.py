@@ -57,8 +57,8 @@ def read_list(content: bytes, place: str) -> FileRecords:
 def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
     """Return `target` as a copy of the folder `source`, whose `FILES.json` is `content`.
 
-    Deletes copies beside it that were not used for 30 days. Several processes may call this at
-    once. Raises StoreError with `place` if a file is missing or differs from the list.
+    Deletes copies beside it that were not used for 30 days. Processes may call this
+    concurrently. Raises StoreError with `place` if a file is missing or differs from the list.
     """
     listed = read_list(content, place)
     cache = target.parent

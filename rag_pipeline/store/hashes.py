@@ -1,7 +1,7 @@
 """Hashes of stored files, to find corruption later.
 
 A JSON file may carry the hash of its own content, a Parquet file carries the hash of its rows and
-note. The hashes of tables and folders stand in `hashes/<table>.json`, `FILES.json` and the
+note. The hashes of tables and folders are in `hashes/<table>.json`, `FILES.json` and the
 manifests of releases.
 """
 

@@ -210,9 +210,9 @@ class Table:
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Replace all rows of these documents by the given ones; return the number of new rows.
 
-        One commit deletes the old rows and adds the new ones: every version, also after a crash,
-        holds a document's old rows or its new ones. If two processes replace at once, the later
-        one repeats its commit on the version of the earlier one.
+        One commit deletes the old rows and adds the new ones. So every version, also after a
+        crash, holds a document's old rows or its new ones. If another process commits first, this
+        one repeats its commit on the newer version.
         """
         given = list(batches)
         rows = pa.Table.from_batches(given, self.schema) if given else None
