@@ -18,10 +18,10 @@ CHAT = {
 
 
 def check(made, steps):
-    """Every stage is there, each step was done, and what is not borne out is flagged."""
-    names = [stage.name for stage in made.stages]
+    """Every step is in the trace, and unsupported sentences are flagged."""
+    names = [entry.name for entry in made.trace]
     assert [n for n in names if n != "reflection"] == ["intent", "search", "answer", "citations"]
-    by_rule = {step: why for s in made.stages for step, why in s.detail.get("by_rule", {}).items()}
+    by_rule = {step: why for s in made.trace for step, why in s.detail.get("by_rule", {}).items()}
     assert set(by_rule) < steps, f"none by the model: {by_rule}"
     assert all(by_rule.values())
     assert made.intent.kind in KINDS
