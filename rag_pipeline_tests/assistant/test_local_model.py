@@ -33,7 +33,7 @@ def check(made, steps):
 @pytest.mark.long
 def test_a_question_gets_through(talking):
     with llama_server(context_tokens=2048) as url:
-        assistant = talking(f"{url}/v1", CHAT, passages=1, boosted_files=0, model_seconds=240)
+        assistant = talking(f"{url}/v1", CHAT, boosted_files=0, model_seconds=240)
         made = assistant.ask("How long does confidentiality last?", document_id="nda/acme.txt")
     check(made, {"intent", "answer"})
 
@@ -44,7 +44,6 @@ def test_every_stage_gets_through(talking):
         assistant = talking(
             f"{url}/v1",
             CHAT,
-            passages=2,
             boosted_files=1,
             rewrite_queries=True,
             reflections=1,
