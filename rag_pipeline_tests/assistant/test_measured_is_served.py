@@ -203,18 +203,3 @@ def test_a_release_answers_as_it_was_measured_until_a_run_measures_other_setting
     corpus, _ = said_by(2)
     list(run(corpus.config))
     assert corpus.release().settings["answers"]["sentences"] == 2
-
-
-def test_passages_of_the_assistant_are_contexts_of_the_answers(tmp_path):
-    for contexts, changes in (
-        (7, {"assistant": {"passages": 7}}),
-        (
-            3,
-            {
-                "assistant": {"passages": 7},
-                "evaluation": {"answers": {"method": "extractive", "contexts": 3}},
-            },
-        ),
-    ):
-        config = load_config(sample_of(tmp_path, **changes))
-        assert config.evaluation.answers.contexts == contexts
