@@ -10,7 +10,13 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
+from rag_pipeline.errors import (
+    BudgetError,
+    CheckFailedError,
+    ConfigError,
+    InputError,
+    RagPipelineError,
+)
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
@@ -45,9 +51,10 @@ def run_steps(
 ) -> list[Done]:
     """Make the stale steps among some, in order, as one run; return the results of all.
 
-    `listen` is called with every event of the driver. The first step that fails ends the run:
-    raises CheckFailedError or BudgetError where that is the cause, else RagPipelineError with the
-    step's message. Earlier steps stay finished. Raises KeyboardInterrupt for SIGINT and SIGTERM.
+    `listen` is called with every event of the driver. The first step that fails ends the run. Its
+    message is raised as a BudgetError, CheckFailedError, ConfigError or InputError if that is the
+    cause, else as a RagPipelineError. Earlier steps stay finished. SIGINT and SIGTERM raise
+    KeyboardInterrupt.
     """
     workspace = plan.workspace
     done: list[Done] = []
@@ -72,9 +79,9 @@ def run_steps(
             _execute(job, instance, workspace.config)
         except dg.Failure as failure:
             cause = failure.__cause__
-            if isinstance(cause, BudgetError | CheckFailedError):
-                raise type(cause)(failure.description) from cause
-            raise RagPipelineError(failure.description) from cause
+            kinds = (BudgetError, CheckFailedError, ConfigError, InputError)
+            kind = next((k for k in kinds if isinstance(cause, k)), RagPipelineError)
+            raise kind(failure.description) from cause
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
     return done
