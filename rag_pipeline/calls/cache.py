@@ -208,7 +208,7 @@ class CallCache:
         read = partial(self.database.read_keys, select(answers.c.value).where(answers.c.is_file))
         files = {row.value for row in read(answers.c.key, keys)} if self.files is not None else ()
         self.database.delete(answers.c.key, keys)
-        self.database.shrink(free_share=1.0)  # moves the log into the file, no more
+        self.database.checkpoint()
         still_used = {row.value for row in read(answers.c.value, list(files))}
         for digest in files:
             if self.files is not None and digest not in still_used:

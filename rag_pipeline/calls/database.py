@@ -179,7 +179,12 @@ class Database:
         )
         if free > free_share * pages:
             self._repeated(_vacuum)
-        self.read(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Move the log of a SQLite file into the file, so that the log takes no space."""
+        if not self.is_shared:
+            self.read(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def close(self) -> None:
         """Close all connections; the next call opens them again."""

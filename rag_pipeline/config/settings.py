@@ -241,7 +241,7 @@ class DocumentsSource(Settings):
 
 
 class Retention(Settings):
-    """How long superseded data stays; served and current data always stays.
+    """The settings say how long superseded data stays; served and current data always stays.
 
     A rollback can reach the newest `keep_releases` releases. Tables, indexes and results of removed
     variants stay `keep_days`. Superseded versions of a table stay `version_hours`, longer than any

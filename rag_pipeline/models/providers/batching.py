@@ -1,4 +1,4 @@
-"""Batches of chat requests, whoever the provider is."""
+"""Send chat requests in batches, to any provider that offers them."""
 
 import json
 from collections.abc import Iterator, Mapping
