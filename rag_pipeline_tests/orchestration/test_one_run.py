@@ -1,6 +1,6 @@
 """One run for all that is stale, where a run's steps share its process."""
 
-import time
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -15,6 +15,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store import lease
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
@@ -241,7 +242,8 @@ def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypat
             monkeypatch.undo()
             build(file)
 
-        monkeypatch.setattr(time, "sleep", others_turn)
+        # Not `time.sleep` itself: threads of other tests' logs may sleep meanwhile.
+        monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=others_turn))
         assert execute(file, instance, request)
     (done,) = instance.get_runs()
     made = instance.get_records_for_run(

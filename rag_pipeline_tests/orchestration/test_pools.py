@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -22,6 +22,7 @@ from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
 from rag_pipeline.pipeline.driver import Made
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.store import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
@@ -121,7 +122,8 @@ def test_a_step_that_waits_for_others_keeps_no_place_from_them(
             seen.append(taken())
             return ()
 
-        monkeypatch.setattr(time, "sleep", others_turn)
+        # Not `time.sleep` itself: threads of other tests' logs may sleep meanwhile.
+        monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=others_turn))
         # The first call of each when it is its turn.
         made = Made(Step("documents"), Materialized("1", {}))
         monkeypatch.setattr(one_run_job, "drive", at_work)
