@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from benchmarks.bench_datasets import rag
-from benchmarks.corpora import set_options, working, write_sample
+from benchmarks.corpora import write_sample
+from benchmarks.shared import working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.entities.rules import extract
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
@@ -124,7 +125,7 @@ def _shown(value: float | None) -> str:
 
 
 def main() -> None:
-    with working(set_options(__doc__, ("sample", "legalbench-rag"))) as arguments:
+    with working(__doc__, ("sample", "legalbench-rag")) as arguments:
         work, data = arguments.work, arguments.data / "legalbench_rag"
         for name in arguments.sets:
             if name != "sample" and not data.is_dir():

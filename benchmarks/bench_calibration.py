@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.bench_citations import built
-from benchmarks.corpora import set_options, working
+from benchmarks.shared import working
 from rag_pipeline.answering.confidence import DEFAULT, auc, fit
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.evaluation.quality.calibration import Examples, examples
@@ -107,7 +107,7 @@ def measured(name: str, data: Path, work: Path) -> Examples:
 
 
 def main() -> None:
-    with working(set_options(__doc__, SETS)) as arguments:
+    with working(__doc__, SETS) as arguments:
         for name in arguments.sets:
             report(name, measured(name, arguments.data, arguments.work / name))
 

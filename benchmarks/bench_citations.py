@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from benchmarks.bench_datasets import SETS as PUBLIC
 from benchmarks.bench_datasets import prepared, rag
-from benchmarks.corpora import set_options, working, write_sample
+from benchmarks.corpora import write_sample
+from benchmarks.shared import working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import (
     contexts_of,
@@ -149,9 +150,7 @@ def _line(told: str, rows: Sequence[Measured]) -> str:
 
 
 def main() -> None:
-    parser = set_options(__doc__, SHARES)
-    parser.add_argument("--fit", action="store_true")
-    with working(parser) as arguments:
+    with working(__doc__, SHARES, fit=False) as arguments:
         of_set: dict[str, list[Measured]] = {}
         for name in arguments.sets:
             corpus = built(name, arguments.data, arguments.work / name)

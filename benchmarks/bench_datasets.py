@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import set_options, working
+from benchmarks.shared import working
 from rag_pipeline.cli.main import app
 
 # The published metrics of each set, by our names.
@@ -62,7 +62,7 @@ def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
 
 def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path, Path]]:
     """Yield the asked for data sets that are there, with their folders and where to build."""
-    with working(set_options(what, names)) as arguments:
+    with working(what, names) as arguments:
         for name in arguments.sets:
             data = arguments.data / SETS[name][0]
             if data.is_dir():

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.bench_datasets import SETS, prepared
 from benchmarks.bench_serving import Load, server
-from benchmarks.corpora import set_options, working
 from benchmarks.processes import run_watched
+from benchmarks.shared import working
 from rag_pipeline.config import load_config
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.servers import free_port
@@ -46,12 +46,7 @@ def multiplied(documents: Path, times: int, anew: bool) -> None:
 
 
 def main() -> None:
-    parser = set_options(__doc__)
-    parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--anew", action="store_true", help="let copies share no texts")
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--clients", type=int, default=8)
-    with working(parser) as arguments:
+    with working(__doc__, times=10, anew=False, seconds=20.0, clients=8) as arguments:
         data, work = arguments.data / SETS[SET][0], arguments.work
         small = prepared(SET, data, work / "small")
         once = run_watched(small)

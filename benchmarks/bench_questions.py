@@ -19,7 +19,8 @@ import yaml
 from scipy.stats import kendalltau
 
 from benchmarks.bench_datasets import SETS, rag
-from benchmarks.corpora import SAMPLE, set_options, working
+from benchmarks.corpora import SAMPLE
+from benchmarks.shared import working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
@@ -76,11 +77,7 @@ def cut(work: Path, most: int) -> None:
 
 def main() -> None:
     sets = ("sample", "legalbench-rag", "contractnli", "chroma-chunking")
-    parser = set_options(__doc__)
-    parser.add_argument("--set", choices=sets, default="sample")
-    parser.add_argument("--documents", type=int, default=24)
-    parser.add_argument("--number", type=int, default=150)
-    with working(parser) as arguments:
+    with working(__doc__, set=sets, documents=24, number=150) as arguments:
         measure(arguments)
 
 

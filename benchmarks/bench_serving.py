@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.bench_answers import sample
 from benchmarks.bench_datasets import rag
-from benchmarks.corpora import set_options, working
 from benchmarks.processes import Watch, kibibytes, watched
+from benchmarks.shared import working
 from rag_pipeline import Corpus, release
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.servers import free_port
@@ -121,10 +121,7 @@ class Load:
 
 
 def main() -> None:
-    parser = set_options(__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--clients", type=int, default=50)
-    with working(parser) as arguments:
+    with working(__doc__, seconds=60.0, clients=50) as arguments:
         file = released_twice(arguments.work)
         corpus = Corpus.load(file)
         second, first = (r.release_id for r in corpus.releases()[:2])

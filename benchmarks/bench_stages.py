@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from benchmarks.bench_ablation import cell
 from benchmarks.bench_citations import SETTINGS, SHARES, built, found_for, hits
-from benchmarks.corpora import set_options, working
+from benchmarks.shared import working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import detect, form_answers, sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
@@ -58,9 +58,7 @@ STAGES: dict[str, Callable[[Corpus, Query], tuple[Metrics, Metrics]]] = {
 
 
 def main() -> None:
-    parser = set_options(__doc__, SHARES)
-    parser.add_argument("--most", type=int, default=1_000, help="questions of each set")
-    with working(parser) as arguments:
+    with working(__doc__, SHARES, most=1_000) as arguments:
         for name in arguments.sets:
             corpus = built(name, arguments.data, arguments.work / name)
             report(name, corpus, arguments.most)

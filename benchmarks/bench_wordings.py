@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.bench_datasets import prepared, rag
-from benchmarks.corpora import set_options, working, write_sample
+from benchmarks.corpora import write_sample
+from benchmarks.shared import working
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query, SearchRequest
@@ -186,7 +187,7 @@ def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str
 
 
 def main() -> None:
-    with working(set_options(__doc__, SETS)) as arguments:
+    with working(__doc__, SETS) as arguments:
         for name in arguments.sets:
             prepare, wordings = SETS[name]
             file = prepare(arguments.data, arguments.work)

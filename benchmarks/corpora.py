@@ -1,11 +1,7 @@
-"""Corpora that several benchmarks build, and the options that choose them."""
+"""Corpora that several benchmarks build."""
 
-import argparse
-import os
 import random
-import tempfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +16,6 @@ WORDS = (
     "rent deposit repair tenant owner supplier order invoice payment delay interest warranty "
     "defect delivery risk title insurance premium policy cover loss report deadline office"
 ).split()
-
-
-def set_options(what: str | None, names: Collection[str] = ()) -> argparse.ArgumentParser:
-    """Return a parser of where data sets are, which of them to take, and where to build."""
-    parser = argparse.ArgumentParser(description=what)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    data = Path(os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--data", type=Path, default=data)
-    if names:
-        parser.add_argument("--sets", nargs="*", default=list(names), choices=list(names))
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
-    return parser
-
-
-@contextmanager
-def working(parser: argparse.ArgumentParser) -> Iterator[argparse.Namespace]:
-    """Yield the options; `work` is a folder that passes unless one was named."""
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        arguments.work = arguments.work or Path(passing)
-        arguments.work.mkdir(parents=True, exist_ok=True)
-        yield arguments
 
 
 def write_corpus(folder: Path, name: str, **attributes: Any) -> Path:
