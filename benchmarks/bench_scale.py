@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchmarks.processes import kibibytes
 from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, SearchRequest
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.indexing import (
     TablePartition,
     build_shard,
@@ -47,6 +47,7 @@ from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.staged import single_pass
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 QUERIES, WARM = 200, 20

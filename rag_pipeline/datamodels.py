@@ -1,16 +1,14 @@
-"""Frozen data classes that the steps exchange, and the Arrow schemas of their tables.
+"""Frozen data classes that the steps exchange.
 
 Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 MetadataValue = str | int | float | bool
 Span = tuple[int, int]
@@ -336,79 +334,6 @@ class Reply:
     text: str
     data: Any
     usage: Usage
-
-
-STATE_FIELDS = [
-    pa.field(name, pa.string(), nullable=False)
-    for name in ("document_id", "content_hash", "fingerprint")
-]
-"""The first fields of every derived table: the origin of its rows (see `store`)."""
-
-_DOCUMENT_FIELDS = [
-    pa.field("title", pa.string(), nullable=False),
-    pa.field("metadata", pa.json_(pa.utf8())),
-]
-_SPAN_FIELDS = [
-    pa.field("chunk_id", pa.string(), nullable=False),
-    pa.field("start", pa.int64(), nullable=False),
-    pa.field("end", pa.int64(), nullable=False),
-    pa.field("text", pa.string(), nullable=False),
-]
-
-_ORIGIN_FIELD = pa.field("origin", pa.string())
-"""The object of a bucket, and its version, that a document was read from; null for a file."""
-
-DOCUMENTS_SCHEMA = pa.schema(
-    [
-        *STATE_FIELDS,
-        *_DOCUMENT_FIELDS,
-        pa.field("media_type", pa.string(), nullable=False),
-        _ORIGIN_FIELD,
-        pa.field("characters", pa.int64(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("page_map", pa.binary()),
-    ]
-)
-QUARANTINE_SCHEMA = pa.schema(
-    [
-        *STATE_FIELDS,
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        _ORIGIN_FIELD,
-    ]
-)
-CHUNKS_SCHEMA = pa.schema([*STATE_FIELDS, *_SPAN_FIELDS])
-CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
-    [*STATE_FIELDS, *_SPAN_FIELDS, *_DOCUMENT_FIELDS, pa.field("context", pa.string())]
-)
-
-
-def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
-    """Return the schema of a vector index: contextualized chunks with a unit vector each.
-
-    With token vectors, `token_vectors` holds the sign bits of each token's vector and `token_ids`
-    the distinct tokens (uint32), both as bytes.
-    """
-    fields = [pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)]
-    if token_vectors:
-        names = ("token_ids", "token_vectors")
-        fields += [pa.field(name, pa.binary(), nullable=False) for name in names]
-    return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, *fields])
-
-
-def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a schema from lists; JSON columns from their text."""
-    arrays = [pa.array(columns[f.name], f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def parse_metadata(value: str | None) -> dict[str, Any]:
-    """Return the value of a metadata column as a dictionary; {} for any other value."""
-    parsed = json.loads(value) if value else {}
-    return parsed if isinstance(parsed, dict) else {}
-
-
-# --- judgements ---
 
 
 @dataclass(frozen=True, slots=True)

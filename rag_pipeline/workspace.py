@@ -20,19 +20,19 @@ from rag_pipeline.config.endpoints import (
     with_first_endpoints,
 )
 from rag_pipeline.config.models import Embedder, InputType, TokenStarts, embedding_or_packaged
-from rag_pipeline.datamodels import (
-    CHUNKS_SCHEMA,
-    CONTEXTUALIZED_CHUNKS_SCHEMA,
-    DOCUMENTS_SCHEMA,
-    QUARANTINE_SCHEMA,
-    Vectors,
-    vector_schema,
-)
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
+from rag_pipeline.store.schemas import (
+    CHUNKS_SCHEMA,
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    DOCUMENTS_SCHEMA,
+    QUARANTINE_SCHEMA,
+    vector_schema,
+)
 
 _ENDPOINTS = "models.json"
 """The file of the store with each model's first endpoint, which identifies its answers."""

@@ -19,13 +19,7 @@ from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
-from rag_pipeline.datamodels import (
-    CONTEXTUALIZED_CHUNKS_SCHEMA,
-    Query,
-    ScoredChunk,
-    SearchRequest,
-    SearchResult,
-)
+from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
@@ -37,6 +31,7 @@ from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached, parse_query
 from rag_pipeline.store import state_digest
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 _FEW = 0.05

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
+from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
 from rag_pipeline.indexing.documents import (
     LOADED,
@@ -32,6 +32,7 @@ from rag_pipeline.loading import Rejected, SourceFile, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parser_process import parsers_here
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
 
 LoadedRow = parallel.ParsedSource[str | None]

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
+from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
 MADE_OTHERWISE = "settings or code changed"

@@ -16,14 +16,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
 from rag_pipeline.config import ChatSettings, Key
 from rag_pipeline.config.contextualizers import Chunked
-from rag_pipeline.datamodels import (
-    CHUNKS_SCHEMA,
-    CONTEXTUALIZED_CHUNKS_SCHEMA,
-    Chunk,
-    Document,
-    parse_metadata,
-    rows_of,
-)
+from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import DocumentError, ProviderError, TextsFailedError, UnknownReplyError
 from rag_pipeline.indexing.plans import (
     MADE_OTHERWISE,
@@ -35,6 +28,12 @@ from rag_pipeline.indexing.plans import (
 from rag_pipeline.loading.code import SYMBOLS
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import DocumentState, Table, TableState
+from rag_pipeline.store.schemas import (
+    CHUNKS_SCHEMA,
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    parse_metadata,
+    rows_of,
+)
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from rag_pipeline.datamodels import parse_metadata
 from rag_pipeline.errors import installation
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.quality import TextQuality
+from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS = 20

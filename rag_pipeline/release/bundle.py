@@ -25,7 +25,6 @@ from typing import Any, TypedDict
 import pyarrow as pa
 
 from rag_pipeline.config import STAGES, CorpusConfig
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release.gate import kept_file
 from rag_pipeline.release.manifest import Release, load, read, verify
@@ -36,6 +35,7 @@ from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Store, Table
 from rag_pipeline.store.folders import copied, sha256_of
 from rag_pipeline.store.lease import lease
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 2

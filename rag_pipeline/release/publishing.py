@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from rag_pipeline.config import Configuration
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import load_calibration
@@ -33,6 +32,7 @@ from rag_pipeline.release.manifest import (
     pinned_tables,
 )
 from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 _TRIES = 5

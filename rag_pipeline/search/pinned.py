@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rag_pipeline.config import Configuration
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors, parse_metadata
+from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
+from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
 """Number of neighbours by quantised vectors that are compared by the vectors themselves."""

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Vectors
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
 from rag_pipeline.store.errors import clear_errors, is_of_store
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000

@@ -6,9 +6,9 @@ import pytest
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import vector_schema
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store.schemas import vector_schema
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag

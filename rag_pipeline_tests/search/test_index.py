@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import StoreError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
 from rag_pipeline.store import Store
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline_tests.testing.search_index import (
     DIMENSION,
     given,

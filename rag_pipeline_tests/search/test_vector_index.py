@@ -5,11 +5,11 @@ import pytest
 
 from benchmarks import bench_nights
 from benchmarks.bench_nights import nights, worn
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Store, tables
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 
 
 def contextualized(count):

@@ -6,9 +6,9 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import Store
+from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.bucket_proxy import Fault
 from rag_pipeline_tests.testing.corpora import write_file

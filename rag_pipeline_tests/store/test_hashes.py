@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import Store
 from rag_pipeline.store.hashes import holds, page_holds, seal, seal_page, unsealed
+from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 
 
 @pytest.fixture(params=["folder", "bucket"])

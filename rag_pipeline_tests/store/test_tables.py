@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 from lance import fragment
 
-from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
+from rag_pipeline.store.schemas import CHUNKS_SCHEMA, rows_of
 from rag_pipeline.store.tables import MAX_FRAGMENTS, id_filters
 
 

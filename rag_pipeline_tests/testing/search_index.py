@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
@@ -20,6 +19,7 @@ from rag_pipeline.search.retrievers.dense import DenseRetriever
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
 from rag_pipeline.search.retrievers.lexical import LexicalRetriever
 from rag_pipeline.store import Store
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 
 DIMENSION = 8
 WORDS = [f"w{n}" for n in range(30)]

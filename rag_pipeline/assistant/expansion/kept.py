@@ -17,10 +17,11 @@ from functools import cached_property
 from threading import Lock
 
 from rag_pipeline.config import CorpusConfig, Expansion
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
+from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import document_rows
 from rag_pipeline.store import Store, Table, TableState
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA
 
 PREFIX = "expanded/"
 """Prefix of the ids of kept documents; a corpus's own document may have it too."""

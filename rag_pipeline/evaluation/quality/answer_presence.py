@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.evaluation.relevance import judge_chunks
 from rag_pipeline.evaluation.results import LABELS, PRESENCE, RUN
 from rag_pipeline.evaluation.retrieval_metrics import (
@@ -16,6 +15,7 @@ from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked,
 from rag_pipeline.evaluation.scores import ranking_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 SCORES_VERSION = 2

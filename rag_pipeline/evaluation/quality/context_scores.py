@@ -6,7 +6,7 @@ from typing import Any
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, Context, Models, Settings
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query
+from rag_pipeline.datamodels import GoldSpan, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
 from rag_pipeline.evaluation.context_quality.rules import best_levels
@@ -22,6 +22,7 @@ from rag_pipeline.evaluation.quality.answers import load_answers
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, RUN
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 

@@ -1,0 +1,65 @@
+"""The Arrow schemas of the tables, and their rows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+
+def _required(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    return [pa.field(name, kind, nullable=False) for name in names]
+
+
+_STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
+"""The first fields of every table: the origin of its rows (see `store`)."""
+_TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
+_ORIGIN = pa.field("origin", pa.string())
+"""The object of a bucket, and its version, that a document was read from; null for a file."""
+
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        *_STATE,
+        *_TITLED,
+        *_required(pa.string(), "media_type"),
+        _ORIGIN,
+        *_required(pa.int64(), "characters"),
+        *_required(pa.string(), "text"),
+        pa.field("page_map", pa.binary()),
+    ]
+)
+QUARANTINE_SCHEMA = pa.schema([*_STATE, *_required(pa.string(), "stage", "reason"), _ORIGIN])
+CHUNKS_SCHEMA = pa.schema(
+    [
+        *_STATE,
+        *_required(pa.string(), "chunk_id"),
+        *_required(pa.int64(), "start", "end"),
+        *_required(pa.string(), "text"),
+    ]
+)
+CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
+    [*CHUNKS_SCHEMA, *_TITLED, pa.field("context", pa.string())]
+)
+
+
+def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
+    """Return the schema of a vector index: contextualized chunks with a unit vector each.
+
+    With token vectors, `token_vectors` holds the sign bits of each token's vector and `token_ids`
+    the distinct tokens (uint32), both as bytes.
+    """
+    fields = _required(pa.list_(pa.float32(), dimension), "vector")
+    if token_vectors:
+        fields += _required(pa.binary(), "token_ids", "token_vectors")
+    return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, *fields])
+
+
+def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a schema from lists; JSON columns from their text."""
+    return pa.RecordBatch.from_pydict(columns, schema)
+
+
+def parse_metadata(value: str | None) -> dict[str, Any]:
+    """Return the value of a metadata column as a dictionary; {} for any other value."""
+    parsed = json.loads(value) if value else {}
+    return parsed if isinstance(parsed, dict) else {}
