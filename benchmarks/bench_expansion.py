@@ -26,7 +26,7 @@ from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.datamodels import Document, Query, SearchRequest, SearchResult
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.store import quoted
 
 DATA = Path(__file__).parents[1] / "data"

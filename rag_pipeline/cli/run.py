@@ -94,7 +94,7 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
         with outside_capture(), progress_bar() as progress:
             live = _Live(progress, plan.steps)
             # Dagster takes seconds to import: the inputs are checked before.
-            from rag_pipeline.orchestration.runner import run_steps
+            from rag_pipeline.orchestration.one_run import run_steps
 
             results = run_steps(plan, live.listen, live.advance)
     finally:

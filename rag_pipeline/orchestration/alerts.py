@@ -1,11 +1,8 @@
 """Alerts to a webhook: failed runs, and steps that are stuck."""
 
 import hashlib
-import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -15,8 +12,8 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS
-from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.orchestration.observing import following
 from rag_pipeline.orchestration.requests import is_run_of, survey, why_not_loaded
 from rag_pipeline.workspace import Workspace
 
@@ -162,15 +159,15 @@ def post(variable: str, corpus: str, text: str) -> None:
         raise ConfigError(
             f"alerts.webhook_env: {variable} is not set to an http:// or https:// address"
         )
-    body = json.dumps({"text": f"{corpus}: {text}", "corpus": corpus}).encode()
-    request = urllib.request.Request(
-        address, body, {"Content-Type": "application/json"}, method="POST"
-    )
+    import httpx
+
+    message = {"text": f"{corpus}: {text}", "corpus": corpus}
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS):
+        answer = httpx.post(address, json=message, timeout=_SECONDS, follow_redirects=True)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = f"can't be reached: {error}"
+    else:
+        if answer.is_success:
             return
-    except urllib.error.HTTPError as error:
-        reason = f"answered {error.code}"
-    except OSError as error:
-        reason = f"can't be reached: {getattr(error, 'reason', error)}"
+        reason = f"answered {answer.status_code}"
     raise ConfigError(f"alerts.webhook_env: the webhook of {variable} {reason}")

@@ -25,16 +25,18 @@ from rag_pipeline.errors import (
 )
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
-from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
-from rag_pipeline.orchestration.names import asset_key, group_name, identifier
-from rag_pipeline.orchestration.partitions import (
+from rag_pipeline.orchestration.names import (
+    asset_key,
     asset_names,
+    group_name,
+    identifier,
     mapping_between,
     partitions_of,
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
+from rag_pipeline.orchestration.staleness import input_key
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays

@@ -8,11 +8,9 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.following import following
-from rag_pipeline.orchestration.names import asset_key, identifier, job_name
-from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
+from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
+from rag_pipeline.orchestration.observing import Observer, build_observing_sensor, following
 from rag_pipeline.orchestration.one_run import build_update_job
-from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.requests import (
     INPUTS_TAG,
     LISTING_TAG,

@@ -8,8 +8,7 @@ import dagster as dg
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import check_result, evaluation
 from rag_pipeline.orchestration.internals import unstable
-from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.partitions import asset_names, partitions_of
+from rag_pipeline.orchestration.names import asset_key, asset_names, partitions_of
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step
 from rag_pipeline.pipeline.planning import Step

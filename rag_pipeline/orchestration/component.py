@@ -18,10 +18,10 @@ from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
 from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.orchestration.inputs import build_inputs
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
+from rag_pipeline.orchestration.staleness import build_inputs
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.template import corpus_file_text, write_schema
 from rag_pipeline.workspace import Workspace

@@ -19,9 +19,9 @@ from rag_pipeline.errors import ConfigError, import_extra
 EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 
 _FORKED = {
-    "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.component"]}}
+    "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.one_run"]}}
 }
-"""A step's process is forked from a process that has imported the pipeline."""
+"""A step's process is forked from one that has imported the pipeline and the driver of runs."""
 
 _VISIBILITY_SECONDS = 3600
 _RECONNECTS = 30

@@ -1,8 +1,10 @@
-"""The names of a corpus's assets, jobs and ops in Dagster."""
+"""The names and partitions of a corpus's assets in Dagster."""
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.registry import ASSETS
 
 
 def asset_key(config: CorpusConfig, name: str) -> dg.AssetKey:
@@ -28,3 +30,39 @@ def job_name(config: CorpusConfig, asset: str) -> str:
 def update_job_name(config: CorpusConfig) -> str:
     """Return the name of the job that brings all of a corpus up to date."""
     return identifier(config, "bring_up_to_date")
+
+
+def asset_names(config: CorpusConfig) -> list[str]:
+    """Return the assets of a corpus: without BM25, there is no lexical index."""
+    return list(dict.fromkeys(step.asset for step in steps(config)))
+
+
+def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition | None:
+    """Return an asset's partition keys, in the corpus file's order; None without partitions."""
+    if ASSETS[asset].partitioned_by is None:
+        return None
+    keys = [s.partition for s in steps(config) if s.asset == asset and s.partition is not None]
+    return dg.StaticPartitionsDefinition(keys)
+
+
+def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
+    """Return which partitions of `after` read which of `before`; None without partitions."""
+    source, target = ASSETS[before], ASSETS[after]
+    if source.partitioned_by is None or target.partitioned_by is None:
+        return None
+    chosen = config.all_configurations.values()
+    made = target.keys(config, chosen)
+    targets: dict[str, set[str]] = {}
+    for configuration in chosen:
+        key = configuration.key.at(target.partitioned_by)
+        if key in made and source.applies(config, configuration):
+            targets.setdefault(str(configuration.key.at(source.partitioned_by)), set()).add(
+                str(key)
+            )
+    return dg.StaticPartitionMapping(targets)
+
+
+def upstream_assets(config: CorpusConfig, asset: str) -> list[str]:
+    """Return the names of the assets that an asset of this corpus reads from."""
+    names = asset_names(config)
+    return [before for before in ASSETS[asset].reads if before in names]

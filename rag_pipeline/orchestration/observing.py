@@ -1,17 +1,21 @@
-"""The sensor that observes `files` and `settings`, so that the UI shows stale partitions."""
+"""The sensor that observes `files` and `settings`, so that the UI shows stale partitions.
+
+A code server keeps its definitions until somebody reloads it. Sensors read a changed corpus file
+again, and every run does. So a changed threshold or model needs no reload, but new partitions do.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import dagster as dg
 
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.errors import OtherComponentError
 from rag_pipeline.orchestration.assets import build_assets
-from rag_pipeline.orchestration.following import following
-from rag_pipeline.orchestration.inputs import build_inputs
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps
-from rag_pipeline.orchestration.staleness import Graph, reconcile
+from rag_pipeline.orchestration.staleness import Graph, build_inputs, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.dry_run import stale_steps
 from rag_pipeline.pipeline.planning import Step
@@ -20,6 +24,39 @@ from rag_pipeline.workspace import Workspace
 
 OBSERVED_SECONDS = 30
 """Minimum seconds between two observations of the inputs."""
+
+
+def following(workspace: Workspace) -> Callable[[], Workspace]:
+    """Return a function to the workspace of the present corpus file.
+
+    The function raises ConfigError while the file has a mistake. For a project's own workspace type
+    or component it returns the workspace as loaded, because only Dagster can read that file.
+    """
+    if type(workspace) is not Workspace:
+        return lambda: workspace
+    current, written = workspace, _written(workspace.config)
+
+    def now() -> Workspace:
+        nonlocal current, written
+        found = _written(current.config)
+        if found != written:
+            assert current.config.file is not None
+            with suppress(OtherComponentError):
+                current = Workspace(load_config(current.config.file))
+            written = found
+        return current
+
+    return now
+
+
+def _written(config: CorpusConfig) -> tuple[int, int] | None:
+    if config.file is None:
+        return None
+    try:
+        status = config.file.stat()
+    except OSError:
+        return (0, 0)
+    return status.st_mtime_ns, status.st_size
 
 
 def graph_of(workspace: Workspace) -> Graph:

@@ -1,24 +1,32 @@
 """Make Dagster's own staleness say what `rag plan` says.
 
 Dagster calls a partition stale if the data version of one of its inputs differs from the version
-that it was materialized with. So the inputs are observed (`inputs`), and every materialization
-names the versions that it read. Dagster may call a current step
-stale: if it was built without this instance, or if an input was made again with the same result.
-Such a step is reported as materialized without a run: unchanged.
+that it was materialized with. So each asset has one input that Dagster observes, with the same
+partitions: files for documents and queries, else settings. The data version of an input is a hash
+of files, settings, code versions and inputs. Every materialization names the versions that it read.
+
+Dagster may call a current step stale: if it was built without this instance, or if an input was
+made again with the same result. Such a step is reported as materialized without a run: unchanged.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cached_property
 from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.orchestration.inputs import input_key
-from rag_pipeline.orchestration.internals import LoadingContext, data_version
-from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.partitions import upstream_assets
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.internals import LoadingContext, data_version, unstable
+from rag_pipeline.orchestration.names import (
+    asset_key,
+    asset_names,
+    group_name,
+    partitions_of,
+    upstream_assets,
+)
 from rag_pipeline.pipeline.dry_run import made_from, stale_steps
 from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 Graph = Any
@@ -26,6 +34,43 @@ Graph = Any
 
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 """Counts of work, which are 0 in an event of a step that was current."""
+
+_FILES = "The {name} as files, by a hash of their names, sizes and times."
+_SETTINGS = "A hash of the settings, code versions and inputs of the {name}."
+
+
+def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
+    """Return the key of an asset's input."""
+    return dg.AssetKey([config.corpus, "files" if ASSETS[name].of_files else "settings", name])
+
+
+def build_inputs(
+    config: CorpusConfig, observe: Callable[[dg.DagsterInstance], object]
+) -> list[dg.SourceAsset]:
+    """Return the inputs of a corpus; "Observe" in the UI calls `observe`, which reports events."""
+
+    def look(context: dg.OpExecutionContext) -> dg.ObserveResult:
+        observe(context.instance)
+        return dg.ObserveResult()
+
+    def look_at_partitions(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
+        observe(context.instance)
+        return dg.DataVersionsByPartition({})
+
+    built = []
+    for name in asset_names(config):
+        partitions = partitions_of(config, name)
+        about = _FILES if ASSETS[name].of_files else _SETTINGS
+        with unstable():
+            source = dg.observable_source_asset(
+                key=input_key(config, name),
+                group_name=f"{group_name(config)}_inputs",
+                description=about.format(name=name.replace("_", " ")),
+                partitions_def=partitions,
+                tags={"corpus": config.corpus},
+            )(look_at_partitions if partitions else look)
+        built.append(source)
+    return built
 
 
 def version_tags(

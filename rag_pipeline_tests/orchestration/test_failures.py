@@ -8,7 +8,7 @@ from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, S
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus

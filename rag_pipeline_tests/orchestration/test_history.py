@@ -13,7 +13,7 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
@@ -140,7 +140,7 @@ def test_runs_of_the_command_line_belong_to_a_code_location(built):
 
 _OPENED = """
 import os
-from rag_pipeline.orchestration.runner import _instance
+from rag_pipeline.orchestration.one_run import _instance
 children = []
 for _ in range(4):
     child = os.fork()

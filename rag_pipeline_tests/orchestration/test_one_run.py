@@ -11,8 +11,7 @@ from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.partitions import asset_names
+from rag_pipeline.orchestration.names import asset_key, asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store import lease

@@ -7,8 +7,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError, ProviderError
 from rag_pipeline.indexing import tables
-from rag_pipeline.orchestration.names import asset_key, job_name
-from rag_pipeline.orchestration.partitions import mapping_between, partitions_of
+from rag_pipeline.orchestration.names import asset_key, job_name, mapping_between, partitions_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (

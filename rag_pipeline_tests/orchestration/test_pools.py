@@ -14,9 +14,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration import one_run as one_run_job
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.names import job_name, update_job_name
+from rag_pipeline.orchestration.names import asset_names, job_name, update_job_name
 from rag_pipeline.orchestration.one_run import build_update_job
-from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
 from rag_pipeline.pipeline.driver import Made

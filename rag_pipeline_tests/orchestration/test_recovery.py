@@ -13,9 +13,9 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.automation import outside_hours
+from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute

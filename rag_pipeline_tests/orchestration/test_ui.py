@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.names import asset_names
 from rag_pipeline.orchestration.observing import Observer
-from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace

@@ -15,7 +15,7 @@ import typer  # noqa: F401
 import upath  # noqa: F401
 
 import rag_pipeline.models.chat
-import rag_pipeline.orchestration.runner  # noqa: F401
+import rag_pipeline.orchestration.one_run  # noqa: F401
 from rag_pipeline.config import plugins
 from rag_pipeline.imports import import_great_expectations, import_lancedb
 from rag_pipeline.release.checks import _batch_definition

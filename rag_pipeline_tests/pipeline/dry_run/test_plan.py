@@ -14,7 +14,7 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.orchestration import runner
+from rag_pipeline.orchestration import one_run
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.dry_run import (
     RERANKING,
@@ -327,7 +327,7 @@ def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelSer
     settings["configurations"] = settings["configurations"][:1]
     file = write(tmp_path, **settings)
     with pytest.raises(BudgetError, match=r"contextualized_chunks recursive_150\.llm: a run would"):
-        list(runner.run(load_config(file)))
+        list(one_run.run(load_config(file)))
     assert server.requests == [], "and nothing was asked"
     workspace = Workspace(load_config(file))
     assert not pays(workspace, Step("chunks", "recursive_150"))
