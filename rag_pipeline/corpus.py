@@ -100,7 +100,7 @@ class Corpus:
     def search(self, query: str, k: int = 5, where: str | None = None) -> list[ScoredChunk]:
         """Return the k best chunks of the release, best first.
 
-        `where` is a filter in LanceDB's SQL, such as `document_id LIKE 'policies/%'` or
+        `where` is a filter in SQL, such as `document_id LIKE 'policies/%'` or
         `json_get_string(metadata, 'suffix') = '.pdf'`. Raises NotReleasedError before the first
         release and InputError for an empty query or an invalid filter. A newer release is opened in
         the background: searches do not wait for it, `reopen` does. With `expand` the chunks are

@@ -155,7 +155,7 @@ class SearchRequest:
     deepen: bool = True
     """Whether a `k` above the retriever's counts; the scores then differ from the measured ones."""
     where: str | None = None
-    """A filter in LanceDB's SQL over the index's columns, applied before anything is ranked."""
+    """A filter in SQL over the index's columns, applied before anything is ranked."""
     document_id: str | None = None
     """The only document that is searched."""
     rerank: bool = True

@@ -85,7 +85,7 @@ class Assistant:
     ) -> list[FoundDocument]:
         """Return the k documents that a question is about, best first.
 
-        `where` is a filter in LanceDB's SQL, see `Corpus.search`. Documents of several corpora are
+        `where` is a filter in SQL, see `Corpus.search`. Documents of several corpora are
         merged by reciprocal rank, because their scores are not comparable.
         """
         check_question(query)
@@ -102,7 +102,7 @@ class Assistant:
     ) -> list[ScoredChunk]:
         """Return the k best passages, of all corpora or of one document.
 
-        `where` is a filter in LanceDB's SQL, see `Corpus.search`; so is `expand`.
+        `where` is a filter in SQL, see `Corpus.search`; so is `expand`.
         """
         chosen, found = self._found(query, corpora, document_id, k, where)
         return [passage for _, passage in widened(chosen, found.chunks)]
@@ -148,7 +148,7 @@ class Assistant:
 
         `instructions` guide a model; without a model they are ignored, and the trace says so.
         `contexts` is the number of passages that the answer is made from. With `where`, a filter in
-        LanceDB's SQL (see `Corpus.search`), the assistant does not look outside.
+        SQL (see `Corpus.search`), the assistant does not look outside.
         """
         check_question(query)
         chosen = self.searcher.chosen(corpora, document_id)

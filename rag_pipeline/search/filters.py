@@ -1,80 +1,136 @@
-"""A user's filter in LanceDB's SQL -> one isolated condition, or a clear error."""
+"""A user's filter in SQL -> the same condition for LanceDB, or a clear error.
+
+sqlglot parses the filter. What is written again compares declared columns, metadata and constants,
+so no other function, subquery or statement reaches LanceDB.
+"""
 
 import re
-from contextlib import suppress
+from typing import Any
 
 from rag_pipeline.errors import InputError
+from rag_pipeline.store import quoted
 
-_PIECES = re.compile(
-    r"""(?P<string>(?<!\w)'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)"""
-    r"""|(?P<paren>[()])|(?P<refused>;|--|/\*|['"`$])"""
-)
-"""Literals and quoted names, which may hold any text; parentheses; refused characters."""
+COLUMNS = ("chunk_id", "document_id", "title", "text", "context", "start", "end", "metadata")
+_METADATA = ("json_get_string", "json_get_int", "json_get_float", "json_get_bool")
+_TESTS = {"startswith": "starts_with", "endswith": "ends_with", "contains": "contains"}
+_PLAIN = {"lower": "lower", "upper": "upper", "length": "length"}
+_FUNCTIONS = ", ".join((*_METADATA, *_PLAIN.values(), *_TESTS.values(), "cast", "try_cast"))
+_COMPARISONS = {"eq": "=", "neq": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_LIKE = {"like": "LIKE", "ilike": "ILIKE"}
+_TYPES = {
+    "INT": "BIGINT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "DOUBLE",
+    "DOUBLE": "DOUBLE",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+    "TEXT": "STRING",
+    "VARCHAR": "STRING",
+}
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,2})?", re.IGNORECASE)
 _DEEPEST = 20
-"""Maximum depth of parentheses: with each level the time to parse some filters doubles."""
-_MOST_OPERATORS = 50
-"""Maximum operators without AND or OR between them: about 900 overflow the process's stack."""
-_OPERATOR = re.compile(r"::|[-+*/%|&^~<>=!\[]|\b(?:IS|I?LIKE|IN|NOT|BETWEEN|AT|COLLATE)\b", re.I)
-_JOINING = re.compile(r"\b(?:AND|OR)\b", re.I)
-_BETWEEN = re.compile(r"\bBETWEEN\b", re.I)
-_GROWING = re.compile(
-    r"\b((?:array_|list_)?(?:repeat|resize)|[lr]pad|(?:regexp_)?replace|overlay)[\"`]?\s*\(", re.I
-)
-"""Functions that can make texts and lists of any size, and so exhaust memory."""
+"""Maximum depth: LanceDB's time to parse some filters doubles with each level of parentheses."""
+_TOO_DEEP = f"more than {_DEEPEST} conditions inside each other"
 
 
-def filter_of(*parts: str | None) -> str | None:
-    """Return the conjunction of filters; None if no part is given.
+def parse_filter(where: str) -> str:
+    """Return a user's filter as LanceDB reads it.
 
-    LanceDB ignores any text after the first expression, so each part is put into parentheses.
-    Raises InputError for a part that could leave them: one with a semicolon, a comment, an open
-    literal, or a parenthesis too many.
+    A filter joins comparisons of columns, metadata and constants with AND, OR and NOT. Raises
+    InputError with the mistake for anything else.
     """
-    given = [_alone(part) for part in parts if part is not None]
-    return " AND ".join(given) if given else None
+    from sqlglot import parse_one
+    from sqlglot.errors import SqlglotError
 
-
-def as_written(where: str) -> str:
-    """Return a filter without the parentheses that `filter_of` adds."""
-    for _ in range(3):
-        inner = where[1:-1]
-        with suppress(InputError):
-            if where == f"({inner})" == _alone(inner):
-                where = inner
-    return where
-
-
-def _alone(where: str) -> str:
+    shown = repr(where if len(where) <= 200 else f"{where[:200]}…")
     if not where.strip():
         raise InputError("--where: the filter is empty; leave it out to search everything")
-    depth, deepest = 0, 0
-    for piece in _PIECES.finditer(where):
-        if piece["refused"]:
-            raise InputError(
-                f"--where {where!r}: {piece['refused']!r} at character {piece.start() + 1}: a "
-                f"filter is one condition, without a second statement, comments or open quotes"
-            )
-        depth += {"(": 1, ")": -1}.get(piece["paren"] or "", 0)
-        deepest = max(deepest, depth)
-        if depth < 0:
-            break
-    if depth:
-        raise InputError(f"--where {where!r}: its parentheses do not match")
-    _check_size(where, deepest)
-    return f"({where})"
+    try:
+        return _condition(parse_one(where), 0)
+    except InputError as error:
+        raise InputError(f"--where {shown}: {error}") from None
+    except RecursionError:
+        raise InputError(f"--where {shown}: {_TOO_DEEP}") from None
+    except (SqlglotError, ValueError):
+        raise InputError(
+            f"--where {shown}: this is no condition, such as document_id LIKE 'policies/%'"
+        ) from None
 
 
-def _check_size(where: str, deepest: int) -> None:
-    shown = where if len(where) <= 200 else f"{where[:200]}…"
-    if deepest - (len(where) - len(where.lstrip("("))) > _DEEPEST:
-        raise InputError(f"--where {shown!r}: more than {_DEEPEST} parentheses inside each other")
-    outside = re.sub("'(?:[^']|'')*'", "''", where)
-    terms = [*_JOINING.split(outside), " ".join(_BETWEEN.findall(outside))]
-    if max(len(_OPERATOR.findall(term)) for term in terms) > _MOST_OPERATORS:
+def conjunction(*conditions: str | None) -> str | None:
+    """Return the AND of conditions that `parse_filter` or `id_filter` made; None for none."""
+    return " AND ".join(c for c in conditions if c is not None) or None
+
+
+def _condition(node: Any, depth: int) -> str:
+    if depth > _DEEPEST:
+        raise InputError(_TOO_DEEP)
+    key, this = node.key, node.this
+    if key == "paren":
+        return _condition(this, depth)
+    if key in ("and", "or"):
+        parts = [_condition(part, depth + 1) for part in node.flatten()]
+        return f"({f' {key.upper()} '.join(parts)})"
+    if key == "not":
+        return f"(NOT {_condition(this, depth + 1)})"
+    if key == "is" and node.expression.key in ("null", "boolean"):
+        negated = "NOT " if node.args.get("negate") else ""
+        return f"({_value(this, depth)} IS {negated}{node.expression.sql()})"
+    if key == "between":
+        low, high = _value(node.args["low"], depth), _value(node.args["high"], depth)
+        return f"({_value(this, depth)} BETWEEN {low} AND {high})"
+    if key == "in" and node.expressions:
+        values = ", ".join(_value(value, depth) for value in node.expressions)
+        return f"({_value(this, depth)} IN ({values}))"
+    if key in _LIKE:
+        operator = f"NOT {_LIKE[key]}" if node.args.get("negate") else _LIKE[key]
+        return f"({_value(this, depth)} {operator} {_value(node.expression, depth)})"
+    if key in _TESTS:
+        return f"{_TESTS[key]}({_value(this, depth)}, {_value(node.expression, depth)})"
+    if key in _COMPARISONS:
+        return f"({_value(this, depth)} {_COMPARISONS[key]} {_value(node.expression, depth)})"
+    return _value(node, depth)
+
+
+def _value(node: Any, depth: int) -> str:
+    if depth > _DEEPEST:
+        raise InputError(_TOO_DEEP)
+    key = node.key
+    if key == "paren":
+        return _value(node.this, depth + 1)
+    if key == "column":
+        return _column(node)
+    if key == "literal" and node.is_string:
+        return quoted(node.name)
+    if key == "literal" and _NUMBER.fullmatch(node.name):
+        return str(node.name)
+    if key == "neg" and node.this.key == "literal":
+        return f"-{_value(node.this, depth)}"
+    if key in ("boolean", "null"):
+        return str(node.sql())
+    if key in ("cast", "trycast") and node.to.this.name in _TYPES:
+        kind = "CAST" if key == "cast" else "TRY_CAST"
+        return f"{kind}({_value(node.this, depth + 1)} AS {_TYPES[node.to.this.name]})"
+    if key in _PLAIN:
+        return f"{_PLAIN[key]}({_value(node.this, depth + 1)})"
+    if key == "anonymous" and node.name.lower() in _METADATA:
+        return _of_metadata(node)
+    raise InputError(f"{node.sql()[:60]!r} is not allowed; functions: {_FUNCTIONS}")
+
+
+def _column(node: Any) -> str:
+    name = node.name.lower()
+    if node.args.get("table") or name not in COLUMNS:
         raise InputError(
-            f"--where {shown!r}: more than {_MOST_OPERATORS} operators without AND or OR between"
+            f"no column {node.sql()[:60]!r}; columns: {', '.join(COLUMNS)} "
+            f"(as in json_get_string(metadata, 'folder') = 'policies')"
         )
-    if growing := _GROWING.search(outside):
-        raise InputError(
-            f"--where {shown!r}: {growing[1]}() can make texts of any size; leave it out"
-        )
+    return f"`{name}`"
+
+
+def _of_metadata(node: Any) -> str:
+    name = node.name.lower()
+    column, *keys = node.expressions
+    if column.name.lower() == "metadata" and len(keys) == 1 and keys[0].is_string:
+        return f"{name}(`metadata`, {quoted(keys[0].name)})"
+    raise InputError(f"{name} needs the column and a key: {name}(metadata, 'folder')")

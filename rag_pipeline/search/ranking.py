@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,12 +48,13 @@ class Search:
     known: Mask | None = None
     """The chunks that the filter keeps, if the caller knows them."""
 
-    @cached_property
+    @property
     def allowed(self) -> Mask | None:
         """Return the chunks that the filter keeps; None for all."""
-        if self.known is not None or self.where is None:
-            return self.known
-        return self.index.matching(self.where)
+        # Not a `cached_property`: before Python 3.12 its lock is one for all searches.
+        if self.known is None and self.where is not None:
+            object.__setattr__(self, "known", self.index.matching(self.where))
+        return self.known
 
     def nearest(self, k: int) -> Ranking:
         """Return the k chunks with the nearest vectors, scored by cosine."""

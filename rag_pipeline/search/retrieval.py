@@ -18,7 +18,7 @@ from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded, read_tokens
-from rag_pipeline.search.filters import filter_of
+from rag_pipeline.search.filters import conjunction, parse_filter
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import ParsedQuery, analyse, whole
 from rag_pipeline.search.ranking import (
@@ -47,7 +47,7 @@ from rag_pipeline.search.staged import (
     with_stages,
 )
 from rag_pipeline.search.vector_index import indexed_text
-from rag_pipeline.store import quoted
+from rag_pipeline.store import id_filter
 
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """From queries with passages to their scores; see `reranking.score_passages`."""
@@ -226,10 +226,9 @@ class Searcher:
         return ranking if self._is_varied else ranking[:wanted], rows, found
 
     def _search_of(self, request: SearchRequest) -> Search:
-        where = None
-        if request.where is not None or request.document_id is not None:
-            only = request.document_id and f"document_id = {quoted(request.document_id)}"
-            where = filter_of(request.where, only)
+        where = None if request.where is None else parse_filter(request.where)
+        if request.document_id is not None:
+            where = conjunction(where, id_filter("document_id", [request.document_id]))
         query = parse_query(self.index, request.query, self.retriever)
         made = self.embed([query.search_text])
         return Search(

@@ -21,7 +21,7 @@ from rag_pipeline.config import CorpusFile, LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import Boost, FoundDocument, ScoredChunk
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.search.filters import filter_of
+from rag_pipeline.search.filters import conjunction
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.ranking import Ranking, Search
@@ -170,7 +170,7 @@ def boosted_ranking(
         allowed = index.of_document(document_id)
         if search.allowed is not None:
             allowed &= search.allowed
-        only = filter_of(search.where, id_filter("document_id", [document_id]))
+        only = conjunction(search.where, id_filter("document_id", [document_id]))
         boosted_search = replace(
             search, query=whole(query), vector=vectors[query], tokens=b"", where=only, known=allowed
         )

@@ -11,7 +11,6 @@ import pyarrow as pa
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
-from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
 from rag_pipeline.store.errors import clear_errors, is_of_store
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -204,7 +203,4 @@ def _filtered(lance: Any, query: Any, where: str | None) -> pa.Table:
         return query.to_arrow()
     except (RuntimeError, ValueError, OSError) as error:
         reason = " ".join(str(error).split()).split(", /")[0][:200]
-        raise InputError(
-            f"--where {as_written(where)!r}: {reason}; columns: document_id, title, text, context, "
-            f"start, end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
-        ) from None
+        raise InputError(f"--where {where[:200]!r}: {reason}") from None

@@ -1,4 +1,4 @@
-"""Dify's `metadata_condition` -> a filter in LanceDB's SQL.
+"""Dify's `metadata_condition` -> a filter in SQL.
 
 Source: Dify's External Knowledge API.
 """

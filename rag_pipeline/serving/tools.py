@@ -37,7 +37,7 @@ TopK = Annotated[int, Field(description="How many to return.", ge=1, le=100)]
 Where = Annotated[
     str,
     Field(
-        description="A filter in LanceDB's SQL over document_id, title and metadata, such as: "
+        description="A filter in SQL over document_id, title and metadata, such as: "
         "document_id LIKE 'policies/%' AND json_get_string(metadata, 'suffix') = '.pdf'. Empty: no "
         "filter.",
         max_length=2000,

@@ -22,7 +22,7 @@ app = typer.Typer()
 
 _QUOTE = ". A question of several words is one argument: put it in quotes"
 _WHERE = (
-    "Filter in LanceDB's SQL, e.g. \"document_id LIKE 'policies/%'\" or "
+    "Filter in SQL, e.g. \"document_id LIKE 'policies/%'\" or "
     "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
 )
 

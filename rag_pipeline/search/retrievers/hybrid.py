@@ -5,7 +5,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rag_pipeline.search.filters import filter_of
+from rag_pipeline.search.filters import conjunction
 from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
@@ -121,7 +121,7 @@ def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Posit
             close = nearest_of(index.vectors, vector, leading, wanted)
         else:
             names = terms.documents.document_ids.take(documents).to_pylist()
-            inside = filter_of(search.where, id_filter("document_id", names))
+            inside = conjunction(search.where, id_filter("document_id", names))
             close = nearest_read(index, vector, wanted, inside)
         near = joined(near, close)
         leading = best(leading, by_terms[leading], _LEADING_CHUNKS)
