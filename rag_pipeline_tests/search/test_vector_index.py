@@ -105,7 +105,7 @@ def test_rows_are_taken_in_the_order_asked_for(tmp_path):
 
 def test_a_filter_that_cannot_be_read_is_explained(tmp_path):
     table = table_of(tmp_path, np.eye(4, dtype=np.float32)).open()
-    with pytest.raises(InputError, match="--where 'nope = 1': .*No field named nope"):
+    with pytest.raises(InputError, match=r"--where 'nope = 1': .*No field named nope"):
         vector_index.search(table, np.zeros(4, np.float32), 2, "nope = 1")
 
 
