@@ -4,13 +4,12 @@ import logging
 from collections.abc import Sequence
 
 from rag_pipeline.answering.intent import Intent as Intent
-from rag_pipeline.answering.intent import detect as detect
 from rag_pipeline.answering.reading import sentence_vectors as sentence_vectors
 from rag_pipeline.assistant.corpora import ReleasedCorpus as ReleasedCorpus
-from rag_pipeline.assistant.corpora import SearchedCorpus as SearchedCorpus
+from rag_pipeline.assistant.corpora import SearchedCorpus
 from rag_pipeline.assistant.expansion import ExpandedCorpus as ExpandedCorpus
 from rag_pipeline.assistant.language_model import LanguageModel as LanguageModel
-from rag_pipeline.assistant.language_model import open_language_model as open_language_model
+from rag_pipeline.assistant.language_model import open_language_model
 from rag_pipeline.assistant.model import Model
 from rag_pipeline.assistant.model import Reflection as Reflection
 from rag_pipeline.assistant.pipeline import Assistant as Assistant

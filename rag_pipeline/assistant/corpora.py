@@ -3,20 +3,19 @@
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from rag_pipeline.answering import Reader, passage_chances
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.forms import distinct
-from rag_pipeline.assistant.results import origin_of
+from rag_pipeline.assistant.expansion import ExpandedCorpus
+from rag_pipeline.assistant.model import interactive
+from rag_pipeline.assistant.results import DocumentOf, origin_of, place_in
 from rag_pipeline.calls.costs import attributed
-from rag_pipeline.config import (
-    AnswerMethod,
-    AnswerSettings,
-    AssistantSettings,
-    ChatSettings,
-)
+from rag_pipeline.config import AnswerMethod, AnswerSettings, AssistantSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import (
     Answer,
@@ -27,13 +26,13 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.loading.places import Place
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import documents_of, in_parallel
 
-MAX_QUERY_CHARACTERS = 4_000
-_PATIENCE_SECONDS = 5.0
-"""Maximum seconds of retries of a call."""
+_MOST_CHARACTERS = 4_000
+"""Maximum length of a question."""
 _MAX_CACHED = 64
 """Maximum number of cached searches in memory, a few passages each."""
 _DISCOVERED = 200
@@ -44,10 +43,11 @@ _CANDIDATES = 50
 _MAX_CANDIDATES = 100
 """Maximum number of passages that it orders; the passages after them keep their order."""
 
+Found = TypeVar("Found", ScoredChunk, FoundDocument)
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """From a query and passages to a relevance score for each."""
-AnswerMaker = Callable[[Sequence[SearchResult]], Sequence[Answer | ProviderError]]
-"""From queries with their chunks to the release's answers, or why there is no answer."""
+AnswerMaker = Callable[[SearchResult], Answer]
+"""From a query with its chunks to the release's answer; raises ProviderError."""
 
 
 class SearchedCorpus(Protocol):
@@ -108,9 +108,12 @@ class ReleasedCorpus:
         impatient = {name: interactive(chat, assistant) for name, chat in chats.items()}
         models = self.corpus.workspace.models(chats=impatient)
 
-        def answer(found: Sequence[SearchResult]) -> Sequence[Answer | ProviderError]:
+        def answer(found: SearchResult) -> Answer:
             with attributed("assistant.answer"):
-                return method.answer(found, models)
+                (made,) = method.answer([found], models)
+            if isinstance(made, ProviderError):
+                raise made
+            return made
 
         return settings, answer
 
@@ -129,13 +132,6 @@ class ReleasedCorpus:
             "configuration": release.configuration,
             "chunks": release.pinned.rows,
         }
-
-
-def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings:
-    """Return a chat model's settings for a person who waits: no batches, and early failures."""
-    seconds = settings.model_seconds
-    impatient = chat.within(seconds, min(seconds, _PATIENCE_SECONDS))
-    return impatient.model_copy(update={"batch": False})  # a provider's batches take hours
 
 
 def choose(
@@ -158,16 +154,7 @@ def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
     return next(calibrations, DEFAULT)
 
 
-def check_question(query: str) -> None:
-    """Raise InputError for an empty or overlong query."""
-    check_query(query)
-    if len(query) > MAX_QUERY_CHARACTERS:
-        raise InputError(
-            f"the query has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are read"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class CorporaSearcher:
     """Searches corpora together; safe to share between threads.
 
@@ -175,52 +162,25 @@ class CorporaSearcher:
     """
 
     corpora: Mapping[str, SearchedCorpus]
-    expansions: Mapping[str, SearchedCorpus]
-    reranker: PassageScorer | None
-
-    def chosen(self, names: Sequence[str] | None, document_id: str | None) -> list[SearchedCorpus]:
-        """Return the named corpora, or the corpus of a document; raise InputError for none."""
-        chosen = choose(self.corpora, names)
-        if document_id is None:
-            return chosen
-        try:
-            holder, _ = self.holder(document_id, names)
-        except InputError:
-            elsewhere = [c for c in chosen if not getattr(c, "shows_documents", True)]
-            if not elsewhere:
-                raise
-            return elsewhere
-        return [holder]
-
-    def holder(
-        self, document_id: str, names: Sequence[str] | None
-    ) -> tuple[SearchedCorpus, Document]:
-        """Return a document and the first corpus that has it; raise InputError for none."""
-        chosen = choose(self.corpora, names)
-        expansions = [self.expansions[c.name] for c in chosen if c.name in self.expansions]
-        for corpus in (*chosen, *expansions):
-            with suppress(InputError):
-                return corpus, corpus.document(document_id)
-        raise InputError(
-            f"no document {document_id[:200]!r} in: {', '.join(c.name for c in chosen)}"
-        )
-
-    def document_of(self, passage: ScoredChunk) -> Document | None:
-        """Return the document of a passage; None if its source shows passages only."""
-        among = self.corpora if origin_of(passage) is None else self.expansions
-        with suppress(InputError):
-            return among[passage.corpus].document(passage.document_id)
-        return None
+    settings: AssistantSettings
+    reader: Reader
+    reranker: PassageScorer | None = None
+    expansions: Mapping[str, ExpandedCorpus] = field(default_factory=dict)
 
     def discover(
         self,
         query: str,
-        chosen: Sequence[SearchedCorpus],
-        k: int,
-        rerank: bool,
+        corpora: Sequence[str] | None = None,
+        k: int = 10,
+        rerank: bool = False,
         where: str | None = None,
     ) -> list[FoundDocument]:
-        """Return the k documents that a query is about, best first (see `Assistant.discover`)."""
+        """Return the k documents that a question is about, best first.
+
+        `where` is a filter in SQL, see `Corpus.search`. Documents of several corpora are
+        merged by reciprocal rank, because their scores are not comparable.
+        """
+        chosen = self.chosen(query, corpora)
         request = SearchRequest(
             query=query, k=_DISCOVERED, rerank=rerank, where=where, discover=True, tokens=True
         )
@@ -241,20 +201,80 @@ class CorporaSearcher:
         others = [replace(d, score=lowest) for d in documents if d not in first]
         return [*sorted(scored, key=lambda d: -d.score), *others][:k]
 
-    def search(self, request: SearchRequest, chosen: Sequence[SearchedCorpus]) -> SearchResult:
+    def search(
+        self,
+        query: str,
+        corpora: Sequence[str] | None = None,
+        document_id: str | None = None,
+        k: int = 10,
+        where: str | None = None,
+    ) -> list[ScoredChunk]:
+        """Return the k best passages, of all corpora or of one document.
+
+        `where` is a filter in SQL, see `Corpus.search`; so is `expand`.
+        """
+        chosen, found = self._found(query, corpora, document_id, k, where)
+        return [passage for _, passage in _widened(chosen, found.chunks)]
+
+    def rated(
+        self, query: str, corpus: str, k: int = 10, where: str | None = None
+    ) -> list[tuple[ScoredChunk, float]]:
+        """Return the passages of `search` in one corpus, each with its chance to be the answer.
+
+        An answer's `confidence` is the chance of the passage that is nearest to the question.
+        """
+        chosen, found = self._found(query, [corpus], None, k, where)
+        chances = passage_chances(found, self.reader, calibration_of(chosen))
+        return [(passage, chances[n]) for n, passage in _widened(chosen, found.chunks)]
+
+    def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
+        """Return each passage's place in its document, None if its source keeps no documents."""
+        document_of = self.document_reader()
+        return [place_in(passage, document_of(passage)) for passage in passages]
+
+    def find_document(
+        self, document_id: str, corpora: Sequence[str] | None = None
+    ) -> tuple[str, Document]:
+        """Return the name of the first corpus that has a document, and the document.
+
+        Raises InputError if no corpus has it.
+        """
+        corpus, document = self._holder(document_id, choose(self.corpora, corpora))
+        return corpus.name, document
+
+    def chosen(
+        self, query: str, names: Sequence[str] | None, document_id: str | None = None
+    ) -> list[SearchedCorpus]:
+        """Return the named corpora, or the corpus of a document, for a question.
+
+        Raises InputError for an empty or overlong question and for an unknown corpus or document.
+        """
+        check_query(query)
+        if len(query) > _MOST_CHARACTERS:
+            raise InputError(
+                f"the query has {len(query)} characters; at most {_MOST_CHARACTERS} are read"
+            )
+        chosen = choose(self.corpora, names)
+        if document_id is None:
+            return chosen
+        try:
+            return [self._holder(document_id, chosen)[0]]
+        except InputError:
+            elsewhere = [c for c in chosen if not getattr(c, "shows_documents", True)]
+            if not elsewhere:
+                raise
+            return elsewhere
+
+    def merged_search(
+        self, request: SearchRequest, chosen: Sequence[SearchedCorpus]
+    ) -> SearchResult:
         """Return the `k` best passages of some corpora, merged by reciprocal rank."""
         assert request.k is not None
         candidates = request.k if self.reranker is None else max(request.k, _CANDIDATES)
         wanted = replace(request, k=candidates, tokens=True)
         found = in_parallel(lambda corpus: corpus.search(wanted), chosen)
-        passages: list[ScoredChunk] = []
-        rankings = []
-        for corpus, each in zip(chosen, found, strict=True):
-            own = [replace(chunk, corpus=corpus.name) for chunk in each.chunks]
-            rankings.append([(len(passages) + n, chunk.score) for n, chunk in enumerate(own)])
-            passages += own
-        fused = reciprocal_rank_fusion(rankings)[:candidates]
-        passages = distinct([passages[n] for n, _ in fused])
+        fused = _merged(chosen, [each.chunks for each in found])[:candidates]
+        passages = distinct([passage for passage, _ in fused])
         if self.reranker is not None and passages:
             passages = _reranked(request.query, passages, self.reranker)[: request.k]
         search_texts = {each.search_text for each in found}
@@ -268,21 +288,53 @@ class CorporaSearcher:
             token_weights=next(weights, None),
         )
 
+    def document_reader(self) -> DocumentOf:
+        """Return a function from a passage to its document, None if its source shows none.
 
-def once_per_document(searcher: CorporaSearcher) -> Callable[[ScoredChunk], Document | None]:
-    """Return `document_of` with a memory: most passages are of the same few documents."""
-    known: dict[tuple[str, str, bool], Document | None] = {}
+        It reads each document once, because most passages are of the same few documents.
+        """
 
-    def document_of(passage: ScoredChunk) -> Document | None:
-        key = passage.corpus, passage.document_id, origin_of(passage) is None
-        if key not in known:
-            known[key] = searcher.document_of(passage)
-        return known[key]
+        @cache
+        def read(corpus: str, document_id: str, is_own: bool) -> Document | None:
+            with suppress(InputError):
+                among = self.corpora if is_own else self.expansions
+                return among[corpus].document(document_id)
+            return None
 
-    return document_of
+        return lambda p: read(p.corpus, p.document_id, origin_of(p) is None)
+
+    def _holder(
+        self, document_id: str, chosen: Sequence[SearchedCorpus]
+    ) -> tuple[SearchedCorpus, Document]:
+        expansions = [self.expansions[c.name] for c in chosen if c.name in self.expansions]
+        for corpus in (*chosen, *expansions):
+            with suppress(InputError):
+                return corpus, corpus.document(document_id)
+        raise InputError(
+            f"no document {document_id[:200]!r} in: {', '.join(c.name for c in chosen)}"
+        )
+
+    def _found(
+        self,
+        query: str,
+        corpora: Sequence[str] | None,
+        document_id: str | None,
+        k: int,
+        where: str | None,
+    ) -> tuple[list[SearchedCorpus], SearchResult]:
+        chosen = self.chosen(query, corpora, document_id)
+        request = SearchRequest(
+            query=query,
+            k=k,
+            document_id=document_id,
+            where=where,
+            discover=True,
+            stages=self.settings.stages,
+        )
+        return chosen, self.merged_search(request, chosen)
 
 
-def widened(
+def _widened(
     chosen: Sequence[SearchedCorpus], passages: Sequence[ScoredChunk]
 ) -> list[tuple[int, ScoredChunk]]:
     """Return passages as their releases' `expand` makes them, each with its place before."""
@@ -318,12 +370,19 @@ def _by_their_chunks(found: SearchResult) -> SearchResult:
 def _merged_documents(
     chosen: Sequence[SearchedCorpus], found: Sequence[SearchResult]
 ) -> list[FoundDocument]:
-    documents: list[FoundDocument] = []
+    merged = _merged(chosen, [each.documents for each in found])
+    if len(found) == 1:
+        return [document for document, _ in merged]
+    return [replace(document, score=score) for document, score in merged]
+
+
+def _merged(
+    chosen: Sequence[SearchedCorpus], found: Sequence[Sequence[Found]]
+) -> list[tuple[Found, float]]:
+    """Return the results of all corpora, best first, each with its score by reciprocal rank."""
+    results: list[Found] = []
     rankings = []
-    for corpus, each in zip(chosen, found, strict=True):
-        own = [replace(d, corpus=corpus.name) for d in each.documents]
-        rankings.append([(len(documents) + n, d.score) for n, d in enumerate(own)])
-        documents += own
-    if len(rankings) == 1:
-        return documents
-    return [replace(documents[n], score=score) for n, score in reciprocal_rank_fusion(rankings)]
+    for corpus, own in zip(chosen, found, strict=True):
+        rankings.append([(len(results) + n, one.score) for n, one in enumerate(own)])
+        results += [replace(one, corpus=corpus.name) for one in own]
+    return [(results[n], score) for n, score in reciprocal_rank_fusion(rankings)]

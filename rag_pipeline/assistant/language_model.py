@@ -15,8 +15,7 @@ from rag_pipeline.answering.written import (
     comparison_answer,
     listing_answer,
 )
-from rag_pipeline.assistant.corpora import interactive
-from rag_pipeline.assistant.model import Reflection
+from rag_pipeline.assistant.model import Reflection, interactive
 from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
 from rag_pipeline.config import ChatSettings

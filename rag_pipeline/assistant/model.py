@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.assistant.results import Detail
+from rag_pipeline.config import AssistantSettings, ChatSettings
 from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import (
     BudgetError,
@@ -16,6 +17,8 @@ from rag_pipeline.errors import (
 )
 
 T = TypeVar("T")
+_PATIENCE_SECONDS = 5.0
+"""Maximum seconds of retries of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,13 @@ class Model(Protocol):
         instructions: str,
     ) -> Reflection:
         """Review an answer, and improve it if a verdict is against it."""
+
+
+def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings:
+    """Return a chat model's settings for a person who waits: no batches, and early failures."""
+    seconds = settings.model_seconds
+    impatient = chat.within(seconds, min(seconds, _PATIENCE_SECONDS))
+    return impatient.model_copy(update={"batch": False})  # a provider's batches take hours
 
 
 class ModelWithFallback:

@@ -1,35 +1,36 @@
 """The assistant: finds documents and passages of released corpora, and answers questions."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
-from rag_pipeline.answering import Reader, passage_chances
-from rag_pipeline.assistant.answering import Answering
+from rag_pipeline.answering import (
+    NEUTRAL_QUERIES,
+    contexts_of,
+    form_answers,
+    most_contexts_of,
+)
+from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.assistant.corpora import (
     CorporaSearcher,
     PassageScorer,
+    ReleasedCorpus,
     SearchedCorpus,
     calibration_of,
-    check_question,
-    once_per_document,
-    widened,
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
-from rag_pipeline.assistant.model import Model, ModelWithFallback
-from rag_pipeline.assistant.results import AssistedAnswer, Progress, place_in
-from rag_pipeline.config import AssistantSettings
-from rag_pipeline.datamodels import (
-    Document,
-    FoundDocument,
-    ScoredChunk,
-    SearchRequest,
-    SearchResult,
-)
-from rag_pipeline.loading.places import Place
+from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
+from rag_pipeline.assistant.results import AssistedAnswer, Detail, Progress, TraceEntry, cited
+from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
+from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.search.staged import LocalExpansion
 
 
 @dataclass(eq=False, kw_only=True)
-class Assistant:
+class Assistant(CorporaSearcher):
     """Answers questions from corpora; safe to share between threads.
 
     `expansions` hold, by corpus, the documents found outside, and look outside when the corpus
@@ -37,19 +38,8 @@ class Assistant:
     `needs_model` the model's CallsStoppedError or BudgetError is raised.
     """
 
-    corpora: Mapping[str, SearchedCorpus]
-    settings: AssistantSettings
-    reader: Reader
     model: Model | None = None
-    reranker: PassageScorer | None = None
-    expansions: Mapping[str, ExpandedCorpus] = field(default_factory=dict)
     needs_model: bool = False
-
-    def __post_init__(self) -> None:
-        self.stages = self.settings.stages
-        self.searcher = CorporaSearcher(
-            corpora=self.corpora, expansions=self.expansions, reranker=self.reranker
-        )
 
     def with_backends(
         self,
@@ -66,72 +56,7 @@ class Assistant:
             for name, expansion in self.expansions.items()
             if name in corpora and corpora[name] is self.corpora.get(name)
         }
-        return Assistant(
-            corpora=corpora,
-            settings=self.settings,
-            reader=self.reader,
-            model=model,
-            reranker=reranker,
-            expansions=own,
-        )
-
-    def discover(
-        self,
-        query: str,
-        corpora: Sequence[str] | None = None,
-        k: int = 10,
-        rerank: bool = False,
-        where: str | None = None,
-    ) -> list[FoundDocument]:
-        """Return the k documents that a question is about, best first.
-
-        `where` is a filter in SQL, see `Corpus.search`. Documents of several corpora are
-        merged by reciprocal rank, because their scores are not comparable.
-        """
-        check_question(query)
-        chosen = self.searcher.chosen(corpora, None)
-        return self.searcher.discover(query, chosen, k, rerank, where)
-
-    def search(
-        self,
-        query: str,
-        corpora: Sequence[str] | None = None,
-        document_id: str | None = None,
-        k: int = 10,
-        where: str | None = None,
-    ) -> list[ScoredChunk]:
-        """Return the k best passages, of all corpora or of one document.
-
-        `where` is a filter in SQL, see `Corpus.search`; so is `expand`.
-        """
-        chosen, found = self._found(query, corpora, document_id, k, where)
-        return [passage for _, passage in widened(chosen, found.chunks)]
-
-    def rated(
-        self, query: str, corpus: str, k: int = 10, where: str | None = None
-    ) -> list[tuple[ScoredChunk, float]]:
-        """Return the passages of `search` in one corpus, each with its chance to be the answer.
-
-        An answer's `confidence` is the chance of the passage that is nearest to the question.
-        """
-        chosen, found = self._found(query, [corpus], None, k, where)
-        chances = passage_chances(found, self.reader, calibration_of(chosen))
-        return [(passage, chances[n]) for n, passage in widened(chosen, found.chunks)]
-
-    def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
-        """Return each passage's place in its document, None if its source keeps no documents."""
-        document_of = once_per_document(self.searcher)
-        return [place_in(passage, document_of(passage)) for passage in passages]
-
-    def find_document(
-        self, document_id: str, corpora: Sequence[str] | None = None
-    ) -> tuple[str, Document]:
-        """Return the name of the first corpus that has a document, and the document.
-
-        Raises InputError if no corpus has it.
-        """
-        corpus, document = self.searcher.holder(document_id, corpora)
-        return corpus.name, document
+        return replace(self, corpora=corpora, model=model, reranker=reranker, expansions=own)
 
     def ask(
         self,
@@ -150,19 +75,9 @@ class Assistant:
         `contexts` is the number of passages that the answer is made from. With `where`, a filter in
         SQL (see `Corpus.search`), the assistant does not look outside.
         """
-        check_question(query)
-        chosen = self.searcher.chosen(corpora, document_id)
-        restricted = document_id is not None or where is not None
-        known = {} if restricted else self.expansions
-        answering = Answering(
-            searcher=self.searcher,
-            settings=self.settings,
-            stages=self.stages,
-            reader=self.reader,
-            model=self.model,
-            by_model=ModelWithFallback(self.needs_model),
-            expansions=[known[c.name] for c in chosen if c.name in known],
-            chosen=chosen,
+        answering = _Answering(
+            assistant=self,
+            chosen=self.chosen(query, corpora, document_id),
             document_id=document_id,
             where=where,
             instructions=instructions,
@@ -170,22 +85,240 @@ class Assistant:
         )
         return answering.run(query, rewrite, contexts)
 
-    def _found(
-        self,
-        query: str,
-        corpora: Sequence[str] | None,
-        document_id: str | None,
-        k: int,
-        where: str | None,
-    ) -> tuple[list[SearchedCorpus], SearchResult]:
-        check_question(query)
-        chosen = self.searcher.chosen(corpora, document_id)
-        request = SearchRequest(
-            query=query,
-            k=k,
-            document_id=document_id,
-            where=where,
-            discover=True,
-            stages=self.stages,
+
+@dataclass(eq=False, kw_only=True)
+class _Answering:
+    """The steps of one question; made by `Assistant.ask` and used once."""
+
+    assistant: Assistant
+    chosen: Sequence[SearchedCorpus]
+    document_id: str | None
+    where: str | None
+    instructions: str
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self.model, self.settings = self.assistant.model, self.assistant.settings
+        self._by_model = ModelWithFallback(self.assistant.needs_model)
+        self._trace: list[TraceEntry] = []
+        self._query = ""
+        self._intent = Intent("general", "general", ())
+        methods = (c.answers() for c in self.chosen if isinstance(c, ReleasedCorpus))
+        self._answers, self._make_answers = next(methods, (ExtractiveAnswers(), None))
+        self._contexts = self._candidates = 0
+        self._boost: Boost | None = None
+
+    def _expansions(self) -> list[ExpandedCorpus]:
+        """Return the corpora of documents from outside that may be searched and grow."""
+        if self.document_id is not None or self.where is not None:
+            return []
+        known = self.assistant.expansions
+        return [known[c.name] for c in self.chosen if c.name in known]
+
+    def run(self, question: str, rewrite: bool | None, contexts: int | None) -> AssistedAnswer:
+        """Do all steps; `contexts` and `rewrite` replace the settings."""
+        with self._step("intent") as detail:
+            self._read_intent(question, rewrite, detail)
+        kind = self._intent.kind
+        asked = self._query, kind, self._answers
+        self._contexts = self._candidates = contexts or contexts_of(*asked)
+        if contexts is None and self.model is None:
+            self._candidates = most_contexts_of(*asked)
+        with self._step("search") as detail:
+            self._boost = self._boost_with(detail)
+            found = self._search(self.chosen)
+            documents = found.documents[: self.settings.files]
+            detail["documents"] = [d.document_id for d in documents]
+            detail["boosted_queries"] = found.boosted
+            detail["passages"] = len(found.chunks)
+        with self._step("answer") as detail:
+            answer, found = self._draft(found, detail)
+        if expansions := self._expansions():
+            with self._step("expansion") as detail:
+                answer, found = self._expand(expansions, answer, found, detail)
+        if self.model is not None and answer.answered:
+            answer = self._improve(self.model, answer, found)
+        return self._finish(question, answer, found)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[Detail]:
+        if self.progress is not None:
+            done = len(self._trace)
+            self.progress(name, done, max(3, done + 1))
+        began, started = time.time_ns(), time.perf_counter()
+        detail: Detail = {}
+        yield detail
+        seconds = time.perf_counter() - started
+        self._trace.append(TraceEntry(name=name, seconds=seconds, detail=detail, began=began))
+
+    def _read_intent(self, question: str, rewrite: bool | None, detail: Detail) -> None:
+        query, model = question, self.model
+        rewrites = self.settings.rewrite_queries if rewrite is None else rewrite
+        if model and rewrites:
+            query = self._by_model(
+                detail, "rewriting", lambda: model.rewrite(question), lambda: question
+            )
+            detail["rewritten"] = query
+        intent = detect(query)
+        if model:
+            intent = self._by_model(detail, "intent", lambda: model.detect(query), lambda: intent)
+        detail |= {"kind": intent.kind, "domain": intent.domain, "entities": intent.entities}
+        if self.instructions and model is None:
+            detail["instructions"] = "ignored: no model is configured"
+        self._query, self._intent = query, intent
+
+    def _boost_with(self, detail: Detail) -> Boost | None:
+        model = self.model
+        if model is None:
+            return None
+        return lambda document_id, texts: self._by_model(
+            detail,
+            "keywords",
+            lambda: model.keywords(self._query, document_id, texts, self.instructions),
+            lambda: LocalExpansion(self._query, texts)(document_id, texts),
+            of=document_id,
         )
-        return chosen, self.searcher.search(request, chosen)
+
+    def _search(self, chosen: Sequence[SearchedCorpus]) -> SearchResult:
+        stages = self.settings.stages
+        request = self._request(
+            self._query, self._candidates, discover=True, stages=stages, boost=self._boost
+        )
+        return self._to_answer(self.assistant.merged_search(request, chosen))
+
+    def _request(self, query: str, k: int, **more: Any) -> SearchRequest:
+        more |= {"document_id": self.document_id, "where": self.where}
+        return SearchRequest(query=query, k=k, deepen=False, **more)
+
+    def _to_answer(self, found: SearchResult) -> SearchResult:
+        return replace(found, kind=self._intent.kind, contexts=self._contexts)
+
+    def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
+        """Answer from the passages; a missing definition, from the passages of neutral queries."""
+        answer = self._answer(found, detail)
+        by_method = self._make_answers is not None
+        if answer.answered or by_method or self._intent.kind != "definition":
+            return answer, found
+        for neutral in NEUTRAL_QUERIES:
+            request = self._request(neutral, self._answers.contexts, cacheable=True)
+            more = self.assistant.merged_search(request, self.chosen)
+            more = replace(more, query=found.query, search_text=found.search_text)
+            again = self._answer(self._to_answer(more), detail)
+            detail.setdefault("neutral_queries", []).append(neutral)
+            if again.answered:
+                return again, replace(found, chunks=[*more.chunks, *found.chunks])
+        return answer, found
+
+    def _answer(self, found: SearchResult, detail: Detail) -> Answer:
+        """Answer by the release's method, by the assistant's model, or by verbatim sentences."""
+        model, make, said = self.model, self._make_answers, self._answers
+        settings = said if isinstance(said, ExtractiveAnswers) else ExtractiveAnswers()
+        use_method = make is not None and not (model and self.instructions)
+        if not found.chunks or not (use_method or model):
+            return self._quoted(found, settings)
+
+        def ask() -> Answer:
+            if make is not None and use_method:
+                return make(found)
+            assert model is not None
+            return model.answer(self._query, self._intent, found.chunks, self.instructions)
+
+        return self._by_model(detail, "answer", ask, lambda: self._quoted(found, settings))
+
+    def _quoted(self, found: SearchResult, settings: ExtractiveAnswers) -> Answer:
+        reader, calibration = self.assistant.reader, calibration_of(self.chosen)
+        (answer,) = form_answers([found], settings, reader, calibration)
+        return answer
+
+    def _confidence(self, answer: Answer, found: SearchResult) -> float:
+        if not answer.answered:
+            return 0.0
+        if answer.confidence is not None:
+            return answer.confidence
+        weights = found.token_weights
+        plain = SearchResult(query=self._query, chunks=found.chunks, token_weights=weights)
+        return self._quoted(plain, ExtractiveAnswers()).confidence or 0.0
+
+    def _expand(
+        self,
+        expansions: Sequence[ExpandedCorpus],
+        answer: Answer,
+        found: SearchResult,
+        detail: Detail,
+    ) -> tuple[Answer, SearchResult]:
+        """Answer again with expanded documents; if that is not enough, look outside for more.
+
+        A better answer replaces the first; a failure never does.
+        """
+        confidence = detail["confidence"] = self._confidence(answer, found)
+        for looks in (False, True):
+            lacking = [e for e in expansions if confidence < e.settings.min_confidence]
+            try:
+                if looks and lacking:
+                    detail["looked_in"] = [e.source.kind for e in lacking]
+                    reader = self.assistant.reader
+                    kept = [k for e in lacking for k in e.look_outside(self._query, reader)]
+                    detail["found"] = [one.document_id for one in kept]
+                    lacking = lacking if kept else []
+                else:
+                    lacking = [e for e in lacking if not e.is_empty()]
+                if not lacking:
+                    continue
+                more = self._search([*self.chosen, *lacking])
+                again = self._answer(more, detail)
+            except RagPipelineError as error:
+                detail["failed"] = str(error)
+                continue
+            better = self._confidence(again, more)
+            if better > confidence:
+                confidence, answer, found = better, again, more
+                detail["confidence_with_expansion"] = better
+        return answer, found
+
+    def _improve(self, model: Model, answer: Answer, found: SearchResult) -> Answer:
+        for _ in range(self.settings.reflections):
+            with self._step("reflection") as detail:
+                reflection = self._review(model, answer, found, detail)
+                detail |= {**reflection.verdicts, "changed": reflection.better is not None}
+            if reflection.better is None:
+                break
+            answer = reflection.better
+        return answer
+
+    def _review(
+        self, model: Model, answer: Answer, found: SearchResult, detail: Detail
+    ) -> Reflection:
+        return self._by_model(
+            detail,
+            "reflection",
+            lambda: model.reflect(
+                self._query, self._intent, answer, found.chunks, self.instructions
+            ),
+            lambda: Reflection({}),
+        )
+
+    def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
+        with self._step("citations") as detail:
+            answer, sources = cited(answer, found.chunks, self.assistant.document_reader())
+            quoted = {citation.chunk_id for citation in answer.citations}
+            passages = [
+                passage
+                for n, passage in enumerate(found.chunks)
+                if n < self._contexts or passage.chunk_id in quoted
+            ]
+            detail["checked"] = len(answer.citations)
+            detail["verified"] = sum(c.supports for c in answer.citations)
+        return AssistedAnswer(
+            query=question,
+            text=answer.text,
+            answered=answer.answered,
+            intent=self._intent,
+            sources=sources,
+            documents=tuple(found.documents[: self.settings.files]),
+            passages=tuple(passages),
+            confidence=answer.confidence,
+            problems=answer.problems,
+            warnings=self._by_model.warnings,
+            table=answer.table,
+            trace=tuple(self._trace),
+        )
