@@ -255,7 +255,7 @@ class _Answering:
             lacking = [e for e in expansions if confidence < e.settings.min_confidence]
             try:
                 if looks and lacking:
-                    detail["looked_in"] = [e.source.kind for e in lacking]
+                    detail["looked_in"] = [e.settings.look_in.source for e in lacking]
                     reader = self.assistant.reader
                     kept = [k for e in lacking for k in e.look_outside(self._query, reader)]
                     detail["found"] = [one.document_id for one in kept]

@@ -13,7 +13,7 @@ from rag_pipeline.assistant.expansion.sources import OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.recursive import RecursiveChunking
-from rag_pipeline.config import CorpusConfig, Expansion, ExtractiveAnswers, Key
+from rag_pipeline.config import STAGES, CorpusConfig, Expansion, ExtractiveAnswers, Key
 from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.corpus import Corpus, Served
@@ -93,8 +93,8 @@ class ExpandedCorpus:
 
     def describe(self) -> dict[str, Any]:
         """Return name, source and number of documents."""
-        kept = self.documents.live()
-        return {"name": self.name, "source": self.source.kind, "documents": len(kept)}
+        source, kept = self.settings.look_in.source, self.documents.live()
+        return {"name": self.name, "source": source, "documents": len(kept)}
 
     def look_outside(self, query: str, reader: Reader) -> list[Kept]:
         """Look outside for documents that answer a question, and keep them; return the new ones.
@@ -124,7 +124,7 @@ class ExpandedCorpus:
         with charging(self._released.workspace.ledger), attributed("expansion"):
             found = self.source.find(query, _CANDIDATES * most, indexed)
         best = to_the_point(query, found, reader)[:most]
-        kept = self.documents.keep(best, query, self.source.kind, own.keys())
+        kept = self.documents.keep(best, query, self.settings.look_in.source, own.keys())
         return [k for k in kept if k.document_id not in before]
 
     def _prune(self) -> list[Kept]:
@@ -197,14 +197,7 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     chunking = pinned.chunking
     if not chunking.any_document:
         chunking = RecursiveChunking(method="recursive")
-    rule = ConfigurationRule(
-        name=_NAME,
-        chunking=_NAME,
-        contextualizer=_NAME,
-        embedding=_NAME,
-        retriever=_NAME,
-        reranker=_NAME,
-    )
+    rule = ConfigurationRule(name=_NAME, **dict.fromkeys(STAGES, _NAME))
     changes: dict[str, object] = {
         "chunkings": {_NAME: chunking},
         "contextualizers": {_NAME: pinned.contextualizer},

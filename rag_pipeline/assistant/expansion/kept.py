@@ -109,20 +109,17 @@ class ExpandedDocuments:
         moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
         with self._lock:
             known = {kept.document_id: kept for kept in self._all()}
-            kept: list[Kept] = []
+            kept: dict[str, Kept] = {}
             new: list[Document] = []
             for one in found[: settings.documents_per_query]:
                 name = expanded_id(one)
-                if name in taken or name in {k.document_id for k in kept}:
+                if name in taken:
                     continue
-                if name in known:
-                    kept.append(known[name])
-                    continue
-                text = one.text[: settings.max_characters]
-                metadata = {k: v for k, v in one.metadata.items() if k != "expanded"}
-                new.append(replace(one, document_id=name, text=text, metadata=metadata))
-                kept.append(
-                    Kept(
+                if name not in known:
+                    text = one.text[: settings.max_characters]
+                    metadata = {k: v for k, v in one.metadata.items() if k != "expanded"}
+                    new.append(replace(one, document_id=name, text=text, metadata=metadata))
+                    known[name] = Kept(
                         document_id=name,
                         content_hash=one.content_hash,
                         title=one.title,
@@ -132,21 +129,18 @@ class ExpandedDocuments:
                         time=moment,
                         query=query,
                     )
-                )
+                kept[name] = known[name]
             if new:
-                self._write(new, {k.document_id: json.dumps(k.origin) for k in kept})
+                origins = {name: json.dumps(one.origin) for name, one in kept.items()}
+                rows = document_rows(new, self._config.documents_fingerprint(), origins)
+                self.table.ensure()
+                self.table.replace([d.document_id for d in new], [rows])
+                self.table.compact()
             # Other processes may have written meanwhile, so the table is counted.
             ordered = self._all()
             excess = [k.document_id for k in ordered[settings.max_documents :]]
             self.drop(excess)
-        return [k for k in kept if k.document_id not in excess]
-
-    def _write(self, documents: Sequence[Document], origins: dict[str, str]) -> None:
-        table = self.table
-        table.ensure()
-        rows = document_rows(documents, self._config.documents_fingerprint(), origins)
-        table.replace([d.document_id for d in documents], [rows])
-        table.compact()
+        return [k for name, k in kept.items() if name not in excess]
 
     def remove(self, document_id: str) -> Kept:
         """Delete one document; raise InputError for an unknown id."""

@@ -11,9 +11,10 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -45,10 +46,12 @@ _TAG = re.compile(r"<[a-zA-Z/!][^>]{0,500}>")
 _PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
 
 
-class OutsideSource(Protocol):
-    """A source of documents, whose ids are paths or addresses; answers show its `kind`."""
+WebResult = tuple[Any, Any, Any]
+"""Address, title and text as a search gave them: of any type, and not checked."""
 
-    kind: str
+
+class OutsideSource(Protocol):
+    """A source of documents, whose ids are paths or addresses."""
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return at most k documents, best first, whose content hashes are not in `indexed`.
@@ -59,15 +62,25 @@ class OutsideSource(Protocol):
 
 def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
     """Return the source of a corpus file, unopened."""
-    look_in = expansion.look_in
+    look_in, most = expansion.look_in, expansion.max_characters
     if isinstance(look_in, FolderSource):
-        return Folder(config.path(look_in.path), expansion.max_characters)
+        return Folder(config.path(look_in.path), most)
     if isinstance(look_in, SearxngSource):
-        return Searxng(look_in, expansion.max_characters)
-    return WebSearch(config, look_in.chat, expansion.max_characters)
+        return WebPages(partial(ask_searxng, look_in), most)
+    return WebPages(partial(ask_web_search, config, look_in.chat), most)
 
 
-# --- a folder ---
+@dataclass(frozen=True, slots=True)
+class WebPages:
+    """The results of a web search as documents, in their order; no page is fetched."""
+
+    search: Callable[[str], Iterable[WebResult]]
+    max_characters: int
+
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
+        """Return the first results that have an address and text."""
+        pages = (page(*result, self.max_characters) for result in self.search(query))
+        return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
 
 
 class Folder:
@@ -75,8 +88,6 @@ class Folder:
 
     Every question hashes the files; a changed file causes a new index.
     """
-
-    kind = "folder"
 
     def __init__(self, path: Path, max_characters: int) -> None:
         self._path = path
@@ -142,100 +153,68 @@ class Folder:
                 )
 
 
-# --- SearXNG ---
-
-
-class Searxng:
-    """Titles and snippets of a SearXNG server's results; pages are not fetched.
+def ask_searxng(settings: SearxngSource, query: str) -> Iterator[WebResult]:
+    """Yield the titles and snippets of a SearXNG server's first results.
 
     The server must allow the JSON format: https://docs.searxng.org/dev/search_api
     """
+    for result in _searxng_results(settings, query)[: settings.results]:
+        if isinstance(result, dict):
+            yield result.get("url"), result.get("title"), result.get("content")
 
-    kind = "searxng"
 
-    def __init__(self, settings: SearxngSource, max_characters: int) -> None:
-        self._settings = settings
-        self._max_characters = max_characters
+def _searxng_results(settings: SearxngSource, query: str) -> list[Any]:
+    import httpx
 
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the first results in the server's order."""
-        made: list[Document] = []
-        for result in self._results(query)[: self._settings.results]:
-            if not isinstance(result, dict):
-                continue
-            url, title, text = (result.get(name) for name in ("url", "title", "content"))
-            found = page(url, title, text, self._max_characters)
-            if found is not None and found.content_hash not in indexed:
-                made.append(found)
-        return made[:k]
-
-    def _results(self, query: str) -> list[Any]:
-        import httpx
-
-        settings = self._settings
-        address = settings.base_url.rstrip("/") + "/search"
-        parameters = {"q": query, "format": "json"}
-        end = time.monotonic() + settings.timeout_seconds
-        try:
-            # A redirect is an error: it could leave the operator's address.
-            with httpx.stream(
-                "GET", address, params=parameters, timeout=settings.timeout_seconds
-            ) as reply:
-                if reply.status_code == 403:
+    address = settings.base_url.rstrip("/") + "/search"
+    parameters = {"q": query, "format": "json"}
+    end = time.monotonic() + settings.timeout_seconds
+    try:
+        # A redirect is an error: it could leave the operator's address.
+        with httpx.stream(
+            "GET", address, params=parameters, timeout=settings.timeout_seconds
+        ) as reply:
+            if reply.status_code == 403:
+                raise ProviderError(
+                    f"{address}: 403; does its settings.yml have `json` under search.formats?"
+                )
+            if reply.status_code != 200:
+                raise ProviderError(f"{address}: answered {reply.status_code}")
+            body = bytearray()
+            for part in reply.iter_bytes():
+                body += part
+                if time.monotonic() > end:  # httpx times each read, not the whole
                     raise ProviderError(
-                        f"{address}: 403; does its settings.yml have `json` under search.formats?"
+                        f"{address}: no whole reply within {settings.timeout_seconds:g} s"
                     )
-                if reply.status_code != 200:
-                    raise ProviderError(f"{address}: answered {reply.status_code}")
-                body = bytearray()
-                for part in reply.iter_bytes():
-                    body += part
-                    if time.monotonic() > end:  # httpx times each read, not the whole
-                        raise ProviderError(
-                            f"{address}: no whole reply within {settings.timeout_seconds:g} s"
-                        )
-                    if len(body) > _MOST_REPLY_BYTES:
-                        raise ProviderError(
-                            f"{address}: the reply is longer than {_MOST_REPLY_BYTES:,} bytes"
-                        )
-            results = json.loads(bytes(body))["results"]
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = str(error) or type(error).__name__
-            raise ProviderError(f"{address}: cannot be reached: {reason}") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise ProviderError(f"{address}: the reply is not SearXNG's JSON") from None
-        if not isinstance(results, list):
-            raise ProviderError(f"{address}: the reply is not SearXNG's JSON")
-        return results
+                if len(body) > _MOST_REPLY_BYTES:
+                    raise ProviderError(
+                        f"{address}: the reply is longer than {_MOST_REPLY_BYTES:,} bytes"
+                    )
+        results = json.loads(bytes(body))["results"]
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise ProviderError(f"{address}: cannot be reached: {reason}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ProviderError(f"{address}: the reply is not SearXNG's JSON") from None
+    if not isinstance(results, list):
+        raise ProviderError(f"{address}: the reply is not SearXNG's JSON")
+    return results
 
 
-# --- OpenAI's web search tool ---
+def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebResult]:
+    """Yield the statements of a model of `chats` about the pages that it finds and cites.
 
+    The model uses OpenAI's web search tool.
+    """
+    from rag_pipeline.models.providers.openai import OpenAIProtocol
+    from rag_pipeline.models.providers.openai_web_search import search_web
 
-class WebSearch:
-    """The statements of a model of `chats` about the pages that it finds and cites."""
-
-    kind = "openai_web_search"
-
-    def __init__(self, config: CorpusConfig, chat: str, max_characters: int) -> None:
-        self._config = config
-        self._chat = chat
-        self._max_characters = max_characters
-
-    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the first cited pages."""
-        from rag_pipeline.models.providers.openai import OpenAIProtocol
-        from rag_pipeline.models.providers.openai_web_search import search_web
-
-        chat = self._config.chat(self._chat)
-        if not isinstance(chat, OpenAIProtocol):
-            raise ConfigError(f"chats.{self._chat}: {chat.provider} has no web search tool")
-        found = search_web(query, chat)
-        pages = (page(p.url, p.title, p.text, self._max_characters) for p in found)
-        return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
-
-
-# --- what pages and files have in common ---
+    settings = config.chat(chat)
+    if not isinstance(settings, OpenAIProtocol):
+        raise ConfigError(f"chats.{chat}: {settings.provider} has no web search tool")
+    for found in search_web(query, settings):
+        yield found.url, found.title, found.text
 
 
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:

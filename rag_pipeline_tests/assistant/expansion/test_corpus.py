@@ -155,8 +155,6 @@ def test_a_source_that_fails_leaves_the_answer_as_it_is(expanded):
     assistant = expanded.assistant(min_confidence=1.0)
 
     class Down:
-        kind = "searxng"
-
         def find(self, query, k, indexed):
             raise ProviderError("http://search.example: cannot be reached")
 

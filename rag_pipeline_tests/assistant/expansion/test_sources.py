@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from rag_pipeline.assistant.expansion.sources import Folder, Searxng, WebSearch, cut, page
-from rag_pipeline.config import SearxngSource, load_config
+from rag_pipeline.assistant.expansion.sources import Folder, cut, open_source, page
+from rag_pipeline.config import Expansion, load_config
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.providers.openai_web_search import cited_pages
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
@@ -76,7 +76,8 @@ def test_a_folder_with_nothing_is_named(tmp_path, name):
 
 
 def _searxng(url, **changes):
-    return Searxng(SearxngSource(source="searxng", base_url=url, **changes), MANY)
+    look_in = {"source": "searxng", "base_url": url, **changes}
+    return open_source(None, Expansion.model_validate({"look_in": look_in}))
 
 
 def _results(*results):
@@ -203,7 +204,9 @@ def web_search(tmp_path, monkeypatch):
     def made(server):
         address = {"base_url": f"{server.url}/v1", "api_key_env": "SOME_KEY"}
         chat = {"provider": "openai", "model": "some-model", **address}
-        return WebSearch(load_config(write_corpus(tmp_path, chats={"web": chat})), "web", MANY)
+        look_in = {"source": "openai_web_search", "chat": "web"}
+        config = load_config(write_corpus(tmp_path, chats={"web": chat}))
+        return open_source(config, Expansion.model_validate({"look_in": look_in}))
 
     return made
 
