@@ -48,8 +48,7 @@ class LanguageModel:
         self, ask: Ask, settings: ChatSettings, current: "Callable[[], Prompts] | None" = None
     ) -> None:
         require_dspy()
-        from rag_pipeline.assistant.engine import open_lm
-        from rag_pipeline.assistant.signatures import Prompts
+        from rag_pipeline.assistant.signatures import Prompts, open_lm
 
         as_written = Prompts()
         self._current = current or (lambda: as_written)

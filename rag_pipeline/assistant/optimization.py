@@ -12,7 +12,7 @@ import dspy
 from rag_pipeline.answering import Reader
 from rag_pipeline.assistant import prompts as stored
 from rag_pipeline.assistant.corpora import ReleasedCorpus
-from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
+from rag_pipeline.assistant.language_model import open_language_model
 from rag_pipeline.assistant.pipeline import Assistant
 from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.assistant.signatures import Prompts, fingerprint
@@ -53,7 +53,12 @@ def optimize_prompts(
     trials. The last third compares the chosen prompts with the prompts in use; the better stay.
     Raises ConfigError without a model and InputError without enough queries.
     """
-    model, measure = _model(corpus), measure_of(corpus, metric)
+    model, measure = open_language_model(corpus, patient=True), measure_of(corpus, metric)
+    if model is None:
+        raise ConfigError(
+            f"{corpus.config.where}: assistant.chat: None: prompts are optimized for a model; "
+            f"name one of `chats`"
+        )
     if trials < 1:
         raise InputError(f"trials is {trials}; it must be at least 1")
     by_facts = metric == "EntityF1"
@@ -187,13 +192,3 @@ def _bootstrap(
         compiled = optimizer.compile(_Program(answer), trainset=examples)
     prompts: Prompts = compiled.prompts
     return prompts
-
-
-def _model(corpus: Corpus) -> LanguageModel:
-    model = open_language_model(corpus, patient=True)
-    if model is None:
-        raise ConfigError(
-            f"{corpus.config.where}: assistant.chat: None: prompts are optimized for a model; "
-            f"name one of `chats`"
-        )
-    return model

@@ -52,8 +52,7 @@ class PromptVersion(_PromptRecord):
 
 def history(store: Store) -> list[PromptVersion]:
     """Return all versions, newest first; raise StoreError naming an invalid file."""
-    names = [name for name in store.list(FOLDER) if re.fullmatch(r"\d+\.json", name)]
-    return [_read(store, f"{FOLDER}/{name}") for name in sorted(names, key=_number, reverse=True)]
+    return [_read(store, f"{FOLDER}/{number}.json") for number in sorted(_numbers(store))[::-1]]
 
 
 def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
@@ -66,7 +65,7 @@ def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
 
 def save(store: Store, version: PromptVersion) -> PromptVersion:
     """Store a version under the next free number and return it with the number."""
-    number = max((_number(name) for name in store.list(FOLDER) if _number(name)), default=0)
+    number = max(_numbers(store), default=0)
     while True:
         number += 1
         numbered = version.model_copy(update={"number": number})
@@ -74,9 +73,9 @@ def save(store: Store, version: PromptVersion) -> PromptVersion:
             return numbered
 
 
-def _number(name: str) -> int:
-    found = re.fullmatch(r"(\d+)\.json", name)
-    return int(found[1]) if found else 0
+def _numbers(store: Store) -> list[int]:
+    found = (re.fullmatch(r"([1-9]\d*)\.json", name) for name in store.list(FOLDER))
+    return [int(one[1]) for one in found if one]
 
 
 def _read(store: Store, path: str) -> PromptVersion:
