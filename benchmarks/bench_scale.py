@@ -90,9 +90,7 @@ class Scale:
         key = self.chosen.vector_key
         partition = open_partition(self.workspace, "vector_index", key)
 
-        def build(
-            _: object, __: object, ids: Sequence[str], ___: object
-        ) -> Iterator[pa.RecordBatch]:
+        def build(ids: Sequence[str], _: object) -> Iterator[pa.RecordBatch]:
             names = CONTEXTUALIZED_CHUNKS_SCHEMA.names
             for batch in read_in_order(partition.upstream, names, ids):
                 documents = batch.column("document_id").to_pylist()
@@ -104,7 +102,7 @@ class Scale:
                     [batch], made, partition.table.schema, partition.fingerprint
                 )
 
-        return replace(partition, make_rows=build)
+        return replace(partition, build=build)
 
     def index(self) -> Index:
         lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")

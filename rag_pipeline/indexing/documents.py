@@ -198,18 +198,17 @@ def _compare_objects(
     doubtful: set[str] = set()
     for_extra: dict[str, str] = {}
     for table, fingerprint in tables:
-        for batch in table.read(["document_id", "fingerprint", "origin"]):
-            for row in batch.to_pylist():
-                origin = row["origin"]
-                if row["document_id"] in known:  # an unfinished load left a row in each table
-                    doubtful.add(row["document_id"])
-                known[row["document_id"]] = key_of(origin) or known.get(row["document_id"], "")
-                if not origin or row["fingerprint"] != fingerprint:
-                    continue
-                whole, wanted = _without_wanted(origin)
-                if wanted and is_installed(wanted):
-                    for_extra[json.loads(origin)[0]] = wanted
-                by_origin.setdefault(whole, []).append(row["document_id"])
+        for row in table.read_rows(["document_id", "fingerprint", "origin"]):
+            name, origin = row["document_id"], row["origin"]
+            if name in known:  # an unfinished load left a row in each table
+                doubtful.add(name)
+            known[name] = key_of(origin) or known.get(name, "")
+            if not origin or row["fingerprint"] != fingerprint:
+                continue
+            whole, wanted = _without_wanted(origin)
+            if wanted and is_installed(wanted):
+                for_extra[key_of(origin)] = wanted
+            by_origin.setdefault(whole, []).append(name)
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
     stale: list[Listed] = []
     current: set[str] = set()
@@ -247,11 +246,9 @@ def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> s
     ids = [document_id for document_id, origin in origins.items() if origin]
     found: set[str] = set()
     for table in (workspace.documents(), workspace.quarantine("documents")):
-        for batch in table.read(["document_id", "origin"], ids):
-            for row in batch.to_pylist():
-                key, own = key_of(row["origin"]), key_of(origins[row["document_id"]])
-                if key not in ("", own):
-                    found.add(row["document_id"])
+        for row in table.read_rows(["document_id", "origin"], ids):
+            if key_of(row["origin"]) not in ("", key_of(origins[row["document_id"]])):
+                found.add(row["document_id"])
     return found
 
 

@@ -147,8 +147,7 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
     good = [document for _, document in mine if isinstance(document, Document)]
     bad = [(source, error) for source, error in mine if isinstance(error, DocumentError)]
     unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]
-    before = documents.read(["document_id"], unread)
-    stay = {i for rows in before for i in rows.column("document_id").to_pylist()}
+    stay = {row["document_id"] for row in documents.read_rows(["document_id"], unread)}
     said = "; what was loaded before stays"
     reasons = {s.document_id: e.reason + (said if s.document_id in stay else "") for s, e in bad}
     refused = [(s.document_id, s.content_hash, reasons[s.document_id]) for s, _ in bad]

@@ -44,7 +44,7 @@ _FEW = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePartition:
-    """One partition of a table: the table before it, and the function that makes its rows."""
+    """One partition of a table, with the table before it."""
 
     workspace: Workspace
     key: Key
@@ -52,7 +52,8 @@ class TablePartition:
     fingerprint: str
     upstream: Table
     upstream_fingerprint: str
-    make_rows: Callable[[Workspace, Key, Sequence[str], Report], Iterator[pa.RecordBatch]]
+    build: Callable[[Sequence[str], Report], Iterator[pa.RecordBatch]]
+    """Yields the rows of documents; notes failed documents in the report."""
     shard_weight: int
     """Maximum size of a shard: characters for chunks, rows for the other tables."""
     shard_documents: int | None = None
@@ -66,10 +67,6 @@ class TablePartition:
         """Return the table of the documents that could not be used."""
         return self.workspace.quarantine(self.table.name)
 
-    def build(self, document_ids: Sequence[str], report: Report) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of documents; note failed documents in the report."""
-        return self.make_rows(self.workspace, self.key, document_ids, report)
-
 
 def _chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("chunking")
@@ -80,7 +77,7 @@ def _chunks(workspace: Workspace, key: Key) -> TablePartition:
         fingerprint=config.chunks_fingerprint(key.chunking),
         upstream=workspace.documents(),
         upstream_fingerprint=config.documents_fingerprint(),
-        make_rows=build_chunks,
+        build=partial(build_chunks, workspace, key),
         shard_weight=2_000_000,
         covers=partial(config.chunkings[key.chunking].covers, config),
     )
@@ -98,7 +95,7 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> TablePartition:
         fingerprint=config.context_fingerprint(*key.variants),
         upstream=workspace.chunks(key),
         upstream_fingerprint=config.chunks_fingerprint(key.chunking),
-        make_rows=build_contexts,
+        build=partial(build_contexts, workspace, key),
         shard_weight=20_000 if in_batches else 4_000,
         shard_documents=_BATCH_DOCUMENTS if in_batches else None,
     )
@@ -113,7 +110,7 @@ def _vector_index(workspace: Workspace, key: Key) -> TablePartition:
         fingerprint=config.vector_fingerprint(*key.variants),
         upstream=workspace.contextualized_chunks(key),
         upstream_fingerprint=config.context_fingerprint(*key.at("contextualizer").variants),
-        make_rows=build_vectors,
+        build=partial(build_vectors, workspace, key),
         shard_weight=2_000,
         maintain=vector_index.maintain,
     )
@@ -262,11 +259,8 @@ def _weights(
         return {d: before[d].rows for d in stale}
     if not stale:
         return {}
-    sizes: dict[str, int] = {}
-    for batch in partition.upstream.read(["document_id", "characters"]):
-        columns = batch.to_pydict()
-        sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
-    return sizes
+    rows = partition.upstream.read_rows(["document_id", "characters"])
+    return {row["document_id"]: row["characters"] for row in rows}
 
 
 # --- rows ---
@@ -277,10 +271,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """Stream documents from the newest or a pinned version of their table."""
     columns = [f.name for f in fields(Document)]
-    for batch in workspace.documents().read(columns, document_ids, version, batch_rows=16):
-        for row in batch.to_pylist():
-            row["metadata"] = parse_metadata(row["metadata"])
-            yield Document(**row)
+    for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
+        yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})
 
 
 def build_chunks(
@@ -306,12 +298,17 @@ def build_chunks(
 
 
 def _chunk_columns(
-    document: Document, chunks: Sequence[Chunk], fingerprint: str
+    document: Document, chunks: Sequence[Chunk], fingerprint: str, **more: str
 ) -> dict[str, Sequence[object]]:
+    """Return columns of chunks, each value of `more` being that of all rows."""
+    same = {
+        "document_id": document.document_id,
+        "content_hash": document.content_hash,
+        "fingerprint": fingerprint,
+        **more,
+    }
     return {
-        "document_id": [document.document_id] * len(chunks),
-        "content_hash": [document.content_hash] * len(chunks),
-        "fingerprint": [fingerprint] * len(chunks),
+        **{name: [value] * len(chunks) for name, value in same.items()},
         "chunk_id": [c.chunk_id for c in chunks],
         "start": [c.start for c in chunks],
         "end": [c.end for c in chunks],
@@ -328,34 +325,30 @@ def build_contexts(
     hashes: dict[str, str] = {}
     chunks: dict[str, list[Chunk]] = {}
     columns = ["document_id", "content_hash", "start", "end", "text"]
-    for batch in workspace.chunks(key).read(columns, document_ids):
-        for row in batch.to_pylist():
-            hashes[row["document_id"]] = row.pop("content_hash")
-            chunks.setdefault(row["document_id"], []).append(Chunk(**row))
-    sources = (
-        (document, sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end)))
-        for document in read_documents(workspace, sorted(chunks))
-        # The chunks of an earlier text are replaced before their document is contextualized.
-        if hashes[document.document_id] == document.content_hash
-    )
-    models = workspace.models(report.calls)
+    for row in workspace.chunks(key).read_rows(columns, document_ids):
+        hashes[row["document_id"]] = row.pop("content_hash")
+        chunks.setdefault(row["document_id"], []).append(Chunk(**row))
 
     def counted() -> Iterator[Chunked]:
-        for document, own in sources:
+        for document in read_documents(workspace, sorted(chunks)):
+            own = sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end))
+            # The chunks of an earlier text are replaced before their document is contextualized.
+            if hashes[document.document_id] != document.content_hash:
+                continue
             if settings.is_too_long(document, own, workspace.config):
                 report.too_long.append(document.document_id)
             yield document, own
 
-    for document, contextualized in settings.contextualize(counted(), models):
+    for document, contextualized in settings.contextualize(
+        counted(), workspace.models(report.calls)
+    ):
         if isinstance(contextualized, ProviderError):
             report.failed[document.document_id] = str(contextualized)
             continue
         own = [c.chunk for c in contextualized]
-        rows = _chunk_columns(document, own, fingerprint)
-        rows["content_hash"] = [hashes[document.document_id]] * len(own)
-        rows["title"] = [document.title] * len(own)
         repeated = {k: v for k, v in document.metadata.items() if k != SYMBOLS}
-        rows["metadata"] = [json.dumps(repeated, sort_keys=True)] * len(own)
+        metadata = json.dumps(repeated, sort_keys=True)
+        rows = _chunk_columns(document, own, fingerprint, title=document.title, metadata=metadata)
         rows["context"] = [c.context for c in contextualized]
         advance("chunks", len(own))
         yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)

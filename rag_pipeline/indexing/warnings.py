@@ -19,8 +19,7 @@ _SPECIAL_TOKENS = 2
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:
     """Return the doubts about a document's text; [] if it was not measured."""
-    quality = text_quality(metadata)
-    return quality.warnings() if quality else []
+    return quality.warnings() if (quality := text_quality(metadata)) else []
 
 
 def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
@@ -33,20 +32,19 @@ def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
 
 def text_warnings(workspace: Workspace) -> list[str]:
     """Return a line for every document with a doubtful text, by document_id."""
-    found = []
-    for batch in workspace.documents().read(["document_id", "metadata"]):
-        for row in batch.to_pylist():
-            if doubts := warnings_of(parse_metadata(row["metadata"])):
-                found.append(f"{row['document_id']}: {'; '.join(doubts)}")
-    return sorted(found)
+    return sorted(
+        f"{row['document_id']}: {'; '.join(doubts)}"
+        for row in workspace.documents().read_rows(["document_id", "metadata"])
+        if (doubts := warnings_of(parse_metadata(row["metadata"])))
+    )
 
 
 def code_warning(workspace: Workspace) -> str:
     """Return a line about source code that is cut by lines because an extra is missing."""
     if is_installed("code"):
         return ""
-    kinds = workspace.documents().read(["media_type"])
-    files = sum(kind in CODE_SUFFIXES.values() for b in kinds for kind in b[0].to_pylist())
+    kinds = workspace.documents().read_rows(["media_type"])
+    files = sum(row["media_type"] in CODE_SUFFIXES.values() for row in kinds)
     how = f"`{installation('code')}` and run again"
     return f"{files:,} of source code, cut by lines instead of functions: {how}" if files else ""
 
@@ -84,7 +82,5 @@ def _sample(workspace: Workspace, chunking: str) -> list[str]:
     table = workspace.chunks(chunking)
     names = sorted(table.state())
     chosen = names[:: max(1, -(-len(names) // _DOCUMENTS))]
-    texts: list[str] = []
-    for batch in table.read(["text"], chosen):
-        texts += batch.column("text").to_pylist()
+    texts = [row["text"] for row in table.read_rows(["text"], chosen)]
     return texts[:: max(1, -(-len(texts) // _CHUNKS))]

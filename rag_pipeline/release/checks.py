@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,21 +45,21 @@ class CheckResult:
 
 def check_documents(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect unique document ids, and text and a SHA-256 hash in every document."""
-    rows = []
-    columns = ["document_id", "content_hash", "characters"]
-    for batch in workspace.documents().read(columns):
-        for row in batch.to_pylist():
-            faults = {"no_text": int(row["characters"] < 1)}
-            faults["bad_hash"] = int(len(row["content_hash"]) != 64)
-            rows.append({"document_id": row["document_id"], **faults})
+    rows = [
+        {
+            "document_id": row["document_id"],
+            "no_text": int(row["characters"] < 1),
+            "bad_hash": int(len(row["content_hash"]) != 64),
+        }
+        for row in workspace.documents().read_rows(["document_id", "content_hash", "characters"])
+    ]
     return _expect(rows, "document_id", ("no_text", "bad_hash"))
 
 
 def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect unique query ids, and gold spans inside existing documents."""
-    sizes: dict[str, int] = {}
-    for batch in workspace.documents().read(["document_id", "characters"]):
-        sizes.update((r["document_id"], r["characters"]) for r in batch.to_pylist())
+    documents = workspace.documents().read_rows(["document_id", "characters"])
+    sizes = {row["document_id"]: row["characters"] for row in documents}
     rows = []
     for query in load_queries(workspace):
         outside = sum(
@@ -89,15 +90,12 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
     # A document that only one of the tables has is a fault, changed or not.
     checked = every if only is None else (every & only) | (wanted ^ set(made))
     rows = []
-    ordered = sorted(checked)
-    for first in range(0, len(ordered), _DOCUMENTS_AT_ONCE):
-        ids = ordered[first : first + _DOCUMENTS_AT_ONCE]
+    remaining = iter(sorted(checked))
+    while ids := list(islice(remaining, _DOCUMENTS_AT_ONCE)):
         texts = {d.document_id: d.text for d in read_documents(workspace, ids)}
         found: dict[str, list[dict[str, Any]]] = {i: [] for i in ids}
-        columns = ["document_id", "chunk_id", "start", "end", "text"]
-        for batch in table.read(columns, ids):
-            for row in batch.to_pylist():
-                found[row["document_id"]].append(row)
+        for row in table.read_rows(["document_id", "chunk_id", "start", "end", "text"], ids):
+            found[row["document_id"]].append(row)
         for document_id, chunks in found.items():
             text = texts.get(document_id, "")
             rows.append(
@@ -115,9 +113,8 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
 
 def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
     """Expect one contextualized chunk per chunk, except in documents on which a model failed."""
-    rows, total = _row_counts(
-        workspace, workspace.chunks(key), workspace.contextualized_chunks(key)
-    )
+    tables = workspace.chunks(key), workspace.contextualized_chunks(key)
+    rows, total = _row_counts(workspace, *tables)
     return _expect(rows, "document_id", ("rows_missing", "rows_too_many"), total)
 
 
@@ -138,8 +135,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
 def _vector_faults(table: Table, only: set[str] | None) -> tuple[Counter[str], Counter[str]]:
     """Count the vectors that are not finite, and those not of unit length, by document."""
-    not_finite: Counter[str] = Counter()
-    not_unit: Counter[str] = Counter()
+    not_finite, not_unit = Counter[str](), Counter[str]()
     ids = None if only is None else sorted(only)
     for batch in table.read(["document_id", "vector"], ids):
         column = batch.column("vector")
@@ -186,12 +182,12 @@ def _row_counts(
     every = sorted((set(before) | set(after)) - set(workspace.quarantine(table.name).state()))
     rows = []
     for document_id in every:
-        wanted = before[document_id].rows if document_id in before else 0
-        have = after[document_id].rows if document_id in after else 0
+        wanted, have = (t[document_id].rows if document_id in t else 0 for t in (before, after))
         if only is None or document_id in only or wanted != have:
             missing, surplus = max(0, wanted - have), max(0, have - wanted)
-            row = {"document_id": document_id, "rows_missing": missing, "rows_too_many": surplus}
-            rows.append(row)
+            rows.append(
+                {"document_id": document_id, "rows_missing": missing, "rows_too_many": surplus}
+            )
     return rows, len(every)
 
 
@@ -212,9 +208,10 @@ def _expect(
     validate = _failed_columns if cached else _failed_columns.__wrapped__
     failed = validate(key, counted)
     failures = [f"{key} is not unique"] if key in failed else []
-    if "faults" in failed:
-        failures += [_failure(rows, key, column, total or len(rows)) for column in faults]
-    failures = list(filter(None, failures))
+    for column in faults:
+        if bad := [row for row in rows if row[column]]:
+            examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
+            failures.append(f"{column} in {len(bad)} of {total or len(rows)}: {examples}")
     return CheckResult(passed=not failed, checked=len(rows), failures=tuple(failures))
 
 
@@ -246,9 +243,3 @@ def _batch_definition() -> Any:
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
     return asset.add_batch_definition_whole_dataframe("all")
-
-
-def _failure(rows: Sequence[dict[str, Any]], key: str, column: str, total: int) -> str:
-    bad = [row for row in rows if row[column]]
-    examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
-    return f"{column} in {len(bad)} of {total}: {examples}" if bad else ""

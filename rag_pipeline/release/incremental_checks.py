@@ -6,7 +6,8 @@ A table that was compacted, restored or rebuilt has new files. Only passed check
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from rag_pipeline.config import Key
@@ -31,35 +32,32 @@ def run_check(workspace: Workspace, asset: str, key: str = "") -> CheckResult:
     return INCREMENTAL_CHECKS[asset](workspace, key)
 
 
-def _chunks(workspace: Workspace, key: str) -> CheckResult:
-    tables = (workspace.chunks(key), workspace.documents())
-    return _changed_rows(workspace, tables, partial(check_chunks, workspace, key))
+def _on_changed_rows(
+    check: Callable[..., CheckResult], tables_of: Callable[[Workspace, str], tuple[Table, ...]]
+) -> Callable[[Workspace, str], CheckResult]:
+    """Return a check that reads the changed documents of tables; the first is the one checked."""
+
+    @wraps(check)
+    def incremental(workspace: Workspace, key: str) -> CheckResult:
+        tables = tables_of(workspace, key)
+        file = f"{FOLDER}/{tables[0].name}.json"
+        passed = _read(workspace, file)
+        changed: set[str] = set()
+        files: dict[str, list[str]] = {}
+        for table in tables:
+            ids, files[table.name] = table.documents_since(passed.get(table.name, ()))
+            changed |= ids
+        result = check(workspace, key, changed if passed else None)
+        if result.passed and files != passed:
+            workspace.store.write_json(file, {"version": VERSION, "files": files})
+        return replace(result, checked=len(tables[0].state()))
+
+    return incremental
 
 
-def _vectors(workspace: Workspace, key: str) -> CheckResult:
-    tables = (workspace.vector_index(key),)
-    return _changed_rows(workspace, tables, partial(check_vector_index, workspace, key))
-
-
-def _changed_rows(
-    workspace: Workspace, tables: tuple[Table, ...], check: Callable[[set[str] | None], CheckResult]
-) -> CheckResult:
-    file = f"{FOLDER}/{tables[0].name}.json"
-    passed = _read(workspace, file)
-    changed: set[str] = set()
-    files: dict[str, list[str]] = {}
-    for table in tables:
-        ids, files[table.name] = table.documents_since(passed.get(table.name, ()))
-        changed |= ids
-    result = check(changed if passed else None)
-    if result.passed and files != passed:
-        workspace.store.write_json(file, {"version": VERSION, "files": files})
-    checked = len(tables[0].state())
-    return CheckResult(passed=result.passed, checked=checked, failures=result.failures)
-
-
+@wraps(check_lexical_index)
 def _lexical(workspace: Workspace, key: str) -> CheckResult:
-    """Check the indexes whose path, which names the chunks they are built from, is new."""
+    # The path of an index names the chunks that it is built from.
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     file = f"{FOLDER}/lexical_index.{Key.parse(key).at('contextualizer')}.json"
@@ -82,7 +80,7 @@ def _read(workspace: Workspace, file: str) -> Mapping[str, Any]:
 
 
 INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHECKS | {
-    "chunks": wraps(check_chunks)(_chunks),
-    "vector_index": wraps(check_vector_index)(_vectors),
-    "lexical_index": wraps(check_lexical_index)(_lexical),
+    "chunks": _on_changed_rows(check_chunks, lambda w, key: (w.chunks(key), w.documents())),
+    "vector_index": _on_changed_rows(check_vector_index, lambda w, key: (w.vector_index(key),)),
+    "lexical_index": _lexical,
 }

@@ -8,7 +8,6 @@ itself, as temporary ones are renewed during a run.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,15 +36,6 @@ def attempts() -> int:
     if not value.isdecimal() or int(value) < 1:
         raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number from 1 on")
     return int(value)
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """The findings of boto3; `endpoint` is None for AWS's own servers."""
-
-    endpoint: str | None
-    region: str | None
-    virtual_hosts: bool
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -84,12 +74,12 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
     return client
 
 
-def s3_settings() -> S3Settings:
-    """Return endpoint, region and addressing style for other clients."""
-    client = s3_client()
-    endpoint = client.meta.endpoint_url if _is_own(client.meta.endpoint_url) else None
-    style = (client.meta.config.s3 or {}).get("addressing_style")
-    return S3Settings(endpoint, client.meta.region_name, style == "virtual")
+def _findings() -> tuple[str, str, bool]:
+    """Return boto3's endpoint ("" for AWS's own), region, and whether hosts name the bucket."""
+    meta = s3_client().meta
+    endpoint = meta.endpoint_url if _is_own(meta.endpoint_url) else ""
+    style = (meta.config.s3 or {}).get("addressing_style")
+    return endpoint, meta.region_name or "", style == "virtual"
 
 
 def _is_own(endpoint: str) -> bool:
@@ -105,13 +95,13 @@ def is_lasting(error: Any) -> bool:
 
 def lance_options() -> dict[str, str]:
     """Return LanceDB's storage options."""
-    found = s3_settings()
-    options = {"aws_region": found.region} if found.region else {}
-    if found.endpoint:
+    endpoint, region, virtual_hosts = _findings()
+    options = {"aws_region": region} if region else {}
+    if endpoint:
         options |= {
-            "aws_endpoint": found.endpoint,
-            "allow_http": str(found.endpoint.startswith("http://")).lower(),
-            "aws_virtual_hosted_style_request": str(found.virtual_hosts).lower(),
+            "aws_endpoint": endpoint,
+            "allow_http": str(endpoint.startswith("http://")).lower(),
+            "aws_virtual_hosted_style_request": str(virtual_hosts).lower(),
         }
     return options
 
@@ -120,14 +110,14 @@ def arrow_files() -> Any:
     """Return Arrow's S3 file system."""
     import pyarrow.fs as pafs
 
-    found = s3_settings()
-    options: dict[str, Any] = {"region": found.region} if found.region else {}
-    if found.endpoint:
-        parts = urlsplit(found.endpoint)
+    endpoint, region, virtual_hosts = _findings()
+    options: dict[str, Any] = {"region": region} if region else {}
+    if endpoint:
+        parts = urlsplit(endpoint)
         options |= {
             "endpoint_override": parts.netloc,
             "scheme": parts.scheme,
-            "force_virtual_addressing": found.virtual_hosts,
+            "force_virtual_addressing": virtual_hosts,
         }
     return pafs.S3FileSystem(
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=attempts()), **options

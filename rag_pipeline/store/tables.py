@@ -149,10 +149,8 @@ class Table:
                 for fragment in lance.get_fragments()
                 if not set(known).issuperset(files[fragment.fragment_id])
             ]
-            ids: set[str] = set()
-            if new:
-                rows = lance.scanner(columns=["document_id"], fragments=new).to_table()
-                ids.update(rows.column("document_id").unique().to_pylist())
+            rows = lance.scanner(columns=["document_id"], fragments=new).to_table() if new else None
+        ids = set(rows.column("document_id").to_pylist()) if rows else set[str]()
         return ids, sorted(path for paths in files.values() for path in paths)
 
     def count(self) -> int:
@@ -173,20 +171,21 @@ class Table:
         return self._states.get(key, lambda: self._read_state(table))
 
     def _read_state(self, table: "lancedb.table.Table") -> dict[str, DocumentState]:
-        columns = ["document_id", "content_hash", "fingerprint"]
+        state: dict[str, DocumentState] = {}
+        for row in self._counted(table, ["document_id", "content_hash", "fingerprint"]):
+            name, count = row["document_id"], row["count_all"]
+            if name in state:
+                state[name] = DocumentState("", "", state[name].rows + count)
+            else:
+                state[name] = DocumentState(row["content_hash"], row["fingerprint"], count)
+        return state
+
+    def _counted(self, table: "lancedb.table.Table", columns: list[str]) -> list[dict[str, Any]]:
+        """Return the distinct values of columns, each with the number of its rows."""
         with clear_errors(self.name, "read"):
             rows = table.search().select(columns).to_arrow()
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
-        state: dict[str, DocumentState] = {}
-        for row in groups.to_pylist():
-            name = row["document_id"]
-            if name in state:
-                state[name] = DocumentState("", "", state[name].rows + row["count_all"])
-            else:
-                state[name] = DocumentState(
-                    row["content_hash"], row["fingerprint"], row["count_all"]
-                )
-        return state
+        return list(groups.to_pylist())
 
     def read(
         self,
@@ -199,13 +198,23 @@ class Table:
         table = self._open_if_created(version)
         if table is None:
             return
-        filters = [None] if document_ids is None else list(id_filters(document_ids))
-        for where in filters:
+        for where in [None] if document_ids is None else id_filters(document_ids):
             query = table.search().select(list(columns))
             if where is not None:
                 query = query.where(where)
             with clear_errors(self.name, "read"):
                 yield from query.to_batches(batch_rows)
+
+    def read_rows(
+        self,
+        columns: Sequence[str],
+        document_ids: Sequence[str] | None = None,
+        version: int | None = None,
+        batch_rows: int = 4096,
+    ) -> Iterator[dict[str, Any]]:
+        """Stream the same as `read`, each row by its column names."""
+        for batch in self.read(columns, document_ids, version, batch_rows):
+            yield from batch.to_pylist()
 
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Replace all rows of these documents by the given ones; return the number of new rows.
@@ -321,15 +330,9 @@ class Table:
         """
         with clear_errors(self.name):
             lance = self.open().to_lance()
-            if dry_run:
-                explained = lance.explain_cleanup_old_versions(
-                    self._keep_versions, error_if_tagged_old_versions=False
-                )
-                return int(explained.stats.bytes_removed)
-            done = lance.cleanup_old_versions(
-                self._keep_versions, error_if_tagged_old_versions=False
-            )
-            return int(done.bytes_removed)
+            clean = lance.explain_cleanup_old_versions if dry_run else lance.cleanup_old_versions
+            done = clean(self._keep_versions, error_if_tagged_old_versions=False)
+            return int((done.stats if dry_run else done).bytes_removed)
 
     def examine(self) -> TableState:
         """Return the newest version's state from its files; raise StoreError if it is torn."""
@@ -340,16 +343,10 @@ class Table:
 
     def duplicated(self) -> list[str]:
         """Return the documents with repeated rows, sorted."""
-        import pyarrow.compute as pc
-
-        with clear_errors(self.name, "read"):
-            table = self.open()
-            key = "chunk_id" if "chunk_id" in table.schema.names else "document_id"
-            columns = list(dict.fromkeys(["document_id", key]))
-            rows = table.search().select(columns).to_arrow()
-        groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
-        twice = groups.filter(pc.greater(groups.column("count_all"), 1))
-        return sorted(set(twice.column("document_id").to_pylist()))
+        table = self.open()
+        columns = [name for name in ("document_id", "chunk_id") if name in table.schema.names]
+        counted = self._counted(table, columns)
+        return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version is there with all its files."""
