@@ -64,6 +64,13 @@ class Comparison:
         return sorted(i for i, key in self.gone.items() if key not in stale and i not in stale)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan(Plan):
+    """The plan of a load, with the comparison that it follows from."""
+
+    compared: Comparison
+
+
 def list_documents(config: CorpusConfig) -> Listing:
     """List the files or objects of a corpus; open none.
 
@@ -109,14 +116,20 @@ def loaded_listing(workspace: Workspace) -> str | None:
     return listing
 
 
-def plan_documents(workspace: Workspace) -> Plan:
+def plan_documents(workspace: Workspace) -> LoadPlan:
     """Compare the files with the tables; hash those that have changed, parse none.
 
     Of a bucket only the listing is read. The plan names its changed objects by their keys.
     """
     found = compare(workspace)
     names = tuple(s.relative if isinstance(s, Listed) else s.document_id for s in found.stale)
-    return Plan(names, tuple(found.orphaned()), len(found.current), why=_why(found.for_extra))
+    return LoadPlan(
+        names,
+        tuple(found.orphaned()),
+        len(found.current),
+        why=_why(found.for_extra),
+        compared=found,
+    )
 
 
 def _why(for_extra: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
 from rag_pipeline.indexing.documents import (
     LOADED,
+    LoadPlan,
     Stale,
     compare,
     documents_of_objects,
@@ -27,7 +28,7 @@ from rag_pipeline.indexing.documents import (
     rows_of_others,
     with_wanted,
 )
-from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
+from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
 from rag_pipeline.loading import Rejected, SourceFile, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
@@ -70,19 +71,24 @@ class Loaded:
     seconds: float = 0.0
 
 
-def update_documents(workspace: Workspace) -> Report:
-    """Load new and changed files, quarantine unusable ones, drop those that are gone."""
-    stale, taken, found = plan_load(workspace)
+def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
+    """Load new and changed files, quarantine unusable ones, drop those that are gone.
+
+    `plan` is of `plan_documents`; without it, the files are compared here.
+    """
+    stale, taken, found = plan_load(workspace, plan)
     return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])
 
 
-def plan_load(workspace: Workspace) -> tuple[Sequence[Stale], set[str], LoadFound]:
+def plan_load(
+    workspace: Workspace, plan: Plan | None = None
+) -> tuple[Sequence[Stale], set[str], LoadFound]:
     """Compare the files or objects with the tables; create the tables.
 
     Returns the files' documents, or the objects, to load, and the ids of the current documents.
     """
     started = time.perf_counter()
-    compared = compare(workspace)
+    compared = plan.compared if isinstance(plan, LoadPlan) else compare(workspace)
     documents = workspace.documents()
     documents.ensure()
     workspace.quarantine("documents").ensure()

@@ -17,8 +17,7 @@ from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps
 from rag_pipeline.orchestration.staleness import Graph, build_inputs, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
-from rag_pipeline.pipeline.dry_run import stale_steps
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step, stale_steps
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 

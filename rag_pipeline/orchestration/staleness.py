@@ -24,8 +24,7 @@ from rag_pipeline.orchestration.names import (
     partitions_of,
     upstream_assets,
 )
-from rag_pipeline.pipeline.dry_run import made_from, stale_steps
-from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.pipeline.planning import Step, made_from, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 

@@ -68,7 +68,9 @@ class Asset:
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Whether it only lacks judgements that failed: another run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
-    """Makes it in this process; None for a table in shards, and for an asset made on demand."""
+    """Makes it in this process; None for an asset with `build`, or made on demand."""
+    build: Callable[[Workspace, Key, Plan | None], Materialized] | None = None
+    """Makes the rows of documents in this process, by its `plan` or a new one."""
     open_partition: Callable[[Workspace, Key], TablePartition] | None = None
     """Opens a partition that is built in shards of documents; None for any other asset."""
     shards: Shards | None = None

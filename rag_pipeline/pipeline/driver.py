@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
-from rag_pipeline import indexing
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
@@ -29,7 +28,6 @@ from rag_pipeline.pipeline.metadata import (
     examples,
 )
 from rag_pipeline.pipeline.planning import Step, plan_step, upstream, why
-from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
 
@@ -167,11 +165,8 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
     with workspace.charging(step.asset, key) as costs:
         if row.cleanup == "before":
             removed = _clean_up(workspace)
-        if row.open_partition is not None:
-            partition = row.open_partition(workspace, key)
-            plan = plan or indexing.plan(partition)
-            report, state = indexing.update_partition(partition, plan)
-            made = table_outcome(partition, state, report, len(plan.shards))
+        if row.build is not None:
+            made = row.build(workspace, key, plan)
         elif row.update is not None:
             made = row.update(workspace, key)
         else:

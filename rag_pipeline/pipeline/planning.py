@@ -1,11 +1,16 @@
-"""The steps of a corpus in the order of the flow, and whether each is stale."""
+"""The steps of a corpus in the order of the flow, and whether each is stale.
 
-from collections.abc import Collection
+Plans, runs, sensors and the UI use these functions.
+"""
+
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rag_pipeline.config import CorpusConfig, Key
+from rag_pipeline import indexing
+from rag_pipeline.config import CorpusConfig, Key, fingerprint
+from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
@@ -122,3 +127,79 @@ def is_incomplete(workspace: Workspace, step: Step) -> bool:
     Later steps go on without them; another run asks for them again.
     """
     return step.row.is_incomplete(workspace, step.key(workspace.config))
+
+
+# --- all steps ---
+
+DOCUMENTS = Step("documents")
+
+
+NOTHING_PENDING = Plan((), (), 0)
+"""The plan of a step outside the run: the steps after it read it as it is."""
+
+
+def pending_documents(
+    workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
+) -> dict[Step, Plan]:
+    """Return the plans of the tables among some steps, if the steps before them are made.
+
+    The steps are in the order of the flow. With `as_loaded`, the files are known to be unchanged.
+    """
+    config = workspace.config
+    pending: dict[Step, Plan] = {}
+    for step in chosen:
+        if step == DOCUMENTS:
+            if as_loaded and workspace.documents().exists():
+                pending[step] = Plan((), (), len(workspace.documents().state()))
+            else:
+                pending[step] = indexing.plan_documents(workspace)
+        elif step.row.open_partition:
+            (before,) = (pending.get(s, NOTHING_PENDING) for s in upstream(config, step))
+            partition = step.row.open_partition(workspace, step.key(config))
+            own = indexing.plan(partition)
+            here = set(partition.table.state()) | set(partition.quarantine.state())
+            gone = here.intersection(before.orphaned).union(own.orphaned)
+            carried = {d for d in before.stale if partition.covers(d)}
+            stale = carried.union(own.stale).difference(before.orphaned)
+            left = len(here - stale - gone)
+            pending[step] = Plan(tuple(stale), tuple(gone), left, why=own.why)
+    return pending
+
+
+def stale_steps(workspace: Workspace) -> dict[Step, str]:
+    """Return the steps that a run would make, each with the hash of its inputs.
+
+    The steps are in the order of the flow, those after a stale step included. No file is opened
+    while names, sizes and times are those of the last load.
+    """
+    loaded = indexing.loaded_listing(workspace)
+    as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
+    pending = pending_documents(workspace, steps(workspace.config), as_loaded)
+    stale: dict[Step, str] = {}
+    for step in steps(workspace.config):
+        if is_stale(workspace, step, pending, stale):
+            stale[step] = made_from(workspace, step, stale)
+    return stale
+
+
+def is_stale(
+    workspace: Workspace,
+    step: Step,
+    pending: Mapping[Step, Plan],
+    stale: Container[Step],
+) -> bool:
+    """Return whether a run would make a step, if it makes the `stale` steps before it."""
+    if step in pending:
+        return not pending[step].is_current
+    before = upstream(workspace.config, step)
+    return any(b in stale for b in before) or plan_step(workspace, step).must_run
+
+
+def made_from(workspace: Workspace, step: Step, stale: Mapping[Step, str]) -> str:
+    """Return the hash of a step's inputs; `stale` steps before it count by their own hash."""
+    try:
+        own = step.row.made_from(workspace, step.key(workspace.config))
+    except RagPipelineError:
+        own = ()  # an input does not exist yet
+    before = [stale[b] for b in upstream(workspace.config, step) if b in stale]
+    return fingerprint(step.store_name, *map(str, own), *before)

@@ -16,7 +16,7 @@ from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
-from rag_pipeline.indexing import Loaded, LoadFound, Report, TablePartition
+from rag_pipeline.indexing import Loaded, LoadFound, Plan, Report, TablePartition
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.asset import ShardPlan, Shards
 from rag_pipeline.pipeline.metadata import (
@@ -41,12 +41,12 @@ from rag_pipeline.workspace import Workspace
 Note = dict[str, Any]
 
 
-def documents(workspace: Workspace, _: Key) -> Materialized:
+def documents(workspace: Workspace, _: Key, todo: Plan | None) -> Materialized:
     """Load new and changed documents, drop deleted ones."""
-    return documents_outcome(workspace, indexing.update_documents(workspace))
+    return _documents_outcome(workspace, indexing.update_documents(workspace, todo))
 
 
-def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
+def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
     """Return the result of a load, over all its shards."""
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
@@ -65,6 +65,19 @@ def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             **rows("preview", preview(workspace.documents().open())),
         },
     )
+
+
+def table(
+    open_partition: Callable[[Workspace, Key], TablePartition],
+    workspace: Workspace,
+    key: Key,
+    todo: Plan | None,
+) -> Materialized:
+    """Build the stale documents of a table, drop orphaned ones."""
+    partition = open_partition(workspace, key)
+    todo = todo or indexing.plan(partition)
+    report, state = indexing.update_partition(partition, todo)
+    return table_outcome(partition, state, report, len(todo.shards))
 
 
 def table_outcome(
@@ -324,7 +337,7 @@ def _finish_documents(
     workspace: Workspace, _: Key, found: ShardPlan, parts: Sequence[Loaded]
 ) -> Materialized:
     report = indexing.finish_load(workspace, LoadFound(**found), parts)
-    return documents_outcome(workspace, report)
+    return _documents_outcome(workspace, report)
 
 
 SHARDS_OF_DOCUMENTS = Shards(_plan_documents, _load_shard, Loaded, _finish_documents)

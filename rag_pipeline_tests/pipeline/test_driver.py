@@ -4,7 +4,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.indexing import tables
+from rag_pipeline.indexing import documents, tables
 from rag_pipeline.pipeline.driver import Checked, Done, Failed, Made, Started, Waiting, drive
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, steps
@@ -23,15 +23,18 @@ def events(workspace, wanted=None, **options):
     return list(drive(workspace, RunPlan(workspace, wanted or steps(workspace.config)), **options))
 
 
-def test_a_step_is_started_made_checked_and_done_and_then_current(workspace):
-    progress = []
-    documents = [Step("documents")]
-    made = events(workspace, documents, progress=lambda *told: progress.append(told))
+def test_a_step_is_started_made_checked_and_done_and_then_current(workspace, monkeypatch):
+    progress, listed = [], []
+    real = documents.list_documents
+    monkeypatch.setattr(documents, "list_documents", lambda c: [listed.append(c), real(c)][1])
+    load = [Step("documents")]
+    made = events(workspace, load, progress=lambda *told: progress.append(told))
     assert [type(event) for event in made] == [Started, Made, Checked, Done]
+    assert len(listed) == 1, "the folder is walked once"
     assert made[0].total == sum(count for _, _, count in progress) == 4
-    (again,) = events(workspace, documents)
+    (again,) = events(workspace, load)
     assert not again.ran
-    assert [type(e) for e in events(workspace, documents, forced=documents)][-1] is Done
+    assert [type(e) for e in events(workspace, load, forced=load)][-1] is Done
 
 
 @pytest.mark.parametrize("keep_going", [False, True])

@@ -27,7 +27,7 @@ def test_a_row_reads_earlier_rows_and_says_how_it_is_planned_and_made(asset: Any
     assert asset.description.endswith(".")
     if asset.on_demand:
         return
-    assert (asset.update is None) != (asset.open_partition is None)
+    assert (asset.update is None) != (asset.build is None)
     assert (asset.plan is None) != (asset.is_current is None)
     assert not asset.open_partition or (asset.table and len(asset.reads) == 1)
     assert not asset.has_blocking_check or asset.table or asset.state

@@ -5,15 +5,13 @@ memory, and their calls are only noted (`calls.recording`). A call that depends 
 is estimated, or unknown.
 """
 
-from rag_pipeline.pipeline.dry_run.budget import ERROR as ERROR
-from rag_pipeline.pipeline.dry_run.budget import RunPlan as RunPlan
-from rag_pipeline.pipeline.dry_run.budget import is_known as is_known
-from rag_pipeline.pipeline.dry_run.budget import require_budget as require_budget
+from rag_pipeline.pipeline.dry_run.plan import ERROR as ERROR
 from rag_pipeline.pipeline.dry_run.plan import RERANKING as RERANKING
 from rag_pipeline.pipeline.dry_run.plan import PlannedStep as PlannedStep
+from rag_pipeline.pipeline.dry_run.plan import RunPlan as RunPlan
+from rag_pipeline.pipeline.dry_run.plan import is_known as is_known
 from rag_pipeline.pipeline.dry_run.plan import needed_calls as needed_calls
 from rag_pipeline.pipeline.dry_run.plan import plan_run as plan_run
+from rag_pipeline.pipeline.dry_run.plan import require_budget as require_budget
 from rag_pipeline.pipeline.dry_run.priced_models import called_vendor as called_vendor
 from rag_pipeline.pipeline.dry_run.priced_models import pays as pays
-from rag_pipeline.pipeline.dry_run.staleness import made_from as made_from
-from rag_pipeline.pipeline.dry_run.staleness import stale_steps as stale_steps

@@ -1,10 +1,14 @@
-"""Every step of a run with its documents, calls and cost; and the calls that a corpus needs."""
+"""Every step of a run with its documents, calls and cost; and the calls that a corpus needs.
+
+The cost is compared with the corpus's budget before calls are made.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_pipeline.calls.costs import ChargedTokens
+from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens
 from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker
+from rag_pipeline.errors import BudgetError
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.pipeline.dry_run.priced_models import (
     PricedModel,
@@ -12,22 +16,29 @@ from rag_pipeline.pipeline.dry_run.priced_models import (
     calls_a_model,
     paid_models,
     paid_reranker,
+    pays,
     price,
     priced_model,
 )
 from rag_pipeline.pipeline.dry_run.queries import DryQueries, keep_queries
-from rag_pipeline.pipeline.dry_run.staleness import is_stale
 from rag_pipeline.pipeline.dry_run.tables import (
-    DOCUMENTS,
-    NOTHING_PENDING,
     QUERIES,
     DryResult,
     build_tables,
     needed_by_table,
-    pending_documents,
 )
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
-from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream, why
+from rag_pipeline.pipeline.planning import (
+    DOCUMENTS,
+    NOTHING_PENDING,
+    Step,
+    is_stale,
+    pending_documents,
+    plan_step,
+    steps,
+    upstream,
+    why,
+)
 from rag_pipeline.workspace import Workspace
 
 RERANKING = "reranking"
@@ -175,3 +186,74 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
         elif step.row.runs_dry:
             queries.judge(step)
             yield from dry.cache.known_keys
+
+
+# --- the budget ---
+
+ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
+"""Relative error of an estimate, as messages write it."""
+
+
+def is_known(planned: Sequence[PlannedStep]) -> bool:
+    """Return whether the number of calls of every paid model is known."""
+    return all(p.calls is not None and p.asks is not None for p in planned if p.model)
+
+
+def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None:
+    """Raise BudgetError if planned steps cost more than is left of the budget."""
+    budget = workspace.config.budget_usd
+    if budget is None:
+        return
+    # An estimated reranking may be answered completely if an earlier run has paid for one.
+    before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
+    expected = sum(
+        p.usd or 0.0
+        for p in planned
+        if p.step.asset != RERANKING or p.exact or p.step.partition not in before
+    )
+    spent = workspace.ledger.spent()
+    unpriced = sorted({p.model for p in planned if p.model and p.usd is None and is_known([p])})
+    if unpriced:
+        raise BudgetError(
+            f"the price of {', '.join(unpriced)} is unknown, so the run can't be held within "
+            f"budget_usd {budget:g}; set the model's `price` in the corpus file (USD per million "
+            f"tokens: `price: {{input: …, output: …}}`), or leave the budget out"
+        )
+    if expected and spent + expected > budget:
+        raise BudgetError(
+            f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: more "
+            f"than budget_usd {budget:g}; raise it, or leave out configurations"
+        )
+
+
+@dataclass(slots=True)
+class RunPlan:
+    """The steps of a run, in order, and their estimated cost."""
+
+    workspace: Workspace
+    steps: Sequence[Step]
+    always: bool = False
+    """Whether to estimate the cost without a budget too, to show it."""
+    pays: bool = field(init=False)
+    planned: Sequence[PlannedStep] = field(init=False, default=())
+    _refusal: BudgetError | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.pays = any(pays(self.workspace, step) for step in self.steps)
+
+    def estimate(self) -> None:
+        """Estimate the cost unless it is known.
+
+        Raises BudgetError if it is over the budget, then also in every later call.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        wanted = self.always or self.workspace.config.budget_usd is not None
+        if not self.pays or not wanted or (self.planned and is_known(self.planned)):
+            return
+        self.planned = plan_run(self.workspace, self.steps)
+        try:
+            require_budget(self.workspace, self.planned)
+        except BudgetError as error:
+            self._refusal = error
+            raise

@@ -18,6 +18,7 @@ from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.results import ANSWERS, RUN
+from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.pipeline.dry_run.priced_models import (
     asks_a_chat,
@@ -25,7 +26,7 @@ from rag_pipeline.pipeline.dry_run.priced_models import (
     paid_reranker,
     searching_models,
 )
-from rag_pipeline.pipeline.dry_run.tables import DryResult, PendingDocuments
+from rag_pipeline.pipeline.dry_run.tables import DryResult
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import open_index, pin
@@ -238,7 +239,7 @@ class DryQueries:
         return None
 
 
-def keep_queries(dry: DryWorkspace, documents: PendingDocuments) -> None:
+def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
     """Keep the queries of the run in memory, without gold spans if documents are not loaded."""
     if documents.stale:
         path = dry.config.queries_path

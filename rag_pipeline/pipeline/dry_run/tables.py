@@ -10,39 +10,22 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.errors import UnknownReplyError
-from rag_pipeline.indexing import Report, TablePartition, open_partition, plan, plan_documents
+from rag_pipeline.indexing import Plan, Report, TablePartition, open_partition
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
-from rag_pipeline.pipeline.planning import Step, upstream
-from rag_pipeline.workspace import Workspace
+from rag_pipeline.pipeline.planning import (
+    DOCUMENTS,
+    NOTHING_PENDING,
+    Step,
+    upstream,
+)
 
 MOST_CHARACTERS = 3_000_000
 """Maximum characters of a chunking's documents that are built dry; larger counts are scaled."""
 _AT_ONCE = 64
 """Number of documents whose rows are in memory together."""
 
-DOCUMENTS = Step("documents")
 QUERIES = Step("queries")
-
-
-@dataclass(frozen=True, slots=True)
-class PendingDocuments:
-    """The documents that a step would work on, would drop, and would leave."""
-
-    stale: frozenset[str] = frozenset()
-    orphaned: frozenset[str] = frozenset()
-    current: int = 0
-    why: str = ""
-    """Why unchanged documents are read again."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether there is nothing to do."""
-        return not (self.stale or self.orphaned)
-
-
-NOTHING_PENDING = PendingDocuments()
-"""Of a step outside the plan: the steps after it read it as it is."""
 
 
 @dataclass(slots=True)
@@ -59,46 +42,18 @@ class DryResult:
     """Factor of all counts, where a sample of the documents stands for all."""
 
 
-def pending_documents(
-    workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
-) -> dict[Step, PendingDocuments]:
-    """Return the pending documents of the tables among some steps, in the order of the flow.
-
-    With `as_loaded`, the files are known to be unchanged.
-    """
-    config = workspace.config
-    pending: dict[Step, PendingDocuments] = {}
-    for step in chosen:
-        if step == DOCUMENTS:
-            if as_loaded and workspace.documents().exists():
-                pending[step] = PendingDocuments(current=len(workspace.documents().state()))
-                continue
-            own = plan_documents(workspace)
-            gone, stale = frozenset(own.orphaned), frozenset(own.stale)
-            pending[step] = PendingDocuments(stale, gone, own.current, own.why)
-        elif step.row.open_partition:
-            (before,) = (pending.get(s, NOTHING_PENDING) for s in upstream(config, step))
-            partition = step.row.open_partition(workspace, step.key(config))
-            own = plan(partition)
-            here = set(partition.table.state()) | set(partition.quarantine.state())
-            gone = (before.orphaned & here) | set(own.orphaned)
-            carried = {d for d in before.stale if partition.covers(d)}
-            stale = frozenset(set(own.stale) | carried) - before.orphaned
-            pending[step] = PendingDocuments(stale, gone, len(here - stale - gone), own.why)
-    return pending
-
-
 def build_tables(
-    dry: DryWorkspace, chunking: str, pending: Mapping[Step, PendingDocuments]
+    dry: DryWorkspace, chunking: str, pending: Mapping[Step, Plan]
 ) -> dict[Step, DryResult]:
     """Build the loaded documents that are pending in the tables of one chunking."""
-    unloaded = pending.get(DOCUMENTS, NOTHING_PENDING).stale
+    unloaded = set(pending.get(DOCUMENTS, NOTHING_PENDING).stale)
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
+    stale = {step: set(pending[step].stale) for step in mine}
     results = {step: DryResult() for step in mine}
     for step in mine:
-        if pending[step].stale & unloaded:
+        if stale[step] & unloaded:
             results[step].chunks_known = results[step].calls_known = False
-    wanted = sorted(set().union(*(pending[step].stale for step in mine)) - unloaded)
+    wanted = sorted(set().union(*stale.values()) - unloaded)
     if not wanted:
         return results
     partitions = {step: open_partition(dry, step.asset, step.partition or "") for step in mine}
@@ -108,7 +63,7 @@ def build_tables(
         for step in mine:
             result = results[step]
             result.scale = len(wanted) / len(sample)
-            own = [d for d in sample[first : first + _AT_ONCE] if d in pending[step].stale]
+            own = [d for d in sample[first : first + _AT_ONCE] if d in stale[step]]
             (before,) = upstream(dry.config, step)
             waiting = unknown.get(before, set())
             unknown[step] = waiting.intersection(own)
