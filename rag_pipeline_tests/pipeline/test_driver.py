@@ -26,7 +26,12 @@ def events(workspace, wanted=None, **options):
 def test_a_step_is_started_made_checked_and_done_and_then_current(workspace, monkeypatch):
     progress, listed = [], []
     real = documents.list_documents
-    monkeypatch.setattr(documents, "list_documents", lambda c: [listed.append(c), real(c)][1])
+
+    def counted(config):
+        listed.append(config)
+        return real(config)
+
+    monkeypatch.setattr(documents, "list_documents", counted)
     load = [Step("documents")]
     made = events(workspace, load, progress=lambda *told: progress.append(told))
     assert [type(event) for event in made] == [Started, Made, Checked, Done]
