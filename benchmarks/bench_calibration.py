@@ -21,7 +21,7 @@ from benchmarks.bench_citations import built
 from benchmarks.shared import working
 from rag_pipeline.answering.confidence import DEFAULT, auc, fit
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.evaluation.quality.calibration import Examples, examples
+from rag_pipeline.evaluation.calibration import Examples, examples
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 
 SETS = ("sample", "legalbench-rag", "chroma-chunking")

@@ -14,7 +14,7 @@ from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation import answers, quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release import publish
@@ -133,7 +133,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     workspace = Workspace(load_config(file))
     build(workspace)
     (configuration,) = workspace.config.all_configurations.values()
-    quality.update_scores(workspace, configuration)
+    quality.update_scores(workspace, configuration.name)
     update_leaderboard(workspace)
     publish(workspace)
 
@@ -230,10 +230,10 @@ def test_a_sweep_of_contexts_judges_answers_and_reranker_pays_for_each_prompt_on
 
         def judge(workspace: Workspace) -> None:
             for one in configurations:
-                quality.update_labels(workspace, one)
-                quality.update_answers(workspace, one)
-                quality.update_entity_scores(workspace, one)
-                quality.update_context_scores(workspace, one)
+                quality.update_labels(workspace, one.name)
+                answers.update_answers(workspace, one)
+                quality.update_entity_scores(workspace, one.name)
+                quality.update_context_scores(workspace, one.name)
 
         build(workspace)
         judge(workspace)

@@ -9,8 +9,8 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.evaluation.results import PRESENCE, RUN
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Literal
 
 from rag_pipeline.datamodels import ContextJudgement, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
-from rag_pipeline.evaluation.quality.context_scores import load_judgements
-from rag_pipeline.evaluation.quality.labels import load_labels
+from rag_pipeline.evaluation.quality import load_judgements, load_labels
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
@@ -106,7 +106,6 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
     A query without gold cannot fail. Raises StoreError before the first evaluation.
     """
     scores = _scores(workspace, configuration, k)
-    order = list(REASONS)
     measured = scores[f"AnswerPresence@{k}"]
 
     def may_fail(query: Query) -> bool:
@@ -116,6 +115,7 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
 
     failing = [query for query in load_queries(workspace) if may_fail(query)]
     found = _diagnose(workspace, configuration, failing, scores, k)
+    order = list(REASONS)
     return sorted(
         (d for d in found if d.reason != "answered" or d.query.gold_spans),
         key=lambda d: order.index(d.reason),
@@ -160,10 +160,9 @@ def _diagnose(
         if not query.gold_spans:
             by_gold = [chunk.document_id in query.gold_documents for chunk in chunks]
         labels = by_gold
-        # Passages without a label of the judge count as not answering.
-        if is_judged:
-            labels = [bool(label) for label in judge_labels.get(query.query_id, ())][: len(chunks)]
-            labels += [False] * (len(chunks) - len(labels))
+        if is_judged:  # passages without a label do not answer
+            said = chain(judge_labels.get(query.query_id, ()), repeat(False))
+            labels = [bool(label) for _, label in zip(chunks, said, strict=False)]
         rank = _first(labels)
         reason = _reason(scores, query.query_id, k, rank, _first(by_gold))
         if scores[f"AnswerPresence@{k}"].get(query.query_id) is None and query.gold_documents:

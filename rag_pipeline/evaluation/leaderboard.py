@@ -21,7 +21,7 @@ from rag_pipeline.evaluation.comparison import (
 )
 from rag_pipeline.evaluation.intervals import few_groups
 from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
-from rag_pipeline.evaluation.runs import count_left_out, count_synthetic, load_groups, load_queries
+from rag_pipeline.evaluation.runs import count_left_out, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     check_metric_names,
     direction,
@@ -211,16 +211,16 @@ def update_leaderboard(
             )
         )
     (sorted_by,) = measured_metrics([config.serve_metric], scores.values())
-    asked = [query.query_id for query in load_queries(workspace)]
+    queries = load_queries(workspace)
     board = Board(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,
         sorted_by=sorted_by,
         queries_left_out=count_left_out(workspace),
         configurations=best_first(rows, sorted_by),
-        queries=len(asked),
-        synthetic=count_synthetic(workspace),
-        few_groups=few_groups([groups.get(q, q) for q in asked]),
+        queries=len(queries),
+        synthetic=sum(query.synthetic for query in queries),
+        few_groups=few_groups(list(groups.values())),
         chosen=best_of_many(
             sorted_by, {row.name: scores[row.name].get(sorted_by, {}) for row in rows}, groups
         ),

@@ -106,8 +106,7 @@ class JudgedResults(Results):
         """Hash the current inputs of a configuration's file."""
         config = workspace.config
         settings = self.settings(config.evaluation)
-        first, *others = settings.made_from(config) or [None]
-        parts: list[Any] = [self.name, settings, first, *others]
+        parts: list[Any] = [self.name, settings, *(settings.made_from(config) or [None])]
         if self is CONTEXT_SCORES:
             parts.append(config.evaluation.health)
             for score in config.evaluation.scores:
@@ -153,66 +152,51 @@ class JudgedResults(Results):
         return note
 
 
-_QUERY_ID = ("query_id", pa.string())
+def _by_query(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema({"query_id": pa.string(), **columns})
 
-QUERIES = Results(
-    name="queries", schema=pa.schema([_QUERY_ID, ("query", pa.string()), ("record", pa.string())])
-)
+
+_FACT = pa.struct({"type": pa.string(), "fact": pa.string(), "found": pa.bool_()})
+_CONTEXT = pa.struct({"level": pa.string(), "used": pa.bool_(), "reason": pa.string()})
+
+QUERIES = Results(name="queries", schema=_by_query(query=pa.string(), record=pa.string()))
 RUN = Results(
     name="retrieval_run",
-    schema=pa.schema(
-        [
-            _QUERY_ID,
-            ("rank", pa.int32()),
-            ("chunk_id", pa.string()),
-            ("document_id", pa.string()),
-            ("start", pa.int64()),
-            ("end", pa.int64()),
-            ("score", pa.float64()),
-            ("text", pa.string()),
-        ]
+    schema=_by_query(
+        rank=pa.int32(),
+        chunk_id=pa.string(),
+        document_id=pa.string(),
+        start=pa.int64(),
+        end=pa.int64(),
+        score=pa.float64(),
+        text=pa.string(),
     ),
 )
 LABELS = JudgedResults(
     name="relevance_labels",
-    schema=pa.schema(
-        [
-            _QUERY_ID,
-            ("chunk_id", pa.string()),
-            ("label", pa.bool_()),
-            ("gold", pa.bool_()),
-            ("error", pa.string()),
-        ]
-    ),
+    schema=_by_query(chunk_id=pa.string(), label=pa.bool_(), gold=pa.bool_(), error=pa.string()),
     settings=lambda evaluation: evaluation.relevance,
     reads=(RUN,),
 )
-PRESENCE = Results(name="answer_presence", schema=pa.schema([_QUERY_ID]), measures=True)
+PRESENCE = Results(name="answer_presence", schema=_by_query(), measures=True)
 ANSWERS = JudgedResults(
     name="answers",
-    schema=pa.schema([_QUERY_ID, ("answer", pa.string()), ("error", pa.string())]),
+    schema=_by_query(answer=pa.string(), error=pa.string()),
     settings=lambda evaluation: evaluation.answers,
     reads=(RUN,),
 )
-_FACT = pa.struct([("type", pa.string()), ("fact", pa.string()), ("found", pa.bool_())])
 ENTITY_SCORES = JudgedResults(
     name="entity_scores",
-    schema=pa.schema([_QUERY_ID, ("facts", pa.list_(_FACT))]),
+    schema=_by_query(facts=pa.list_(_FACT)),
     measures=True,
     settings=lambda evaluation: evaluation.entities,
     reads=(ANSWERS,),
     reads_queries=True,
 )
-_CONTEXT = pa.struct([("level", pa.string()), ("used", pa.bool_()), ("reason", pa.string())])
 CONTEXT_SCORES = JudgedResults(
     name="context_scores",
-    schema=pa.schema(
-        [
-            _QUERY_ID,
-            ("contexts", pa.list_(_CONTEXT)),
-            ("missing", pa.list_(pa.string())),
-            ("overall", pa.string()),
-        ]
+    schema=_by_query(
+        contexts=pa.list_(_CONTEXT), missing=pa.list_(pa.string()), overall=pa.string()
     ),
     measures=True,
     settings=lambda evaluation: evaluation.context,
@@ -230,6 +214,4 @@ def read_as(kind: type[T], value: Any) -> T:
     return read
 
 
-@cache  # building one takes a millisecond
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+_adapter = cache(TypeAdapter)  # building one takes a millisecond

@@ -34,11 +34,9 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
+_CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "score", "text")
 _FEW = 0.05
 """Maximum share of queries that a model may fail on; above it the run fails."""
-
-
-# --- queries ---
 
 
 def queries_digest(workspace: Workspace) -> str:
@@ -121,12 +119,9 @@ def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
 
 
-def count_synthetic(workspace: Workspace, query_ids: Collection[str] | None = None) -> int:
-    """Return the number of synthetic queries, of all or of some."""
-    return sum(
-        q.synthetic and (query_ids is None or q.query_id in query_ids)
-        for q in load_queries(workspace)
-    )
+def count_synthetic(workspace: Workspace, query_ids: Collection[str]) -> int:
+    """Return the number of synthetic queries among these ids."""
+    return sum(q.synthetic and q.query_id in query_ids for q in load_queries(workspace))
 
 
 def load_groups(workspace: Workspace) -> dict[str, str]:
@@ -134,11 +129,10 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
 
     Queries of one group are not independent (see `evaluation.intervals`).
     """
-    found = {}
-    for query in load_queries(workspace):
-        documents = (*(span.document_id for span in query.gold_spans), *query.gold_documents)
-        found[query.query_id] = query.group or next(iter(documents), f"query {query.query_id}")
-    return found
+    return {
+        q.query_id: q.group or next(iter(q.answering_documents), f"query {q.query_id}")
+        for q in load_queries(workspace)
+    }
 
 
 # --- retrieval_run ---
@@ -166,11 +160,11 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
     made_from = run_digest(workspace, configuration, pin(workspace, configuration))
     if note["digest"] != _digest_without(made_from, note.get("failed", ())):
         return False
-    pinned = note["pinned"]
-    table = workspace.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
-    documents = pinned.get("documents_version")  # runs of earlier versions pin none
-    return table.has_version(pinned["vector_version"]) and (
-        documents is None or workspace.documents().has_version(documents)
+    pinned = Pinned(**note["pinned"])
+    table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    return table.has_version(pinned.vector_version) and (
+        pinned.documents_version is None
+        or workspace.documents().has_version(pinned.documents_version)
     )
 
 
@@ -181,7 +175,7 @@ def run_is_incomplete(workspace: Workspace, configuration: Configuration) -> boo
 
 
 def _digest_without(made_from: str, failed: Sequence[str]) -> str:
-    """Hash the sources of a run and the queries that it lacks, which a later run may add."""
+    # A later run may add the queries that this one lacks.
     return fingerprint(made_from, "without", *failed) if failed else made_from
 
 
@@ -192,15 +186,13 @@ def update_run(
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
-    queries = load_queries(workspace) if only is None else only
+    run = _Run(queries=load_queries(workspace) if only is None else only)
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
     searcher = _searcher(workspace, configuration, pinned, counts)
-    run = _Run(queries=queries)
     searched = run.embed(searcher)
-    groups = load_groups(workspace)
-    learned = cross_fitted(searcher, searched, groups)
+    learned = cross_fitted(searcher, searched, load_groups(workspace))
     made = counts.made
     for asked in learned.asked:
         requests = (SearchRequest(query=query.query) for query in asked.queries)
@@ -220,7 +212,7 @@ def update_run(
     note = {
         "digest": _digest_without(made_from, sorted(run.lacking)),
         "pinned": asdict(pinned),
-        "queries": len(queries),
+        "queries": len(run.queries),
         "failed": sorted(run.lacking),
         "calls": asdict(counts),
         "not_reranked": run.not_reranked,
@@ -231,10 +223,11 @@ def update_run(
         "search_texts": run.search_texts,
         "weights": learned.weights,
     }
-    _pin_builds(workspace, configuration, pinned)
-    columns = zip(*run.rows, strict=True) if run.rows else ((),) * len(RUN.schema.names)
-    table = RUN.table(dict(zip(RUN.schema.names, columns, strict=True)))
-    RUN.write(workspace, table, note, configuration.name)
+    vectors = workspace.vector_index(configuration.vector_key)
+    vectors.pin(f"run-{configuration.name}", pinned.vector_version)
+    if pinned.documents_version is not None:
+        workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
+    RUN.write(workspace, pa.Table.from_pylist(run.rows, RUN.schema), note, configuration.name)
     return note
 
 
@@ -256,19 +249,12 @@ def _searcher(
     )
 
 
-def _pin_builds(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> None:
-    searched = workspace.vector_index(configuration.vector_key)
-    searched.pin(f"run-{configuration.name}", pinned.vector_version)
-    if pinned.documents_version is not None:
-        workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
-
-
 @dataclass(kw_only=True)
 class _Run:
     """The rows of a run and the failures of its queries, collected query by query."""
 
     queries: Sequence[Query]
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     not_reranked: list[str] = field(default_factory=list)
     not_searched: list[str] = field(default_factory=list)
@@ -306,9 +292,9 @@ class _Run:
         if found.boost_error is not None:
             self.not_searched.append(f"{query.query_id}: boosted queries: {found.boost_error}")
             self.lacking.add(query.query_id)
-        for rank, c in enumerate(found.chunks, 1):
-            own = (c.chunk_id, c.document_id, c.start, c.end, c.score, c.text)
-            self.rows.append((query.query_id, rank, *own))
+        for rank, chunk in enumerate(found.chunks, 1):
+            own = {name: getattr(chunk, name) for name in _CHUNK_COLUMNS}
+            self.rows.append({"query_id": query.query_id, "rank": rank, **own})
 
     def check_failures(self, reranker_must_work: bool) -> None:
         """Raise ProviderError if a model failed on more than a few queries."""
@@ -348,17 +334,13 @@ def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
 ) -> Sequence[ScoredChunk]:
     """Return the chunks for another query in the builds of the last run; [] without a run."""
-    config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run without an earlier run
         return []
-    reranker = config.rerankers[configuration.reranker]
-    searcher = Searcher(
-        index=open_index(workspace, Pinned(**pinned)),
+    searcher = replace(
+        _searcher(workspace, configuration, Pinned(**pinned), counts),
         retriever=retriever_of(workspace, configuration),
-        reranker=reranker,
-        embed=workspace.embed(configuration.embedding, counts, "query"),
-        score=passage_scorer(workspace, reranker, counts),
+        reranker=workspace.config.rerankers[configuration.reranker],
     )
     return searcher.search(SearchRequest(query=query)).chunks
 
@@ -374,8 +356,7 @@ def searched_index(workspace: Workspace, configuration: Configuration) -> Index 
 
 def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str]:
     """Return the search texts of a run by query id, where a part of the query names a document."""
-    texts: dict[str, str] = RUN.note(workspace, configuration).get("search_texts", {})
-    return texts
+    return dict(RUN.note(workspace, configuration).get("search_texts", {}))
 
 
 def load_ranked(
@@ -399,11 +380,8 @@ def load_ranked(
         run = run.filter(pc.is_in(run.column("query_id"), value_set=pa.array(of, pa.string())))
     every = of if of is not None else (query.query_id for query in load_queries(workspace))
     ranked: dict[str, list[ScoredChunk]] = {query_id: [] for query_id in every}
-    names = ("chunk_id", "document_id", "start", "end", "score", "text")
-    columns = [run.column(name).to_pylist() for name in ("query_id", *names)]
-    for query_id, *values in zip(*columns, strict=True):
-        chunk = ScoredChunk(**dict(zip(names, values, strict=True)))
-        ranked.setdefault(query_id, []).append(chunk)
+    for row in run.select(["query_id", *_CHUNK_COLUMNS]).to_pylist():
+        ranked.setdefault(row.pop("query_id"), []).append(ScoredChunk(**row))
     return ranked
 
 

@@ -125,10 +125,6 @@ def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
     return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
 
 
-def _presence_is_current(workspace: Workspace, key: Key) -> bool:
-    return quality.scores_are_current(workspace, workspace.config.configuration(key))
-
-
 def _health_alerts(config: CorpusConfig) -> Mapping[str, str]:
     return alert_subjects(config.evaluation.health)
 
@@ -260,7 +256,7 @@ _ROWS = (
         name="answer_presence",
         reads=("retrieval_run", "relevance_labels"),
         partitioned_by="configuration",
-        is_current=_presence_is_current,
+        is_current=quality.scores_are_current,
         place=PRESENCE.file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),

@@ -12,6 +12,7 @@ from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.answers import update_answers
 from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
@@ -154,7 +155,7 @@ def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
 
 def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
     """Let a chat model judge the first passages of every query."""
-    note = quality.update_labels(workspace, workspace.config.configuration(key))
+    note = quality.update_labels(workspace, key)
     agreed = note["agreement"]
     table = [
         {"gold": "YES", "judge YES": agreed["both_yes"], "judge NO": agreed["only_gold"]},
@@ -176,7 +177,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
     """Measure a run by gold spans, or by the judge's labels if there is a judge."""
     judge = workspace.config.evaluation.judge
     labels = quality.load_labels(workspace, key) if judge is not None else None
-    summaries = quality.update_scores(workspace, workspace.config.configuration(key), labels)
+    summaries = quality.update_scores(workspace, key, labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     return Materialized(
         str(PRESENCE.digest(workspace, key)),
@@ -235,14 +236,14 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
 
 def answers(workspace: Workspace, key: Key) -> Materialized:
     """Answer every query."""
-    note = quality.update_answers(workspace, workspace.config.configuration(key))
+    note = update_answers(workspace, workspace.config.configuration(key))
     names = ("queries", "unanswered", "flagged")
     return Materialized(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})
 
 
 def entity_scores(workspace: Workspace, key: Key) -> Materialized:
     """Hold the answers to the metadata of the queries."""
-    note = quality.update_entity_scores(workspace, workspace.config.configuration(key))
+    note = quality.update_entity_scores(workspace, key)
     summary = note["summary"]
     means = ("mean_precision", "mean_recall", "mean_f1", "mean_critical_recall")
     macro = {
@@ -267,7 +268,7 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
 
 def context_scores(workspace: Workspace, key: Key) -> Materialized:
     """Judge the contexts of every query, and check their health."""
-    note = quality.update_context_scores(workspace, workspace.config.configuration(key))
+    note = quality.update_context_scores(workspace, key)
     thresholds = workspace.config.evaluation.health
     alerts = find_alerts(Health(**note["health"]), thresholds, _released_relevance(workspace))
     metadata = {**rounded_values(note["health"]), **_judgements(note)}

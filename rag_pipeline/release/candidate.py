@@ -9,7 +9,7 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.quality.answer_presence import scores_are_current
+from rag_pipeline.evaluation.quality import scores_are_current
 from rag_pipeline.evaluation.results import JUDGED, RUN
 from rag_pipeline.evaluation.runs import retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
@@ -162,7 +162,7 @@ def served_reference(
         and (candidate is None or candidate.name != name)
         and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
         and run_is_current(workspace, listed)
-        and scores_are_current(workspace, listed)
+        and scores_are_current(workspace, listed.name)
     ):
         return Reference(serving.release_id, name, read_scores(workspace, name))
     return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
@@ -214,7 +214,7 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
 def _stale_scores(workspace: Workspace, configuration: Configuration) -> list[str]:
     if not run_is_current(workspace, configuration):
         return ["its retrieval_run is not of these builds"]
-    if not scores_are_current(workspace, configuration):
+    if not scores_are_current(workspace, configuration.name):
         return ["its answer_presence is not of this run"]
     # The gate counts failed judgements, so incomplete scores are no obstacle here.
     gate, name = workspace.config.gate, configuration.name

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
+from rag_pipeline.evaluation.answers import load_calibration
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.quality import load_calibration
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.release.candidate import (

@@ -2,9 +2,12 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
@@ -20,7 +23,6 @@ from rag_pipeline.report.content import Content as Content
 from rag_pipeline.report.content import K
 from rag_pipeline.report.content import collect as collect
 from rag_pipeline.report.figures import (
-    by_kind,
     measured,
     presence_figures,
     price_figures,
@@ -44,10 +46,12 @@ _CUT = 600
 
 def render(content: Content) -> str:
     """Return the report as an HTML page."""
+    rows = content.board.configurations
+    slices = content.slices if measured(content, content.metric) else ()
     return _template().render(
         content=content,
         metric=content.metric,
-        best=content.rows[0].summary(content.metric) if content.rows else None,
+        best=rows[0].summary(content.metric) if rows else None,
         released=content.released,
         others=[
             metric
@@ -58,9 +62,9 @@ def render(content: Content) -> str:
         stages=[{"effect": e, "figure": stage_figure(e)} for e in content.effects],
         quality=quality_lines(content),
         prices=price_figures(content),
-        parts=by_kind(content.parts),
+        parts=_by_kind(content.parts),
         unmeasured=asdict(UNMEASURED),
-        slices=by_kind(content.slices) if measured(content, content.metric) else {},
+        slices=_by_kind(slices),
         reasons=Counter(d.reason for d in content.failures),
         k=K,
         cutoffs=CUTOFFS,
@@ -95,6 +99,10 @@ def images(content: Content) -> dict[str, str]:
     charts = {figure.title: figure.svg for figure in figures}
     charts |= {figure.title: figure.svg for figure in price_figures(content) if figure.points}
     return {title: standalone(svg) for title, svg in charts.items()}
+
+
+def _by_kind(parts: Sequence[Any]) -> dict[str, list[Any]]:
+    return {kind: list(members) for kind, members in groupby(parts, key=attrgetter("kind"))}
 
 
 def _breakable(name: str) -> Markup:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from rag_pipeline import release
@@ -12,7 +11,7 @@ from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.explanation import Diagnosis, failing_queries
-from rag_pipeline.evaluation.leaderboard import BoardRow, load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import CorrectedMean, corrected_mean
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
@@ -25,7 +24,6 @@ from rag_pipeline.evaluation.runs import (
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import ContextPart, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect, stage_effects
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import text_warnings
 from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
@@ -35,44 +33,13 @@ K = 5
 _MAX_RELEASES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class EntityTypeScores:
-    """Scores of the facts of one type in answers; `n` counts the expected facts."""
-
-    kind: str
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFigures:
-    """The five measures of context health over `queries`; None for an undefined one."""
-
-    queries: int
-    missing: int
-    figures: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeAgreement:
-    """Labels of the relevance judge against gold, and means corrected by their agreement."""
-
-    agreement: Agreement
-    kappa: tuple[float, float] | None
-    corrected: Mapping[str, CorrectedMean]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """The values of the report. `focus` is the served configuration, else the best one."""
 
-    corpus: str
     metric: str
     queries: int
-    left_out: int
-    rows: Sequence[BoardRow]
+    board: Board
     baseline: str | None
     released: str | None
     serving: str | None
@@ -82,23 +49,21 @@ class Content:
     effects: Sequence[StageEffect]
     slices: Sequence[Slice]
     failures: Sequence[Diagnosis]
-    entities: Sequence[EntityTypeScores]
-    health: HealthFigures | None
-    origin: str = ""
-    """A sentence with the number of synthetic queries; "" if there are none."""
-    chosen: str = ""
-    """A sentence about the bias of choosing the best; "" for one configuration."""
-    scope: str = ""
-    """A sentence that limits the intervals if all queries are about few documents."""
-    judge: JudgeAgreement | None = None
+    entities: Mapping[str, Mapping[str, float | None]]
+    """Precision, recall, F1 and counts of the facts in answers, by type with expected facts."""
+    health: Mapping[str, float | None]
+    """Counts and measures of context health (`evaluation.health.Health`); {} without any."""
+    agreement: Agreement | None
     """Agreement of the relevance judge with gold; None without a judge."""
-    few_labels: CorrectedMean | None = None
+    corrected: Mapping[str, CorrectedMean]
+    """Means by the relevance judge, corrected by their agreement with gold."""
+    few_labels: CorrectedMean | None
     """AnswerPresence@1 of `focus` over people's queries, if some of them have no gold."""
-    parts: Sequence[ContextPart] = ()
+    parts: Sequence[ContextPart]
     """Quality of the contexts of `focus` by position, number and length."""
-    trend: Sequence[release.Release] = ()
+    trend: Sequence[release.Release]
     """The releases with their metrics at the time of release, newest first."""
-    doubtful: Sequence[str] = ()
+    doubtful: Sequence[str]
     """A line for every document with doubtful text."""
 
 
@@ -124,13 +89,14 @@ def collect(workspace: Workspace) -> Content:
         failing = failing_queries(workspace, focus, K) if focus else []
     except StoreError:
         failing = []
+    labels = LABELS.rows(workspace, focus or "")
+    gold, judged = ([row[side] for row in labels] for side in ("gold", "label"))
+    entities = ENTITY_SCORES.note(workspace, focus or "").get("summary", {}).get("by_type", {})
+    health = CONTEXT_SCORES.note(workspace, focus or "").get("health", {})
     return Content(
-        corpus=config.corpus,
         metric=metric,
         queries=len(queries),
-        left_out=board.queries_left_out,
-        origin=board.origin,
-        rows=board.configurations,
+        board=board,
         baseline=baseline if baseline in names else None,
         released=reference.configuration if reference else None,
         serving=f"{served.release_id} ({served.configuration})" if served else None,
@@ -140,11 +106,10 @@ def collect(workspace: Workspace) -> Content:
         effects=stage_effects(known, scores, config.configuration(config.baseline_name), K, groups),
         slices=slices(queries, scores[focus].get(metric, {}), groups) if focus else [],
         failures=failing,
-        entities=_entities(workspace, focus),
-        health=_health(workspace, focus),
-        chosen=board.chosen.sentence if board.chosen else "",
-        scope=board.scope,
-        judge=_judge(workspace, focus, groups),
+        entities={kind: found for kind, found in entities.items() if found["facts"]},
+        health=health if health.get("queries") else {},
+        agreement=agreement(gold, judged) if labels else None,
+        corrected=_corrected(labels, groups),
         few_labels=few_labels(workspace, focus, queries, scores[focus], groups) if focus else None,
         parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
         trend=release.history(workspace)[:_MAX_RELEASES],
@@ -152,26 +117,23 @@ def collect(workspace: Workspace) -> Content:
     )
 
 
-def _judge(
-    workspace: Workspace, configuration: str | None, groups: Mapping[str, str]
-) -> JudgeAgreement | None:
-    rows = LABELS.rows(workspace, configuration or "")
-    if not rows:
-        return None
-    labels: dict[str, list[tuple[bool | None, bool | None]]] = {}
+def _corrected(
+    rows: Sequence[Mapping[str, Any]], groups: Mapping[str, str]
+) -> dict[str, CorrectedMean]:
+    """Return Answer Presence by the judge, corrected by gold, at the judged cutoffs."""
+    labels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        labels.setdefault(row["query_id"], []).append((row.get("gold"), row["label"]))
-    agreed = agreement([row.get("gold") for row in rows], [row["label"] for row in rows])
+        labels.setdefault(row["query_id"], []).append(row)
     corrected = {}
     for k in CUTOFFS:
         gold, judged = (
-            {q: presence([pair[side] for pair in own[:k]]) for q, own in labels.items()}
-            for side in (0, 1)
+            {q: presence([row[side] for row in own[:k]]) for q, own in labels.items()}
+            for side in ("gold", "label")
         )
         found = corrected_mean(gold, judged, groups)
         if found and k <= max(map(len, labels.values())):
             corrected[f"AnswerPresence@{k}"] = found
-    return JudgeAgreement(agreed, agreed.kappa_interval, corrected)
+    return corrected
 
 
 def few_labels(
@@ -204,24 +166,3 @@ def few_labels(
 def presence(labels: Sequence[bool | None]) -> float | None:
     """Return 1 if any label is True; None if the result depends on a missing label."""
     return 1.0 if True in labels else None if None in labels or not labels else 0.0
-
-
-def _entities(workspace: Workspace, configuration: str | None) -> list[EntityTypeScores]:
-    note = ENTITY_SCORES.note(workspace, configuration or "")
-    by_type = note.get("summary", {}).get("by_type", {})
-    fields = itemgetter("precision", "recall", "f1", "facts")
-    return [EntityTypeScores(t, *fields(found)) for t, found in by_type.items() if found["facts"]]
-
-
-def _health(workspace: Workspace, configuration: str | None) -> HealthFigures | None:
-    note = CONTEXT_SCORES.note(workspace, configuration or "")
-    found = dict(note.get("health", {}))
-    if not found.get("queries"):
-        return None
-    queries, missing = found.pop("queries"), found.pop("missing")
-    return HealthFigures(queries, missing, {name.replace("_", " "): v for name, v in found.items()})
-
-
-def presence_curve(row: BoardRow) -> dict[int, Summary]:
-    """Return a configuration's Answer Presence at every cutoff."""
-    return {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}

@@ -12,7 +12,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation.quality import load_answers
+from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release import current
 from rag_pipeline_tests.testing.builds import run

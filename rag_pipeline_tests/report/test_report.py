@@ -106,13 +106,14 @@ def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
     contexts = (Judged("low", False, "It speaks of hotels."),)
     told = replace(failing, judgement=ContextJudgement(contexts, overall="None of them helps."))
     (made,) = content.trend
+    rows = tuple(replace(r, usd_per_query=0.002) for r in content.board.configurations)
     mean = made.metrics[content.metric]["mean"]
     page = render(
         replace(
             content,
             failures=[told],
             trend=[made, replace(made, release_id="r0")],
-            rows=[replace(row, usd_per_query=0.002) for row in content.rows],
+            board=replace(content.board, configurations=rows),
             doubtful=["scan.pdf: 2 of 3 pages are images that were not read"],
         )
     )

@@ -6,8 +6,9 @@ without ground truth do not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from operator import add
+from typing import Any
 
 from rag_pipeline.evaluation.entities.matching import find, value_of, words_of
 from rag_pipeline.evaluation.entities.rules import Entity
@@ -45,7 +46,16 @@ class Counts:
 
         0 if nothing was extracted or found. van Rijsbergen, Information Retrieval, 1979.
         """
-        return None if self.recall is None else harmonic_mean(self.precision or 0.0, self.recall)
+        return None if self.recall is None else _harmonic_mean(self.precision or 0.0, self.recall)
+
+    def record(self) -> dict[str, float | None]:
+        """Return the counts with precision, recall and F1."""
+        return {
+            **asdict(self),
+            "precision": self.precision,
+            "recall": self.recall,
+            "f1": self.f1,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,32 +164,13 @@ def score_entities(
     return EntityScore(by_type, tuple(critical_types), tuple(facts), stated, all_right)
 
 
-def harmonic_mean(one: float, other: float) -> float:
-    """Return 2ab / (a + b); 0 where both are 0."""
-    return 2 * one * other / (one + other) if one + other else 0.0
+def summarize_entities(scores: Iterable[EntityScore]) -> dict[str, Any]:
+    """Summarize the scores of the queries with facts, as plain values.
 
-
-@dataclass(frozen=True, slots=True)
-class EntitySummary:
-    """Scores over all queries with facts.
-
-    `micro` sums the counts of all queries. The `mean_` values are means over queries;
-    `mean_precision` covers queries with entities. `f1_of_means` is the harmonic mean of the mean
-    precision and recall. It differs from `mean_f1`, and papers publish either.
+    `micro` and `by_type` hold `Counts.record` over all queries. The `mean_` values are means over
+    queries; `mean_precision` covers queries with entities. `f1_of_means` is the harmonic mean of
+    the mean precision and recall. It differs from `mean_f1`, and papers publish either.
     """
-
-    queries: int
-    micro: Counts
-    by_type: Mapping[str, Counts]
-    mean_precision: float | None
-    mean_recall: float | None
-    mean_f1: float | None
-    f1_of_means: float | None
-    mean_critical_recall: float | None
-
-
-def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
-    """Summarize the scores of the queries with facts."""
     judged = [score for score in scores if score.total.facts]
     by_type: dict[str, Counts] = {}
     for score in judged:
@@ -187,16 +178,20 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
             by_type[kind] = by_type.get(kind, Counts()) + counts
     precision = mean_of_known(score.total.precision for score in judged)
     recall = mean_of_known(score.total.recall for score in judged)
-    return EntitySummary(
-        queries=len(judged),
-        micro=sum(by_type.values(), Counts()),
-        by_type=by_type,
-        mean_precision=precision,
-        mean_recall=recall,
-        mean_f1=mean_of_known(score.total.f1 for score in judged),
-        f1_of_means=None if recall is None else harmonic_mean(precision or 0.0, recall),
-        mean_critical_recall=mean_of_known(score.critical_recall for score in judged),
-    )
+    return {
+        "queries": len(judged),
+        "micro": sum(by_type.values(), Counts()).record(),
+        "by_type": {kind: counts.record() for kind, counts in by_type.items()},
+        "mean_precision": precision,
+        "mean_recall": recall,
+        "mean_f1": mean_of_known(score.total.f1 for score in judged),
+        "f1_of_means": None if recall is None else _harmonic_mean(precision or 0.0, recall),
+        "mean_critical_recall": mean_of_known(score.critical_recall for score in judged),
+    }
+
+
+def _harmonic_mean(one: float, other: float) -> float:
+    return 2 * one * other / (one + other) if one + other else 0.0
 
 
 def _distinct(kind: str, texts: Iterable[str]) -> list[str]:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rag_pipeline.answering import NEUTRAL_QUERIES
+from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
-from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation.answers import load_answers, save_answers
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
@@ -212,13 +214,14 @@ class DryQueries:
         return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
 
     def _stand_in_answers(self, configuration: Configuration) -> None:
-        made = quality.load_answers(self.dry, configuration.name)
+        made = load_answers(self.dry, configuration.name)
         answers = [
             made.get(query.query_id) or Answer(f"{query.query_id} {_USUAL_ANSWER}", answered=True)
             for query in self.queries
         ]
         source = ANSWERS.made_from(self.dry, configuration.name)
-        quality.save_answers(self.dry, configuration, source, self.queries, answers)
+        counts = CallCounts()
+        save_answers(self.dry, configuration.name, source, self.queries, answers, counts)
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
         """Return the mean characters of the present chunks, None without chunks."""

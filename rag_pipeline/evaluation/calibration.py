@@ -29,6 +29,7 @@ from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
+from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.search.reranking.none import NoReranker
@@ -69,7 +70,7 @@ def calibrated(
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
     found = None
-    if sum(bool(_gold_documents(query)) for query in queries) >= FEWEST:
+    if sum(bool(query.answering_documents) for query in queries) >= FEWEST:
         found = examples(workspace, configuration, queries, ranked, counts)
     fitted = fit(found.rows, found.answers, found.asked, error) if found else None
     return fitted or DEFAULT
@@ -95,7 +96,7 @@ def examples(
     with_signs = searched_index(workspace, configuration)
     index = with_signs or open_index(workspace, Pinned(**pinned))
     most = most or (_MOST_SEARCHED if with_signs else _MOST_EMBEDDED)
-    usable = [q for q in queries if _gold_documents(q) or _UNANSWERABLE in q.tags]
+    usable = [q for q in queries if q.answering_documents or _UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
     reranker = config.rerankers[configuration.reranker]
     if isinstance(reranker, PassageReranker):
@@ -114,7 +115,7 @@ def examples(
         text = search_texts.get(query.query_id, "")
         known = SearchResult(query=query.query, search_text=text, chunks=ranked[query.query_id])
         asked = [(known, False)]
-        if gold := _gold_documents(query):
+        if gold := query.answering_documents:
             where = f"document_id NOT IN ({', '.join(map(quoted, gold))})"
             try:
                 request = SearchRequest(query=query.query, where=where, allowed=index.outside(gold))
@@ -128,11 +129,8 @@ def examples(
         contexts = contexts_of(query.query, kind, settings)
         most_contexts = most_contexts_of(query.query, kind, settings)
         for searched, removed in asked:
-            chunks = distinct(searched.chunks[:most_contexts])
-            weights = None
-            if with_signs:
-                chunks, weights = with_tokens(index, chunks), index.token_weights
-            found = replace(searched, chunks=chunks, token_weights=weights)
+            found = replace(searched, chunks=distinct(searched.chunks[:most_contexts]))
+            found = with_token_vectors(with_signs, found)
             read, met = read_result(found, sentence_vectors, contexts)
             if met is not None:
                 rows.append(met.row)
@@ -144,8 +142,12 @@ def examples(
     return made._replace(rows=np.array(rows).reshape(-1, len(EVIDENCE)))
 
 
-def _gold_documents(query: Query) -> list[str]:
-    return sorted({*(span.document_id for span in query.gold_spans), *query.gold_documents})
+def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:
+    """Return a result with its chunks' tokens, as a search of the release returns them."""
+    if index is None or not found.chunks:
+        return found
+    chunks = with_tokens(index, found.chunks)
+    return replace(found, chunks=chunks, token_weights=index.token_weights)
 
 
 def _answered(query: Query, chunks: Sequence[ScoredChunk]) -> bool:

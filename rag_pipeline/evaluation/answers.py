@@ -21,7 +21,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError, TextsFailedError
-from rag_pipeline.evaluation.quality.calibration import calibrated
+from rag_pipeline.evaluation.calibration import calibrated, with_token_vectors
 from rag_pipeline.evaluation.results import ANSWERS, read_as
 from rag_pipeline.evaluation.runs import (
     load_queries,
@@ -31,8 +31,6 @@ from rag_pipeline.evaluation.runs import (
     retrieve_again,
     searched_index,
 )
-from rag_pipeline.search.index import Index
-from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.workspace import Workspace
 
 
@@ -48,23 +46,18 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     counts = CallCounts()
     found, ranked = _found(workspace, configuration, queries)
     calibration = calibrated(workspace, configuration, queries, ranked, counts)
-    made: Sequence[Answer | ProviderError]
+    made: list[Answer | ProviderError]
     if isinstance(settings, AnswerMethod):
-        made = settings.answer(found, workspace.models(counts))
+        made = [*settings.answer(found, workspace.models(counts))]
     else:
         assert isinstance(settings, ExtractiveAnswers)
-        index = searched_index(workspace, configuration)
-        found = [_with_tokens(index, one) for one in found]
-        made = _extracted(workspace, configuration, found, settings, counts, index, calibration)
+        made = [*_extracted(workspace, configuration, found, settings, counts, calibration)]
     advance("queries", len(queries))
     unsearched = load_unsearched(workspace, configuration.name)
-    answers = [
-        ProviderError("its query was not searched: see the retrieval run")
-        if query.query_id in unsearched
-        else one
-        for query, one in zip(queries, made, strict=True)
-    ]
-    return save_answers(workspace, configuration, source, queries, answers, counts, calibration)
+    for n, query in enumerate(queries):
+        if query.query_id in unsearched:
+            made[n] = ProviderError("its query was not searched: see the retrieval run")
+    return save_answers(workspace, configuration.name, source, queries, made, counts, calibration)
 
 
 def _found(
@@ -93,12 +86,12 @@ def _found(
 
 def save_answers(
     workspace: Workspace,
-    configuration: Configuration,
+    configuration: str,
     source: str,
     queries: Sequence[Query],
     made: Sequence[Answer | ProviderError],
-    counts: CallCounts | None = None,
-    calibration: Calibration | None = None,
+    counts: CallCounts,
+    calibration: Calibration = DEFAULT,
 ) -> dict[str, Any]:
     """Write an answer or a failure per query; return the note. `source` is from `made_from`."""
     answers = [answer for answer in made if isinstance(answer, Answer)]
@@ -113,10 +106,9 @@ def save_answers(
         "missing": len(failures),
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
-        "calibration": asdict(calibration or DEFAULT),
+        "calibration": asdict(calibration),
     }
-    counts = counts or CallCounts()
-    return ANSWERS.keep(workspace, configuration.name, source, table, counts, failures, more)
+    return ANSWERS.keep(workspace, configuration, source, table, counts, failures, more)
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
@@ -133,10 +125,11 @@ def _extracted(
     found: Sequence[SearchResult],
     settings: ExtractiveAnswers,
     counts: CallCounts,
-    index: Index | None,
     calibration: Calibration,
 ) -> list[Answer]:
     """Answer from the queries' passages; definitions else from the passages of neutral queries."""
+    index = searched_index(workspace, configuration)
+    found = [with_token_vectors(index, one) for one in found]
     made = form_answers(found, settings, sentence_vectors, calibration)
     for neutral in NEUTRAL_QUERIES:
         is_open = [
@@ -151,20 +144,14 @@ def _extracted(
         except TextsFailedError:
             continue
         chunks = again[: settings.contexts]
-        asked = [_with_tokens(index, replace(found[n], chunks=chunks, contexts=0)) for n in is_open]
+        asked = [
+            with_token_vectors(index, replace(found[n], chunks=chunks, contexts=0)) for n in is_open
+        ]
         answers = form_answers(asked, settings, sentence_vectors, calibration)
         for n, answer in zip(is_open, answers, strict=True):
             if answer.answered:
                 made[n] = answer
     return made
-
-
-def _with_tokens(index: Index | None, found: SearchResult) -> SearchResult:
-    """Return a result with its chunks' tokens, as a search of the release returns them."""
-    if index is None:
-        return found
-    chunks = with_tokens(index, found.chunks)
-    return replace(found, chunks=chunks, token_weights=index.token_weights if chunks else None)
 
 
 def load_calibration(workspace: Workspace, configuration: str) -> Calibration:

@@ -8,9 +8,8 @@ from rag_pipeline.answering import DEFAULT
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation.quality import load_answers, load_calibration
-from rag_pipeline.evaluation.quality.answers import update_answers
-from rag_pipeline.evaluation.quality.calibration import examples
+from rag_pipeline.evaluation.answers import load_answers, load_calibration, update_answers
+from rag_pipeline.evaluation.calibration import examples
 from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
 from rag_pipeline.release import current
 from rag_pipeline.search.index import Index

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation import quality
+from rag_pipeline.evaluation import answers, quality
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
 from rag_pipeline.evaluation.context_quality.scores import Judged
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
-from rag_pipeline.evaluation.quality.answer_presence import update_scores
-from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.slices import context_breakdown
@@ -88,9 +86,9 @@ def test_everything_is_made_offline_and_shown_in_the_leaderboard(built: Path) ->
     assert scores["EntityF1"]["q3"] is None, "not annotated"
     assert scores["EntityRecall"]["q1"] == 1.0
     assert all(value is not None for value in scores["ContextRelevance"].values())
-    answers = quality.load_answers(workspace, "one")
+    given = answers.load_answers(workspace, "one")
     text = (built / "documents/nda/acme.txt").read_text()
-    (first, *_) = answers["q1"].citations
+    (first, *_) = given["q1"].citations
     assert text[first.start : first.end] == first.text
     row = json.loads((built / "store/tiny/evaluation/leaderboard.json").read_text())
     metrics = row["configurations"][0]["metrics"]
@@ -122,14 +120,13 @@ def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) ->
         return "YES" if "five (5) years" in passage or "180 euros" in passage else "No."
 
     with judged_by(folder, answer, relevance=LLM["relevance"]) as (workspace, server):
-        configuration = workspace.config.configuration("one")
-        note = quality.update_labels(workspace, configuration)
+        note = quality.update_labels(workspace, "one")
         assert (note["judged"], note["missing"], len(server.requests)) == (12, 0, 12)
         labels = quality.load_labels(workspace, "one")
-        summaries = update_scores(workspace, configuration, labels)
+        summaries = quality.update_scores(workspace, "one", labels)
         assert JUDGED["relevance_labels"].is_current(workspace, "one")
         assert plan_step(workspace, Step("relevance_labels", "one")).must_run is False
-        quality.update_labels(workspace, configuration)
+        quality.update_labels(workspace, "one")
         assert len(server.requests) == 12, "nothing is asked twice"
     found = note["agreement"]
     assert found["n"] == 12
@@ -207,16 +204,16 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
 
         def update() -> list[dict[str, Any]]:
             return [
-                quality.update_answers(workspace, configuration),
-                quality.update_entity_scores(workspace, configuration),
-                quality.update_context_scores(workspace, configuration),
+                answers.update_answers(workspace, configuration),
+                quality.update_entity_scores(workspace, "one"),
+                quality.update_context_scores(workspace, "one"),
             ]
 
         notes = update()
         assert [note["missing"] for note in notes] == [1, 1, 2]
         assert notes[0]["flagged"] == 3
         assert all(note["errors"] for note in (notes[0], notes[2]))
-        given = quality.load_answers(workspace, "one")
+        given = answers.load_answers(workspace, "one")
         assert given["q2"] is None
         assert any("[9] is cited" in problem for problem in given["q1"].problems)
         scores = read_scores(workspace, "one")
@@ -232,7 +229,7 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         assert notes[2]["health"]["queries"] == 2
 
         # Reasons and overall judgements are kept, and shown by query and by position.
-        kept = load_judgements(workspace, "one")
+        kept = quality.load_judgements(workspace, "one")
         assert sorted(kept) == ["q1", "q4"]
         assert kept["q1"].contexts[0] == Judged("high", True, "It gives the term.")
         assert kept["q1"].overall == "The first alone would do."

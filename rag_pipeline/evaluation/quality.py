@@ -1,0 +1,309 @@
+"""The run of a configuration and its answers -> labels and scores per query, files of `results`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import Context, Models, Settings, fingerprint
+from rag_pipeline.datamodels import Answered, ContextJudgement, GoldSpan, Judged, Query
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.answer_scores import AnswerScore
+from rag_pipeline.evaluation.answers import load_answers
+from rag_pipeline.evaluation.context_quality.rules import best_levels
+from rag_pipeline.evaluation.context_quality.scores import (
+    CONTEXT_METRICS,
+    context_metrics,
+    context_relevance,
+)
+from rag_pipeline.evaluation.entities.scores import (
+    ENTITY_METRICS,
+    EntityScore,
+    score_entities,
+    summarize_entities,
+)
+from rag_pipeline.evaluation.health import Attainable, measure_health
+from rag_pipeline.evaluation.llm_relevance import agreement
+from rag_pipeline.evaluation.relevance import judge_chunks, relevance_labels
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS, PRESENCE, RUN
+from rag_pipeline.evaluation.retrieval_metrics import (
+    RANKING_METRICS,
+    evaluate_query,
+    judged_metrics,
+)
+from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked, load_unsearched
+from rag_pipeline.evaluation.scores import ranking_metrics
+from rag_pipeline.evaluation.summary import Summary, summarize_all
+from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.workspace import Workspace
+
+SCORES_VERSION = 2
+
+Labels = dict[str, list[bool | None]]
+"""Labels by query id, best passage first; None for a failed judgement."""
+
+
+def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
+    """Let the judge label the first passages of every query; return the note.
+
+    `missing` counts failed judgements, which are null. `agreement` holds the confusion table with
+    gold and Cohen's kappa over the queries with gold spans.
+    """
+    settings = workspace.config.evaluation.judge
+    assert settings is not None
+    source = LABELS.made_from(workspace, configuration)
+    queries = load_queries(workspace)
+    ranked = load_ranked(workspace, configuration, settings.passages)
+    counts = CallCounts()
+    asked = [(query, chunk) for query in queries for chunk in ranked[query.query_id]]
+    judged = settings.label(asked, workspace.models(counts))
+    errors = [str(label) if isinstance(label, ProviderError) else None for label in judged]
+    labels = [None if isinstance(label, ProviderError) else label for label in judged]
+    gold: list[bool | None] = []
+    for query in queries:
+        own = ranked[query.query_id]
+        has_gold = bool(query.gold_spans)
+        gold += relevance_labels(own, query.gold_spans) if has_gold else [None] * len(own)
+    agreed = agreement(gold, labels)
+    table = LABELS.table(
+        {
+            "query_id": [query.query_id for query, _ in asked],
+            "chunk_id": [chunk.chunk_id for _, chunk in asked],
+            "label": labels,
+            "gold": gold,
+            "error": errors,
+        }
+    )
+    more = {
+        "judged": len(labels) - labels.count(None),
+        "missing": labels.count(None),
+        "agreement": {**asdict(agreed), "n": agreed.n, "kappa": agreed.kappa},
+    }
+    return LABELS.keep(workspace, configuration, source, table, counts, filter(None, errors), more)
+
+
+def load_labels(workspace: Workspace, configuration: str) -> Labels:
+    """Return the labels by query id; {} without any."""
+    labels: Labels = {}
+    for row in LABELS.rows(workspace, configuration):
+        labels.setdefault(row["query_id"], []).append(row["label"])
+    return labels
+
+
+def scores_are_current(workspace: Workspace, configuration: str) -> bool:
+    """Return whether a configuration's retrieval metrics belong to its current run."""
+    return PRESENCE.digest(workspace, configuration) == scores_digest(workspace, configuration)
+
+
+def scores_digest(workspace: Workspace, configuration: str) -> str:
+    """Hash the inputs of a configuration's retrieval metrics: its run and a judge's labels."""
+    run = RUN.digest(workspace, configuration)
+    labels: list[Any] = []
+    if workspace.config.evaluation.judge is not None:
+        labels = [LABELS.digest(workspace, configuration)]
+    # The version covers the metrics of this package; others have their own.
+    added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
+    return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)
+
+
+def update_scores(
+    workspace: Workspace,
+    configuration: str,
+    labels: Mapping[str, Sequence[bool | None]] | None = None,
+) -> dict[str, Summary]:
+    """Measure a configuration's run by gold, per query; return the summaries.
+
+    `labels` of a judge, by query id and best passage first, replace gold (see `judged_metrics`).
+    """
+    made_from = scores_digest(workspace, configuration)
+    ranked = load_ranked(workspace, configuration)
+    queries = load_queries(workspace)
+    relevant = judge_chunks(queries, _chunks_of_run(workspace, configuration, queries))
+    metrics = ranking_metrics()
+    scores = []
+    unsearched = load_unsearched(workspace, configuration)
+    for query in queries:
+        if query.query_id in unsearched:  # null, not 0: its result is unknown
+            scores.append(dict.fromkeys((metric.name for metric in metrics), None))
+            continue
+        chunks = ranked[query.query_id]
+        found = relevant[query.query_id]
+        measured = evaluate_query(query, chunks, found.chunk_ids, metrics, found.lost)
+        if labels is not None:
+            measured |= judged_metrics(query, chunks, labels.get(query.query_id, []), metrics)
+        scores.append(measured)
+    values = {metric.name: [score[metric.name] for score in scores] for metric in metrics}
+    table = PRESENCE.table({"query_id": [q.query_id for q in queries], **values})
+    PRESENCE.write(workspace, table, {"digest": made_from}, configuration)
+    groups = load_groups(workspace)
+    return summarize_all(scores, [groups[q.query_id] for q in queries])
+
+
+def _chunks_of_run(
+    workspace: Workspace, configuration: str, queries: Sequence[Query]
+) -> Iterable[pa.RecordBatch]:
+    """Read the chunks of the run, not the current ones, of the documents with gold spans."""
+    pinned = Pinned(**RUN.note(workspace, configuration)["pinned"])
+    table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    documents = sorted({span.document_id for query in queries for span in query.gold_spans})
+    columns = ["chunk_id", "document_id", "start", "end"]
+    return table.read(columns, documents, version=pinned.vector_version)
+
+
+def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
+    """Score the answers of every query with annotated entities; return the note.
+
+    The metrics of a query are null without annotations, and if its answer or the extraction
+    failed. `missing` counts these failures. An answer without a result states no entity. `summary`
+    is that of `summarize_entities`.
+    """
+    settings = workspace.config.evaluation.entities
+    source = ENTITY_SCORES.made_from(workspace, configuration)
+    queries = load_queries(workspace)
+    answers = load_answers(workspace, configuration)
+    counts = CallCounts()
+    texts: dict[str, str] = {}
+    for query in queries:
+        answer = answers.get(query.query_id)
+        if query.entities and answer is not None:
+            texts[query.query_id] = answer.text if answer.answered else ""
+    found = settings.extract(list(texts.values()), workspace.models(counts))
+    extracted = dict(zip(texts, found, strict=True))
+    scores: dict[str, EntityScore] = {}
+    for query in queries:
+        entities = extracted.get(query.query_id)
+        if entities is not None and not isinstance(entities, ProviderError):
+            scores[query.query_id] = score_entities(
+                texts[query.query_id],
+                entities,
+                query.entities,
+                query.critical_types,
+                settings.similarity,
+            )
+    by_query = [scores.get(q.query_id) for q in queries]
+    table = ENTITY_SCORES.table(
+        {
+            "query_id": [q.query_id for q in queries],
+            **{m.name: [m.measure(s) if s else None for s in by_query] for m in ENTITY_METRICS},
+            "facts": [
+                [{"type": k, "fact": f, "found": hit} for k, f, hit in s.facts] if s else None
+                for s in by_query
+            ],
+        }
+    )
+    annotated = sum(bool(query.entities) for query in queries)
+    failures = [str(e) for e in found if isinstance(e, ProviderError)]
+    more = {
+        "annotated": annotated,
+        "missing": annotated - len(scores),
+        "summary": summarize_entities(scores.values()),
+    }
+    return ENTITY_SCORES.keep(workspace, configuration, source, table, counts, failures, more)
+
+
+def update_context_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
+    """Judge the contexts of every query and score them; return the note.
+
+    The metrics of a query are null without contexts, and if its answer or the judgement failed.
+    `missing` counts failed judgements. `health` holds the five figures.
+    """
+    settings = workspace.config.evaluation.context
+    source = CONTEXT_SCORES.made_from(workspace, configuration)
+    queries = load_queries(workspace)
+    ranked = load_ranked(workspace, configuration, settings.contexts)
+    answers = load_answers(workspace, configuration)
+    counts = CallCounts()
+    shown = [
+        Answered(query, ranked[query.query_id], answer)
+        for query in queries
+        if (answer := answers.get(query.query_id)) is not None
+    ]
+    models = workspace.models(counts)
+    found = settings.judge_contexts(shown, models)
+    judged = {one.query.query_id: j for one, j in zip(shown, found, strict=True)}
+    kept = [
+        judgement if isinstance(judgement := judged.get(q.query_id), ContextJudgement) else None
+        for q in queries
+    ]
+    names = [metric.name for metric in CONTEXT_METRICS]
+    rows = [context_metrics(j, settings) if j else dict.fromkeys(names) for j in kept]
+    further, failed = _further_scores(workspace.config.evaluation.scores, shown, models)
+    table = CONTEXT_SCORES.table(
+        {
+            "query_id": [q.query_id for q in queries],
+            **{name: [row[name] for row in rows] for name in names},
+            "contexts": [[asdict(c) for c in j.contexts] if j else None for j in kept],
+            "missing": [j.missing if j else None for j in kept],
+            "overall": [j.overall if j else None for j in kept],
+            **{n: [values.get(q.query_id) for q in queries] for n, values in further.items()},
+        }
+    )
+    failures = [str(j) for j in [*found, *failed] if isinstance(j, ProviderError)]
+    attainable = _attainable(workspace, configuration, queries, settings)
+    more = {
+        "queries": len(queries),
+        "missing": kept.count(None) + len(failed),
+        "health": asdict(measure_health(rows, settings.scale, attainable)),
+    }
+    return CONTEXT_SCORES.keep(workspace, configuration, source, table, counts, failures, more)
+
+
+def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:
+    """Return the judged contexts by query id."""
+    return {
+        row["query_id"]: ContextJudgement(
+            tuple(Judged(**context) for context in row["contexts"]),
+            tuple(row["missing"] or ()),
+            row["overall"] or "",
+        )
+        for row in CONTEXT_SCORES.rows(workspace, configuration)
+        if row["contexts"] is not None
+    }
+
+
+def _attainable(
+    workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
+) -> list[Attainable]:
+    """Return the best possible values for the chunks of the run; 1 without gold."""
+    if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
+        return [Attainable() for _ in queries]
+    of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)
+    for batch in _chunks_of_run(workspace, configuration, queries):
+        for row in batch.select(["document_id", "start", "end"]).to_pylist():
+            of_document[row["document_id"]].append(GoldSpan(**row))
+    found = []
+    for query in queries:
+        documents = {span.document_id for span in query.gold_spans}
+        chunks = [chunk for document_id in documents for chunk in of_document[document_id]]
+        if not chunks:
+            found.append(Attainable())
+            continue
+        levels = best_levels(query, chunks, rates.contexts)
+        judged = ContextJudgement(tuple(Judged(level, used=True) for level in levels))
+        relevant = sum(level in ("high", "medium") for level in levels)
+        relevance = (context_relevance(judged, rates) or 0.0) / rates.scale
+        found.append(Attainable(relevance, relevant / len(levels)))
+    return found
+
+
+def _further_scores(
+    scores: Sequence[Settings], answered: Sequence[Answered], models: Models
+) -> tuple[dict[str, dict[str, float | None]], list[ProviderError]]:
+    """Return the values of `evaluation.scores` by metric and query id, and the failures."""
+    found: dict[str, dict[str, float | None]] = {}
+    failed: list[ProviderError] = []
+    for score in scores:
+        assert isinstance(score, AnswerScore)
+        for metric in score.metrics:
+            found[metric.name] = {}
+        for one, values in zip(answered, score.measure(answered, models), strict=True):
+            if isinstance(values, ProviderError):
+                failed.append(values)
+                continue
+            for metric in score.metrics:
+                found[metric.name][one.query.query_id] = values.get(metric.name)
+    return found, failed
