@@ -21,7 +21,6 @@ from benchmarks.processes import kibibytes
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import parser_process, scan
-from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
@@ -29,10 +28,10 @@ from rag_pipeline_tests.testing.pdf_measures import Measured, measure
 from rag_pipeline_tests.testing.pdf_scans import scanned
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers, report
 
-Reader = Callable[[bytes], tuple[str, PageMap | None]]
+Reader = Callable[[bytes], tuple[str, bytes | None]]
 
 
-def _ours(raw: bytes) -> tuple[str, PageMap | None]:
+def _ours(raw: bytes) -> tuple[str, bytes | None]:
     read = read_pdf("a.pdf", raw)
     return read.text, read.page_map
 

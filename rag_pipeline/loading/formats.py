@@ -5,14 +5,15 @@ import json
 import posixpath
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.text import decode, one_line
+from rag_pipeline.loading.html import html_text
+from rag_pipeline.loading.text import clean, decode, one_line
 
 _ODF_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _ODF_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -34,13 +35,13 @@ class Parsed(NamedTuple):
     """
 
     text: str
-    title: str
+    title: str = ""
     page_map: bytes | None = None
     metadata: Mapping[str, MetadataValue] = MappingProxyType({})
     missing_extra: str = ""
 
 
-def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Parsed:
+def read_notebook(document_id: str, raw: bytes) -> Parsed:
     """Read the cells of a Jupyter notebook, with fenced code and the text of outputs.
 
     The metadata `cells` holds the offset of each cell in the text.
@@ -56,7 +57,7 @@ def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> 
         if text:
             parts.append(text)
             at += len(text) + 2
-    return Parsed("\n\n".join(parts), "", metadata={"cells": json.dumps(starts)})
+    return Parsed("\n\n".join(parts), metadata={"cells": json.dumps(starts)})
 
 
 def _cell_text(cell: dict[str, Any], language: str) -> str:
@@ -74,7 +75,7 @@ def _output(output: dict[str, Any]) -> str:
     return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}…"
 
 
-def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
+def read_mail(document_id: str, raw: bytes) -> Parsed:
     """Read a mail (RFC 5322): its fields, its text, and the names of its attachments.
 
     Read at most 10,000 characters of a field: `email` takes quadratic time on long fields.
@@ -95,7 +96,7 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Par
     body = message.get_body(("plain", "html"))
     text = _mail_text(document_id, body) if body is not None else ""
     if body is not None and body.get_content_subtype() == "html":
-        text = html(text.encode())
+        text = html_text(document_id, text.encode())
     names = [part.get_filename() or "" for part in message.iter_attachments()]
     sent = getattr(message["Date"], "datetime", None)
     return _mail(fields, text, names, sent.date().isoformat() if sent else "")
@@ -127,7 +128,7 @@ def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> 
     return Parsed("\n".join([*heads, "", text]), fields.get("Subject", ""), metadata=metadata)
 
 
-def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
+def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
     """Read an Outlook mail: its fields, its text, and the names of its attachments."""
     from oxmsg import Message
 
@@ -148,7 +149,7 @@ def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]
     fields = {name: one_line(value) for name, value in given.items() if value}
     text = message.body or ""
     if not text.strip() and message.html_body:
-        text = html(message.html_body.encode())
+        text = html_text(document_id, message.html_body.encode())
     if not fields and not text.strip():
         raise DocumentError(document_id, "not a mail: it has no sender, no subject and no text")
     names = [one.file_name or "" for one in message.attachments]
@@ -156,7 +157,7 @@ def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]
     return _mail(fields, text.replace("\r\n", "\n"), names, day)
 
 
-def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Parsed:
+def read_epub(document_id: str, raw: bytes) -> Parsed:
     """Read an EPUB's chapters in reading order."""
     from defusedxml.ElementTree import fromstring
 
@@ -171,18 +172,15 @@ def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Parsed:
         }
         chapters = [files.get(item.get("idref")) for item in opf.iter(f"{_OPF}itemref")]
         folder = posixpath.dirname(package)
-        texts = [
-            html(archive.read(posixpath.normpath(posixpath.join(folder, unquote(chapter)))))
-            for chapter in chapters
-            if chapter
-        ]
+        paths = (posixpath.join(folder, unquote(chapter)) for chapter in chapters if chapter)
+        texts = [html_text(document_id, archive.read(posixpath.normpath(path))) for path in paths]
         title = opf.findtext(f".//{_DUBLIN_CORE}title") or ""
         author = opf.findtext(f".//{_DUBLIN_CORE}creator") or ""
     metadata = {"author": one_line(author)} if author else {}
     return Parsed("\n\n".join(texts), title, metadata=metadata)
 
 
-def read_odt(raw: bytes) -> Parsed:
+def read_odt(document_id: str, raw: bytes) -> Parsed:
     """Read an OpenDocument text: headings, paragraphs, lists and tables."""
     from defusedxml.ElementTree import fromstring
 
@@ -247,10 +245,12 @@ def _inline(element: Any) -> str:
     return "".join(parts)
 
 
-def read_rtf(raw: bytes) -> Parsed:
+def read_rtf(document_id: str, raw: bytes) -> Parsed:
     """Read the text and the declared title of an RTF file."""
     from striprtf.striprtf import rtf_to_text
 
+    if not raw.startswith(b"{\\rtf"):
+        raise DocumentError(document_id, r"not RTF: it does not begin with {\rtf")
     source = raw.decode("latin-1")
     declared = re.search(r"\{\\title\s+([^{}\\]{1,200})\}", source)
     return Parsed(rtf_to_text(source, errors="replace"), declared[1] if declared else "")

@@ -1,18 +1,51 @@
-"""Decode HTML, and convert it in linear time, however deep it is nested."""
+"""Convert HTML and Office files to Markdown in linear time, however deep they are nested."""
 
+import io
 import re
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from rag_pipeline.loading.text import byte_order_encoding, decode_as
+from rag_pipeline.loading.text import byte_order_encoding, clean, decode_as
 
 _MAX_DEPTH = 100
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
+_DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 
 
-def decode_html(document_id: str, raw: bytes) -> str:
-    """Decode HTML as a browser does; raise DocumentError for bytes of another encoding."""
+def read_html(document_id: str, raw: bytes) -> tuple[str, str]:
+    """Return Markdown and the title of HTML; raise DocumentError for a wrong encoding."""
+    from bs4 import BeautifulSoup
+
+    html = _decode(document_id, raw)
+    nested = _read_nested(html)
+    if nested is not None:
+        return nested
+    # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
+    soup = BeautifulSoup(html, "lxml")
+    title = soup.title.get_text() if soup.title else ""
+    for element in soup(["script", "style"]):
+        element.extract()
+    return to_markdown(str(soup).encode(), ".html"), title
+
+
+def html_text(document_id: str, raw: bytes) -> str:
+    """Return the clean Markdown of HTML inside another document."""
+    return clean(read_html(document_id, raw)[0])
+
+
+def to_markdown(raw: bytes, suffix: str) -> str:
+    """Convert `.html`, `.docx` or `.pptx` to Markdown."""
+    from markitdown import StreamInfo
+
+    info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
+    # strict: a fallback to plain text would depend on the depth of the call stack.
+    options = {"style_map": _DOCX_STYLES} if suffix == ".docx" else {}
+    result = _converters()[suffix].convert(io.BytesIO(raw), info, strict=True, **options)
+    return str(result.markdown)
+
+
+def _decode(document_id: str, raw: bytes) -> str:
     from bs4.dammit import EncodingDetector
 
     declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
@@ -33,7 +66,7 @@ def _text_encoding(declared: str) -> str:
     return name
 
 
-def read_nested(html: str) -> tuple[str, str] | None:
+def _read_nested(html: str) -> tuple[str, str] | None:
     """Return the text and title of HTML nested deeper than 100; None for other HTML.
 
     Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
@@ -97,9 +130,10 @@ class _Outline:
 
 
 @cache
-def convert_in_linear_time() -> None:
-    """Patch markitdown to read runs of blanks once and to number list items in linear time."""
+def _converters() -> dict[str, Any]:
+    """Return markitdown's converters; patch them to read blanks and lists in linear time."""
     import markdownify
+    from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
     from markitdown.converters import _html_converter as converters
 
     # Equal matches, but the search does not start again at each character of a run.
@@ -124,3 +158,4 @@ def convert_in_linear_time() -> None:
             return super().convert_li(counted, text, parent_tags)
 
     converters._CustomMarkdownify = Numbering
+    return {".html": HtmlConverter(), ".docx": DocxConverter(), ".pptx": PptxConverter()}

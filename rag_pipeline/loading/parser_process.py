@@ -7,6 +7,7 @@ at a time. Its own timer ends it when a document takes too long, even if its par
 import atexit
 import base64
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -160,6 +161,7 @@ def _cause_of_death(request: Mapping[str, Any], status: int) -> str:
 def serve() -> None:
     """Answer requests on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    logging.disable(logging.CRITICAL)  # the libraries' remarks on hostile files help nobody
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a parser's own output goes to standard error
     while line := requests.readline():

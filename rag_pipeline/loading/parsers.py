@@ -4,16 +4,12 @@ markitdown's converters are called directly. Its main class guesses types with a
 passes a corrupt file to the converter of another type.
 """
 
-import functools
 import io
 import json
-import logging
-import re
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import date, time
 from pathlib import PurePosixPath
 from typing import Any
@@ -32,22 +28,15 @@ from rag_pipeline.loading.formats import (
     read_outlook_mail,
     read_rtf,
 )
-from rag_pipeline.loading.html import convert_in_linear_time, decode_html, read_nested
-from rag_pipeline.loading.text import decode, one_line
+from rag_pipeline.loading.html import read_html, to_markdown
+from rag_pipeline.loading.text import clean, decode, one_line
 
-_NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
-"""Silencing loggers affects the whole process, so one parser runs at a time."""
+"""Ignoring warnings affects the whole process, so one parser runs at a time."""
 
 _MAX_CELLS = 20_000_000
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
-_DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
-
-
-Parser = Callable[[str, bytes, int], Parsed]
-"""Takes a document's id, its bytes and `documents.max_bytes`."""
+_ZIPPED = (".docx", ".pptx", ".xlsx", ".epub", ".odt")
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
@@ -55,10 +44,12 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
 
     Raise DocumentError for encrypted, corrupt and hostile files, and for files without text.
     """
-    parser = PARSERS[suffix]
+    title = ""
     try:
-        with _ONE_AT_A_TIME, _silence():
-            parsed = parser(document_id, raw, max_bytes)
+        with _ONE_AT_A_TIME, warnings.catch_warnings(action="ignore"):
+            if suffix in _ZIPPED:
+                title = _checked_office_title(document_id, raw, suffix, max_bytes)
+            parsed = PARSERS[suffix](document_id, raw)
     except DocumentError:
         raise
     except RecursionError:
@@ -69,50 +60,25 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     except Exception as error:  # noqa: BLE001
         reason = one_line(str(error))[:200] or type(error).__name__
         raise DocumentError(document_id, f"corrupt {suffix}: {reason}") from None
-    title = one_line(parsed.title)
+    title = one_line(parsed.title or title)
     # Page maps and symbols hold offsets in the unchanged text.
     is_final = parsed.page_map or suffix in CODE_SUFFIXES
-    text = parsed.text if is_final else _clean(parsed.text)
-    title = "" if title.lower() in _PLACEHOLDER_TITLES else title
-    return parsed._replace(text=text, title=title)
+    text = parsed.text if is_final else clean(parsed.text)
+    return parsed._replace(text=text, title="" if title.lower() in _PLACEHOLDER_TITLES else title)
 
 
-def _parse_html(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    from bs4 import BeautifulSoup
-
-    html = decode_html(document_id, raw)
-    nested = read_nested(html)
-    if nested is not None:
-        return Parsed(*nested)
-    # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
-    soup = BeautifulSoup(html, "lxml")
-    title = soup.title.get_text() if soup.title else ""
-    for element in soup(["script", "style"]):
-        element.extract()
-    return Parsed(_markdown(str(soup).encode(), ".html"), title)
-
-
-def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
     from rag_pipeline.loading.pdf.parse import read_pdf
 
-    read = read_pdf(document_id, raw)
-    return Parsed(
-        read.text, read.title, read.page_map.to_bytes(), read.metadata, read.missing_extra
-    )
+    return read_pdf(document_id, raw)
 
 
-def _parse_office(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    title = _checked_office_title(document_id, raw, suffix, max_bytes)
-    return Parsed(_markdown(raw, suffix), title)
-
-
-def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     """Write each sheet as a Markdown table, row by row.
 
     markitdown uses a data frame, which writes empty cells as `NaN`, and needs all memory for one
     cell in a far corner.
     """
-    title = _checked_office_title(document_id, raw, ".xlsx", max_bytes)
     from openpyxl import load_workbook
 
     workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
@@ -138,7 +104,7 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
         if rows:
             parts.append("\n".join([f"## {one_line(sheet.title)}", "", *rows]))
     metadata = {"blank_rows": json.dumps(blank)} if blank else {}
-    return Parsed("\n\n".join(parts), title, metadata=metadata)
+    return Parsed("\n\n".join(parts), metadata=metadata)
 
 
 def _cell(value: Any) -> str:
@@ -149,31 +115,13 @@ def _cell(value: Any) -> str:
     return one_line(str(value)).replace("|", "\\|")
 
 
-def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    _checked_office_title(document_id, raw, ".epub", max_bytes)
-    return read_epub(raw, _text_of_html(document_id))
-
-
-def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    _checked_office_title(document_id, raw, ".odt", max_bytes)
-    return read_odt(raw)
-
-
-def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    if not raw.startswith(b"{\\rtf"):
-        raise DocumentError(document_id, r"not RTF: it does not begin with {\rtf")
-    return read_rtf(raw)
-
-
-def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    text, title = decode(document_id, raw, suffix), PurePosixPath(document_id).name
+def _parse_code(document_id: str, raw: bytes) -> Parsed:
+    path = PurePosixPath(document_id)
+    suffix = path.suffix.lower()
+    text = decode(document_id, raw, suffix)
     if not is_installed("code"):
-        return Parsed(text, title, missing_extra="code")
-    return Parsed(text, title, metadata=symbols_metadata(text, suffix))
-
-
-def _text_of_html(document_id: str) -> Callable[[bytes], str]:
-    return lambda html: _clean(_parse_html(document_id, html, len(html)).text)
+        return Parsed(text, path.name, missing_extra="code")
+    return Parsed(text, path.name, metadata=symbols_metadata(text, suffix))
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
@@ -212,47 +160,6 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
         return properties.findtext("{http://purl.org/dc/elements/1.1/}title") or ""
 
 
-@functools.cache
-def _converter(suffix: str) -> Any:
-    from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
-
-    convert_in_linear_time()
-    return {".html": HtmlConverter, ".docx": DocxConverter, ".pptx": PptxConverter}[suffix]()
-
-
-def _markdown(raw: bytes, suffix: str) -> str:
-    from markitdown import StreamInfo
-
-    info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
-    # strict: a fallback to plain text would depend on the depth of the call stack.
-    options = {"style_map": _DOCX_STYLES} if suffix == ".docx" else {}
-    result = _converter(suffix).convert(io.BytesIO(raw), info, strict=True, **options)
-    return str(result.markdown)
-
-
-def _clean(text: str) -> str:
-    """Remove control characters, and collapse blank lines."""
-    text = re.sub(r"\r\n?|\x0c", "\n", text)
-    text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
-    lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-
-
 PARSER_VERSIONS = {
     ".pdf": 4,
     **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
@@ -260,17 +167,18 @@ PARSER_VERSIONS = {
 """Version of a parser by suffix, 1 by default. Raise it when the parser's output changes: the
 documents of that parser become stale."""
 
-PARSERS: dict[str, Parser] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
+PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda name, raw: Parsed(*read_html(name, raw))),
     ".pdf": _parse_pdf,
-    **{suffix: functools.partial(_parse_office, suffix) for suffix in (".docx", ".pptx")},
+    ".docx": lambda _, raw: Parsed(to_markdown(raw, ".docx")),
+    ".pptx": lambda _, raw: Parsed(to_markdown(raw, ".pptx")),
     ".xlsx": _parse_xlsx,
-    ".ipynb": lambda name, raw, _: read_notebook(name, raw, _clean),
-    ".eml": lambda name, raw, _: read_mail(name, raw, _text_of_html(name)),
-    ".msg": lambda name, raw, _: read_outlook_mail(name, raw, _text_of_html(name)),
-    ".epub": _parse_epub,
-    ".odt": _parse_odt,
-    ".rtf": _parse_rtf,
-    **{suffix: functools.partial(_parse_code, suffix) for suffix in CODE_SUFFIXES},
+    ".ipynb": read_notebook,
+    ".eml": read_mail,
+    ".msg": read_outlook_mail,
+    ".epub": read_epub,
+    ".odt": read_odt,
+    ".rtf": read_rtf,
+    **dict.fromkeys(CODE_SUFFIXES, _parse_code),
 }
-"""The parser of each suffix."""
+"""The parser of each suffix; it takes a document's id and its bytes."""

@@ -31,6 +31,7 @@ _SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",
 }
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", re.S | re.M)
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
@@ -170,6 +171,14 @@ def first_line_title(text: str) -> str:
     title = one_line(line).lstrip("#").lstrip()
     usable = 0 < len(title) <= _LONGEST_TITLE and any(c.isalpha() for c in title)
     return title if usable else ""
+
+
+def clean(text: str) -> str:
+    """Remove control characters, and collapse blank lines."""
+    text = re.sub(r"\r\n?|\x0c", "\n", text)
+    text = _NOT_TEXT.sub("\ufffd", _CONTROLS.sub("", text))
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
 def one_line(text: str) -> str:

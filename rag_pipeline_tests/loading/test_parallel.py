@@ -37,7 +37,7 @@ def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) 
     folder.mkdir()
     for number in range(processes):
         (folder / f"{number}.pdf").write_text(f"{tmp_path}/met/ {processes} {number}")
-    child = with_pdf_parser("None").replace("lambda *_: None", f"lambda _, raw, __: {MEETING}")
+    child = with_pdf_parser("None").replace("lambda *_: None", f"lambda _, raw: {MEETING}")
     start_anew(monkeypatch, child)
     return folder
 

@@ -30,7 +30,7 @@ class Measured:
     pages: float | None = None
 
 
-def measure(made: MadePdf, markdown: str, page_map: PageMap | None = None) -> Measured:
+def measure(made: MadePdf, markdown: str, page_map: bytes | None = None) -> Measured:
     """Measure one reading."""
     return Measured(
         character_accuracy(made, markdown),
@@ -39,7 +39,7 @@ def measure(made: MadePdf, markdown: str, page_map: PageMap | None = None) -> Me
         else None,
         _cells(made, markdown) if made.cells else None,
         _removed(made, markdown) if made.furniture else None,
-        _pages(made, markdown, page_map) if page_map is not None else None,
+        _pages(made, markdown, PageMap.from_bytes(page_map)) if page_map is not None else None,
     )
 
 

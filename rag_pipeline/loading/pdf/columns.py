@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rag_pipeline.loading.pdf.glyphs import Word
-from rag_pipeline.loading.pdf.lines import Line, make_line
+from rag_pipeline.loading.pdf.elements import Line, Word
+from rag_pipeline.loading.pdf.lines import make_line
 
 _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"

@@ -2,11 +2,11 @@
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pypdfium2.raw as pdfium
 
+from rag_pipeline.loading.pdf.elements import Page, Rule
 from rag_pipeline.loading.pdf.frame import Frame, Sides, around, turn
 
 _MAX_OBJECTS = 20_000
@@ -15,30 +15,8 @@ _DEEPEST_FORM = 4
 _THIN = 2.5
 
 
-class Rule(NamedTuple):
-    """A thin horizontal or vertical line, by its two ends."""
-
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-
-@dataclass(slots=True)
-class Drawings:
-    """The thin lines of a page, and its images.
-
-    `image_share` is the share of the page that images cover, `pixels` their number of pixels.
-    """
-
-    rules: list[Rule] = field(default_factory=list)
-    image_share: float = 0.0
-    pixels: int = 0
-
-
-def read_drawings(page: Any, frame: Frame) -> Drawings:
-    """Read the lines of a loaded page and the sizes of its images, without decoding images."""
-    found = Drawings()
+def read_drawings(page: Any, frame: Frame, found: Page) -> None:
+    """Add the lines of a loaded page and the sizes of its images, without decoding images."""
     area = 0.0
     for one, matrix in _objects(page):
         kind = pdfium.FPDFPageObj_GetType(one)
@@ -48,9 +26,8 @@ def read_drawings(page: Any, frame: Frame) -> Drawings:
             x0, y0, x1, y1 = _bounds(one, matrix, frame)
             inside_x = max(min(x1, frame.width) - max(x0, 0), 0)
             area += inside_x * max(min(y1, frame.height) - max(y0, 0), 0)
-            found.pixels += _pixels(one)
+            found.image_pixels += _pixels(one)
     found.image_share = min(area / max(frame.width * frame.height, 1), 1.0)
-    return found
 
 
 def image_pixels(page: Any) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
-from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.pdf.elements import Word
 from rag_pipeline.loading.pdf.lines import join
 
 TableCells = tuple[list[list[Word]], list[list[str]]]

@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rag_pipeline.loading.pdf.glyphs import Word
-from rag_pipeline.loading.pdf.lines import Line
+from rag_pipeline.loading.pdf.elements import Line, Word
 
 _ZONE = 0.14
 """Share of a page's height, at its top and bottom, that is searched for furniture."""

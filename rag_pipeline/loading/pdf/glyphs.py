@@ -1,18 +1,15 @@
-"""Read a page with PDFium: words with position, size and weight, and drawn lines.
-
-Coordinates are points of the displayed page (its /Rotate applied), from the top left corner.
-"""
+"""Read a page with PDFium: words with position, size and weight, and drawn lines."""
 
 import ctypes
 import math
 import re
 import unicodedata
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
 
-from rag_pipeline.loading.pdf.drawings import Rule, read_drawings, turned_rule
+from rag_pipeline.loading.pdf.drawings import read_drawings, turned_rule
+from rag_pipeline.loading.pdf.elements import Page, Word
 from rag_pipeline.loading.pdf.frame import Frame, turn
 
 MAX_CHARACTERS = 200_000
@@ -36,46 +33,6 @@ _ACCENTS = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Word:
-    """Adjacent characters in one style; `base` is the y of the baseline.
-
-    `space` is True after a typed blank. `clusters` holds (x, characters) of right-to-left words,
-    whose order on the page differs from the reading order.
-    """
-
-    text: str
-    x0: float
-    x1: float
-    base: float
-    size: float
-    bold: bool
-    italic: bool
-    space: bool
-    clusters: list[tuple[float, str]] | None = None
-
-    @property
-    def top(self) -> float:
-        """Return the y of the top of common letters."""
-        return self.base - 0.75 * self.size
-
-
-@dataclass(slots=True)
-class PageGlyphs:
-    """The content of one page. Text in a direction other than the main one is left out."""
-
-    width: float
-    height: float
-    words: list[Word] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    turned: int = 0
-    """Degrees by which the page was turned counterclockwise to make its words level."""
-    characters: int = 0
-    unmapped: int = 0
-    image_share: float = 0.0
-    image_pixels: int = 0
-
-
 class _Style(NamedTuple):
     direction: int
     size: float
@@ -84,19 +41,17 @@ class _Style(NamedTuple):
     italic: bool
 
 
-def read_glyphs(page: Any) -> PageGlyphs:
-    """Read the text and the lines of a loaded page."""
+def read_glyphs(page: Any) -> Page:
+    """Read the words, the drawn lines and the sizes of images of a loaded page."""
     frame = Frame(page)
     text_page = pdfium.FPDFText_LoadPage(page)
-    found = PageGlyphs(frame.width, frame.height)
+    found = Page(frame.width, frame.height)
     try:
         runs = _words(text_page, frame, found) if text_page else {}
     finally:
         if text_page:
             pdfium.FPDFText_ClosePage(text_page)
-    drawings = read_drawings(page, frame)
-    found.rules, found.image_share = drawings.rules, drawings.image_share
-    found.image_pixels = drawings.pixels
+    read_drawings(page, frame, found)
     weights = {turn: sum(len(w.text) for w in words) for turn, words in runs.items() if turn >= 0}
     main = max(weights, key=lambda turn: (weights[turn], -turn), default=0)
     found.words = runs.pop(main, [])
@@ -108,7 +63,7 @@ def read_glyphs(page: Any) -> PageGlyphs:
     return found
 
 
-def _words(text_page: Any, frame: Frame, found: PageGlyphs) -> dict[int, list[Word]]:
+def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
     """Return the words by direction of the text in degrees; -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}

@@ -4,11 +4,10 @@ import statistics
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 
-from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.pdf.elements import Line, Word
 from rag_pipeline.loading.text import is_cjk
 
 _SPACE = 0.13
@@ -17,39 +16,6 @@ _RAISED = 0.15
 _MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _RTL = ("R", "AL")
 _WEAK_NUMBER = ("EN", "AN")
-
-
-@dataclass(slots=True)
-class Line:
-    """Words on one baseline, in reading order.
-
-    `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
-    such as a footnote's number. A line with cells in `table` represents a whole table.
-    """
-
-    text: str
-    x0: float
-    x1: float
-    base: float
-    size: float
-    bold: bool
-    italic: bool
-    left: float
-    right: float
-    page: int = 0
-    column: int = 0
-    first_width: float = 0.0
-    marker: str = ""
-    rtl: bool = False
-    table: list[list[str]] | None = None
-    row_bases: list[float] = field(default_factory=list)
-    parts: tuple[str, ...] = ()
-    """The text, split at wide gaps."""
-
-    @property
-    def top(self) -> float:
-        """Return the y of the top of common letters."""
-        return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:

@@ -1,11 +1,11 @@
 """Write blocks as Markdown, with a map from each line to its page and box."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rag_pipeline.loading.page_map import Box, PageMap
+from rag_pipeline.loading.pdf.elements import Line, Page
 from rag_pipeline.loading.pdf.hyphens import Hyphens
-from rag_pipeline.loading.pdf.lines import Line
 from rag_pipeline.loading.pdf.paragraphs import BULLET, Block
 from rag_pipeline.loading.text import is_cjk
 
@@ -13,27 +13,24 @@ _LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
 _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
 
-Locate = Callable[[Line, float, float], Box]
-"""Takes a line, its top and its baseline, and returns the box on the displayed page."""
-
 
 def to_markdown(
-    blocks: Sequence[Block], hyphens: Hyphens, locate: Locate, sizes: Sequence[tuple[float, float]]
+    blocks: Sequence[Block], hyphens: Hyphens, pages: Sequence[Page]
 ) -> tuple[str, PageMap]:
     """Return the text and the map of its lines."""
-    writer = _Writer(locate)
+    writer = _Writer(pages)
     for block in blocks:
         writer.write(block, hyphens)
-    starts = tuple(start for start, _ in writer.places)
-    boxes = tuple(box for _, box in writer.places)
-    return "".join(writer.parts), PageMap(starts, boxes, tuple(sizes))
+    sizes = tuple(page.displayed for page in pages)
+    return "".join(writer.parts), PageMap(tuple(writer.starts), tuple(writer.boxes), sizes)
 
 
 class _Writer:
-    def __init__(self, locate: Locate) -> None:
+    def __init__(self, pages: Sequence[Page]) -> None:
         self.parts: list[str] = []
-        self.places: list[tuple[int, Box]] = []
-        self._locate = locate
+        self.starts: list[int] = []
+        self.boxes: list[Box] = []
+        self._pages = pages
         self._length = 0
         self._before = ""
 
@@ -51,8 +48,7 @@ class _Writer:
         tight = block.kind == "item" and self._before == "item"
         start = self._begin("\n" if tight else "\n\n", block.kind) + len(mark)
         for place, (offset, line) in enumerate(zip(offsets, block.lines, strict=True)):
-            box = self._locate(line, line.top, line.base)
-            self.places.append((start + offset if place else start - len(mark), box))
+            self._place(start + offset if place else start - len(mark), line, line.top, line.base)
         self._add(mark + text)
 
     def _table(self, line: Line) -> None:
@@ -63,7 +59,7 @@ class _Writer:
         for index, row in enumerate(rows):
             top = bases[index - 1] if index else line.top
             base = bases[min(index, len(bases) - 1)]
-            self.places.append((start, self._locate(line, min(top, base - line.size), base)))
+            self._place(start, line, min(top, base - line.size), base)
             written = f"| {' | '.join(row)} |"
             if index == 0:
                 written += "\n|" + " --- |" * len(row)
@@ -71,6 +67,10 @@ class _Writer:
                 written += "\n"
             start += len(written)
             self._add(written)
+
+    def _place(self, start: int, line: Line, top: float, base: float) -> None:
+        self.starts.append(start)
+        self.boxes.append(self._pages[line.page].box(line, top, base))
 
     def _begin(self, separator: str, kind: str) -> int:
         if self._length:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pypdfium2.raw as pdfium
 
-from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word
+from rag_pipeline.loading.pdf.elements import Page, Word
 
 _DPI = 200
 _LARGEST_SIDE = 3600
@@ -54,11 +54,11 @@ def _engine() -> Any:
     )
 
 
-def recognise(page: Any) -> tuple[PageGlyphs, float]:
-    """Return the words of a loaded page and the mean confidence of their characters, 0 to 1."""
+def recognise(page: Any) -> Page:
+    """Return a loaded page with its words and the mean confidence of their characters, 0 to 1."""
     image, scale = _rendered(page)
     height, width = image.shape[:2]
-    found = PageGlyphs(width / scale, height / scale, image_share=1.0)
+    found = Page(width / scale, height / scale, image_share=1.0)
     lines = _lines(image)
     turned = 0
     if _is_sideways(lines):
@@ -82,7 +82,8 @@ def recognise(page: Any) -> tuple[PageGlyphs, float]:
         size = common if abs(size - common) < _SAME_SIZE * common else size
         found.words += _words(text, box / scale, size / scale, angle)
         found.characters += sum(not char.isspace() for char in text)
-    return found, _confidence(lines)
+    found.confidence = _confidence(lines)
+    return found
 
 
 def _rendered(page: Any) -> tuple[Image, float]:
@@ -148,8 +149,6 @@ def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
     for part in text.split(" "):
         if part:
             start = x0 + place * step + shift
-            words.append(
-                Word(part, start, start + len(part) * step, base, size, False, False, bool(words))
-            )
+            words.append(Word(part, start, start + len(part) * step, base, size, space=bool(words)))
         place += len(part) + 1
     return words

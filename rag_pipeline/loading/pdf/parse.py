@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pypdfium2.raw as pdfium
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError, installation
 from rag_pipeline.loading.extras import is_installed
+from rag_pipeline.loading.formats import Parsed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.pdf.elements import Page
 from rag_pipeline.loading.pdf.furniture import without_furniture
 from rag_pipeline.loading.pdf.headings import (
     declared_title,
@@ -25,7 +27,7 @@ from rag_pipeline.loading.pdf.headings import (
 )
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
-from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
+from rag_pipeline.loading.pdf.page import lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
 from rag_pipeline.loading.quality import measure
@@ -41,40 +43,35 @@ _MIN_IMAGE = 0.3
 _MAX_PAGES = 20_000
 
 
-class ReadPdf(NamedTuple):
-    """The content of a PDF; `missing_extra` names the extra that its unread pages need."""
-
-    text: str
-    title: str
-    page_map: PageMap
-    metadata: dict[str, MetadataValue]
-    missing_extra: str = ""
-
-
-def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
+def read_pdf(document_id: str, raw: bytes) -> Parsed:
     """Read a PDF; raise DocumentError if it is encrypted, corrupt or without text."""
     if b"%PDF-" not in raw[:1024]:
         raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
     if b"%%EOF" not in raw:
         raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
     with _opened(document_id, raw) as document:
-        declared = declared_title(_meta(document, "Title"))
+        declared = declared_title(_declared_title(document))
         pages: list[Page] = []
         for number in range(_count(document_id, document)):
             recognised = sum(page.confidence is not None for page in pages)
             pages.append(_read(document, number, recognised < _MAX_RECOGNISED))
-    read = compose(pages, declared)
-    if not read.text:
+    text, title, page_map = _composed(pages)
+    if not text:
         raise DocumentError(document_id, _without_text(pages))
-    page_map = replace(read.page_map, file_hash=hashlib.sha256(raw).hexdigest())
     left_out = not is_installed("ocr") and any(
         is_unread(page) and page.image_pixels <= MAX_PIXELS for page in pages
     )
-    return read._replace(page_map=page_map, missing_extra="ocr" if left_out else "")
+    return Parsed(
+        text,
+        declared or title,
+        replace(page_map, file_hash=hashlib.sha256(raw).hexdigest()).to_bytes(),
+        _metadata(text, pages),
+        "ocr" if left_out else "",
+    )
 
 
-def compose(pages: list[Page], declared: str) -> ReadPdf:
-    """Join pages to one text with a page map and metadata."""
+def _composed(pages: list[Page]) -> tuple[str, str, PageMap]:
+    """Join pages to one text, with its title and page map."""
     heights = [page.height for page in pages]
     body = Styles([page.lines for page in pages]).body
     kept = without_furniture([page.lines for page in pages], heights, body)
@@ -83,12 +80,8 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
     demote_front_matter(blocks, titled)
     set_levels(blocks, titled)
     hyphens = Hyphens(line.text for block in blocks for line in block.lines)
-    sizes = [page.displayed for page in pages]
-    text, page_map = to_markdown(
-        blocks, hyphens, lambda line, top, base: pages[line.page].box(line, top, base), sizes
-    )
-    title = declared or (without_marks(plain(titled, hyphens)) if titled else "")
-    return ReadPdf(text, title, page_map, _metadata(text, pages))
+    text, page_map = to_markdown(blocks, hyphens, pages)
+    return text, without_marks(plain(titled, hyphens)) if titled else "", page_map
 
 
 def _without_text(pages: list[Page]) -> str:
@@ -138,25 +131,19 @@ def _count(document_id: str, document: Any) -> int:
 def _read(document: Any, number: int, may_recognise: bool) -> Page:
     page = pdfium.FPDF_LoadPage(document, number)
     if not page:
-        return Page(0.0, 0.0, 0)
+        return Page()
     try:
         read = read_page(page, number)
         small = read.image_pixels <= MAX_PIXELS
         if may_recognise and small and is_unread(read) and is_installed("ocr"):
-            read = _recognised(page, number)
+            from rag_pipeline.loading.pdf.ocr import recognise
+
+            with more_room(_RECOGNITION_SECONDS, _RECOGNITION_BYTES):
+                read = recognise(page)
+            lay_out(read, number)
         return read
     finally:
         pdfium.FPDF_ClosePage(page)
-
-
-def _recognised(page: Any, number: int) -> Page:
-    from rag_pipeline.loading.pdf.ocr import recognise
-
-    with more_room(_RECOGNITION_SECONDS, _RECOGNITION_BYTES):
-        glyphs, confidence = recognise(page)
-    read = lay_out(glyphs, number)
-    read.confidence = confidence
-    return read
 
 
 @contextmanager
@@ -174,10 +161,10 @@ def _opened(document_id: str, raw: bytes) -> Iterator[Any]:
         gc.collect(0)
 
 
-def _meta(document: Any, name: str) -> str:
-    length = pdfium.FPDF_GetMetaText(document, name.encode(), None, 0)
+def _declared_title(document: Any) -> str:
+    length = pdfium.FPDF_GetMetaText(document, b"Title", None, 0)
     if not 2 < length < 20_000:
         return ""
     buffer = ctypes.create_string_buffer(length)
-    pdfium.FPDF_GetMetaText(document, name.encode(), buffer, length)
+    pdfium.FPDF_GetMetaText(document, b"Title", buffer, length)
     return buffer.raw[: length - 2].decode("utf-16-le", "replace")

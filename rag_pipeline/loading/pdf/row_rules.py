@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
-from rag_pipeline.loading.pdf.drawings import Rule
+from rag_pipeline.loading.pdf.elements import Rule, Word
 from rag_pipeline.loading.pdf.figures import TableCells
-from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
 _TOUCH = 3.0

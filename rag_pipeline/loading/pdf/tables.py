@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
-from rag_pipeline.loading.pdf.drawings import Rule
+from rag_pipeline.loading.pdf.elements import Rule, Word
 from rag_pipeline.loading.pdf.figures import TableCells, figure_tables
 from rag_pipeline.loading.pdf.frame import Sides
-from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
 
@@ -294,7 +293,7 @@ def _outside(words: Sequence[Word], box: Sides) -> list[Word]:
 
 
 def _is_inside(word: Word, box: Sides) -> bool:
-    x, y = (word.x0 + word.x1) / 2, word.base - 0.3 * word.size
+    x, y = word.middle
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline_tests.testing.pdf_measures import measure
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers
@@ -30,9 +31,10 @@ def test_boxes_match_the_drawn_lines():
     made = MAKERS["clauses-0"]()
     read = read_pdf("clauses-0", made.raw)
     title = read.text.index("SERVICES AGREEMENT")
-    (box,) = read.page_map.within(title, title + 5)
+    placed = PageMap.from_bytes(read.page_map)
+    (box,) = placed.within(title, title + 5)
     # Drawn centred on a page of 612 x 792 points, with the baseline 90 below the top.
     assert box.page == 1
     assert box.y0 < 90 < box.y1
     assert abs((box.x0 + box.x1) / 2 - 306) < 2
-    assert read.page_map.sizes[0] == (612, 792)
+    assert placed.sizes[0] == (612, 792)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from rag_pipeline.errors import DocumentError, MissingExtraError
-from rag_pipeline.loading.pdf import parse
+from rag_pipeline.loading.formats import Parsed
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_layouts import Sheet
@@ -35,7 +35,7 @@ def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
 
 
-def quality(read: parse.ReadPdf) -> TextQuality:
+def quality(read: Parsed) -> TextQuality:
     return TextQuality.from_json(str(read.metadata["text_quality"]))
 
 

@@ -1,0 +1,113 @@
+"""The parts of a page. Coordinates are points of the page turned for level text, from the top left.
+
+The page is turned by its /Rotate, and then by the direction of most of its text.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rag_pipeline.loading.page_map import Box
+from rag_pipeline.loading.pdf.frame import around, turn_back
+
+
+class Rule(NamedTuple):
+    """A thin horizontal or vertical line, by its two ends."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+@dataclass(slots=True)
+class Word:
+    """Adjacent characters in one style; `base` is the y of the baseline.
+
+    `space` is True after a typed blank. `clusters` holds (x, characters) of right-to-left words,
+    whose order on the page differs from the reading order.
+    """
+
+    text: str
+    x0: float
+    x1: float
+    base: float
+    size: float
+    bold: bool = False
+    italic: bool = False
+    space: bool = False
+    clusters: list[tuple[float, str]] | None = None
+
+    @property
+    def top(self) -> float:
+        """Return the y of the top of common letters."""
+        return self.base - 0.75 * self.size
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Return the middle of the word's small letters."""
+        return (self.x0 + self.x1) / 2, self.base - 0.3 * self.size
+
+
+@dataclass(slots=True)
+class Line:
+    """Words on one baseline, in reading order.
+
+    `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
+    such as a footnote's number. A line with cells in `table` represents a whole table.
+    """
+
+    text: str
+    x0: float
+    x1: float
+    base: float
+    size: float
+    bold: bool
+    italic: bool
+    left: float
+    right: float
+    page: int = 0
+    column: int = 0
+    first_width: float = 0.0
+    marker: str = ""
+    rtl: bool = False
+    table: list[list[str]] | None = None
+    row_bases: list[float] = field(default_factory=list)
+    parts: tuple[str, ...] = ()
+    """The text, split at wide gaps."""
+
+    @property
+    def top(self) -> float:
+        """Return the y of the top of common letters."""
+        return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
+
+
+@dataclass(slots=True)
+class Page:
+    """The content of one page. Text in a direction other than the main one is left out."""
+
+    width: float = 0.0
+    height: float = 0.0
+    turned: int = 0
+    """Degrees by which the page was turned counterclockwise to make its words level."""
+    words: list[Word] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    characters: int = 0
+    unmapped: int = 0
+    image_share: float = 0.0
+    """The share of the page that images cover."""
+    image_pixels: int = 0
+    confidence: float | None = None
+    """Mean confidence of the recognised characters; None if the page was not recognised."""
+
+    @property
+    def displayed(self) -> tuple[float, float]:
+        """Return width and height of the displayed page, in points."""
+        sides = self.width, self.height
+        return sides if self.turned % 180 == 0 else sides[::-1]
+
+    def box(self, line: Line, top: float, base: float) -> Box:
+        """Return a line's box on the displayed page."""
+        one = turn_back(line.x0, top, self.turned, *self.displayed)
+        two = turn_back(line.x1, base + 0.25 * line.size, self.turned, *self.displayed)
+        return Box(line.page + 1, *around(one, two))
