@@ -341,5 +341,5 @@ def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]
     """Split words at borders by the middle of each word, from left to right."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
-        columns[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
+        columns[sum(word.middle[0] > border for border in borders)].append(word)
     return columns

@@ -54,9 +54,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
         one, matrix, depth = pending.pop()
         yield one, matrix
         if pdfium.FPDFPageObj_GetType(one) == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST_FORM:
-            own = pdfium.FS_MATRIX()
-            pdfium.FPDFPageObj_GetMatrix(one, own)
-            inner = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
+            inner = _matrix_of(one, matrix)
             count = min(pdfium.FPDFFormObj_CountObjects(one), left)
             pending += [
                 (pdfium.FPDFFormObj_GetObject(one, i), inner, depth + 1)
@@ -70,12 +68,14 @@ def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 
 
-def _product(one: tuple[float, ...], two: tuple[float, ...]) -> tuple[float, ...]:
-    a, b, c, d, e, f = one
-    g, h, i, j, k, m = two
+def _matrix_of(one: Any, outer: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the matrix from an object's coordinates to the page."""
+    own = pdfium.FS_MATRIX()
+    pdfium.FPDFPageObj_GetMatrix(one, own)
+    g, h, i, j, k, m = outer
     return (
-        a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j,
-        e * g + f * i + k, e * h + f * j + m,
+        own.a * g + own.b * i, own.a * h + own.b * j, own.c * g + own.d * i,
+        own.c * h + own.d * j, own.e * g + own.f * i + k, own.e * h + own.f * j + m,
     )  # fmt: skip
 
 
@@ -104,9 +104,7 @@ def _rules(path: Any, matrix: tuple[float, ...], frame: Frame) -> list[Rule]:
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     if not stroke.value:
         return []
-    own = pdfium.FS_MATRIX()
-    pdfium.FPDFPageObj_GetMatrix(path, own)
-    full = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
+    full = _matrix_of(path, matrix)
     rules: list[Rule] = []
     start = last = (0.0, 0.0)
     x, y = ctypes.c_float(), ctypes.c_float()

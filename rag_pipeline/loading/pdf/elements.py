@@ -3,11 +3,25 @@
 The page is turned by its /Rotate, and then by the direction of most of its text.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 from rag_pipeline.loading.page_map import Box
 from rag_pipeline.loading.pdf.frame import around, turn_back
+
+T = TypeVar("T")
+
+
+def split(items: Sequence[T], apart: Callable[[T, T], bool]) -> list[list[T]]:
+    """Split a sequence between the neighbours that are apart."""
+    groups = [[item] for item in items[:1]]
+    for before, item in pairwise(items):
+        if apart(before, item):
+            groups.append([])
+        groups[-1].append(item)
+    return groups
 
 
 class Rule(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
-from rag_pipeline.loading.pdf.elements import Word
+from rag_pipeline.loading.pdf.elements import Word, split
 from rag_pipeline.loading.pdf.lines import join
 
 TableCells = tuple[list[list[Word]], list[list[str]]]
@@ -92,12 +92,7 @@ def _row(words: list[Word]) -> _Row:
 
 
 def _split_at_gaps(words: Sequence[Word], size: float) -> list[list[Word]]:
-    groups = [[words[0]]]
-    for before, word in pairwise(words):
-        if word.x0 - before.x1 > 0.6 * size:
-            groups.append([])
-        groups[-1].append(word)
-    return groups
+    return split(words, lambda before, word: word.x0 - before.x1 > 0.6 * size)
 
 
 def _is_figure(group: Sequence[Word]) -> bool:
@@ -203,10 +198,7 @@ def _is_head_of(row: _Row, below: _Row, borders: Sequence[float]) -> bool:
 
 
 def _cells(words: Sequence[Word], borders: Sequence[float]) -> list[str]:
-    return [_tidy(join(cell)) if cell else "" for cell in between(words, borders)]
-
-
-def _tidy(text: str) -> str:
+    texts = [join(cell) for cell in between(words, borders)]
     for pattern, instead in _TIDY:
-        text = pattern.sub(instead, text)
-    return text
+        texts = [pattern.sub(instead, text) for text in texts]
+    return texts

@@ -100,7 +100,7 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
     first = [
         block for block in blocks
         if block.lines[0].page == 0 and block.kind in ("heading", "text")
-        and sum(map(str.isalpha, text_of(block))) >= _MIN_LETTERS
+        and sum(map(str.isalpha, block.text)) >= _MIN_LETTERS
     ]  # fmt: skip
     large = [
         b for b in first if b.lines[0].size >= _TITLE_SCALE * styles.body and b.kind == "heading"
@@ -109,15 +109,10 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
         top = [b for b in first[:2] if b.kind == "heading"]
         return top[0] if top else None
     best = max(large, key=lambda b: b.lines[0].size)
-    if len(text_of(best).split()) == 1:
-        longer = [b for b in large if len(text_of(b).split()) >= 3]
+    if len(best.text.split()) == 1:
+        longer = [b for b in large if len(b.text.split()) >= 3]
         best = max(longer, key=lambda b: b.lines[0].size, default=best)
     return best
-
-
-def text_of(block: Block) -> str:
-    """Return a block's lines as one text."""
-    return " ".join(line.text for line in block.lines)
 
 
 def without_marks(title: str) -> str:

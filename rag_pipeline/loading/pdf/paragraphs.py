@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Literal
 
-from rag_pipeline.loading.pdf.elements import Line
+from rag_pipeline.loading.pdf.elements import Line, split
 
 BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _ITEM = re.compile(r"^(\(?(\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[[\w+]{1,8}\])\s+\S")
@@ -60,7 +60,7 @@ class Block:
     """Lines that belong together."""
 
     kind: Kind
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Line]
     level: int = 0
     breaks: set[int] = field(default_factory=set)
     """Indexes of the lines before which the line break is kept."""
@@ -69,6 +69,11 @@ class Block:
     def last(self) -> Line:
         """Return the last line."""
         return self.lines[-1]
+
+    @property
+    def text(self) -> str:
+        """Return the lines as one text."""
+        return " ".join(line.text for line in self.lines)
 
 
 class Styles:
@@ -143,10 +148,8 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
 
 
 def _ends_mid_sentence(block: Block) -> bool:
-    if block.kind not in ("text", "item") or not block.lines:
-        return False
-    text = block.last.text
-    return not _ENDS.search(text) and len(block.lines) > 1
+    is_prose = block.kind in ("text", "item") and len(block.lines) > 1
+    return is_prose and not _ENDS.search(block.last.text)
 
 
 def _continues_after_float(text: Block, later: Sequence[Block]) -> bool:
@@ -213,8 +216,9 @@ def _split_notes(
                 line.base - previous.base > 1.45 * styles.leading(line.size)
             )  # fmt: skip
             if previous is None or previous.column != line.column or _marked(line) or far:
-                blocks.append(Block("note"))
-            blocks[-1].lines.append(line)
+                blocks.append(Block("note", [line]))
+            else:
+                blocks[-1].lines.append(line)
     return [line for line in lines if id(line) not in taken], blocks
 
 
@@ -246,19 +250,13 @@ def _limit_columns(lines: Sequence[Line]) -> None:
 
 def _narrow(lines: Sequence[Line], styles: Styles) -> None:
     """Set the sides of lines that are narrower than their column, such as an abstract."""
-    start = 0
-    for index in range(1, len(lines) + 1):
-        before = lines[index - 1]
-        if index < len(lines):
-            line = lines[index]
-            step = line.base - before.base
-            if (
-                line.column == before.column and line.table is None
-                and 0 < step < 1.3 * styles.leading(max(line.size, before.size)) + 1
-            ):  # fmt: skip
-                continue
-        run = lines[start:index]
-        start = index
+
+    def apart(before: Line, line: Line) -> bool:
+        leading = styles.leading(max(line.size, before.size))
+        near = 0 < line.base - before.base < 1.3 * leading + 1
+        return line.column != before.column or line.table is not None or not near
+
+    for run in split(lines, apart):
         left, right = min(line.x0 for line in run), max(line.x1 for line in run)
         full = sum(line.x1 > right - 0.5 * line.size for line in run)
         if len(run) >= 4 and full >= 0.5 * len(run):
@@ -374,7 +372,7 @@ def _completed(block: Block, styles: Styles) -> Block:
 
 def _is_heading(block: Block, styles: Styles) -> bool:
     first = block.lines[0]
-    text = " ".join(line.text for line in block.lines)
+    text = block.text
     letters = sum(c.isalpha() for c in text)
     if (
         len(text) > _MAX_HEADING_CHARACTERS

@@ -42,12 +42,11 @@ def row_ruled(
     """Return the table in a box if each pair of neighbouring lines encloses one row."""
     if not borders or len(levels) < _MIN_ROWS:
         return None
-    inside = [w for w in words if box[0] - 2 <= (w.x0 + w.x1) / 2 <= box[2] + 2]
+    inside = [w for w in words if box[0] - 2 <= w.middle[0] <= box[2] + 2]
     bands: list[list[Word]] = [[] for _ in range(len(levels))]
     for word in inside:
-        middle = word.base - 0.3 * word.size
-        if middle < levels[-1]:
-            bands[bisect_left(levels, middle)].append(word)
+        if (y := word.middle[1]) < levels[-1]:
+            bands[bisect_left(levels, y)].append(word)
     bands[0] = _column_heads(bands[0], levels[0], borders)
     bands = [band for band in bands if band]
     if len(bands) < _MIN_ROWS:
@@ -65,11 +64,11 @@ def row_ruled(
 
 
 def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Word]]]:
-    return [rows_of(cell) if cell else [] for cell in between(band, borders)]
+    return [rows_of(cell) for cell in between(band, borders)]
 
 
 def _column_heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
-    rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row)) if words else []
+    rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row))
     found: list[Word] = []
     below = level
     for row in rows[:_MAX_HEAD]:

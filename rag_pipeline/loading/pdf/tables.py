@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
-from rag_pipeline.loading.pdf.elements import Rule, Word
+from rag_pipeline.loading.pdf.elements import Rule, Word, split
 from rag_pipeline.loading.pdf.figures import TableCells, figure_tables
 from rag_pipeline.loading.pdf.frame import Sides
 from rag_pipeline.loading.pdf.lines import join
@@ -33,43 +33,39 @@ def ruled_tables(
     """Return a page's words outside of ruled tables and tables of figures, and the tables."""
     rest = list(words)
     tables: list[TableCells] = []
-    rules = rules if 2 <= len(rules) <= _MAX_RULES else ()
     used: list[Sides] = []
+
+    def take(table: TableCells | None, box: Sides | None = None) -> None:
+        """Take a table's words from the rest, or all words of a box."""
+        nonlocal rest
+        if table is None:
+            return
+        held = {id(word) for row in table[0] for word in row}
+        rest = [w for w in rest if not (_is_inside(w, box) if box else id(w) in held)]
+        tables.append(table)
+        used.append(box or _around(table[0]))
+
+    rules = rules if 2 <= len(rules) <= _MAX_RULES else ()
     for group in _touching(rules):
         levels = _positions(r.y0 for r in group if r.y1 - r.y0 < r.x1 - r.x0)
         uprights = _positions(r.x0 for r in group if r.y1 - r.y0 >= r.x1 - r.x0)
         if len(levels) < 2 or len(uprights) < 2 or (len(levels), len(uprights)) == (2, 2):
             continue
         box = uprights[0], levels[0], uprights[-1], levels[-1]
-        if table := _grid(rest, uprights, levels, box):
-            rest = _outside(rest, box)
-            tables.append(table)
-            used.append(box)
+        take(_grid(_inside(rest, box), uprights, levels), box)
     whole, cuts = joined(rules)
     stacks = _stacks(whole)
     for box, levels in stacks:
-        if any(_overlap(box, other) for other in used):
-            continue
-        marked = [x for x, n in cuts.get(round(box[0]), Counter()).items() if 2 * n > len(levels)]
-        between = sorted(marked) or _borders(rows_of(_inside(rest, box)))
-        if table := row_ruled(rest, box, levels, between):
-            rest = _without(rest, table)
-            tables.append(table)
-            used.append(_around(table[0]))
+        if not any(_overlap(box, other) for other in used):
+            joints = cuts.get(round(box[0]), Counter())
+            marked = sorted(x for x, n in joints.items() if 2 * n > len(levels))
+            take(row_ruled(rest, box, levels, marked or _borders(rows_of(_inside(rest, box)))))
     for table in figure_tables(rest):
-        box = _around(table[0])
-        if any(_holds(stack, box) for stack, _ in stacks):
-            continue
-        rest = _without(rest, table)
-        tables.append(table)
-        used.append(box)
+        if not any(_holds(stack, _around(table[0])) for stack, _ in stacks):
+            take(table)
     for box, levels in stacks:
-        if any(_overlap(box, other) for other in used):
-            continue
-        if table := _table_between_rules(_inside(rest, box), levels):
-            rest = _outside(rest, box)
-            tables.append(table)
-            used.append(box)
+        if not any(_overlap(box, other) for other in used):
+            take(_table_between_rules(_inside(rest, box), levels), box)
     return rest, tables
 
 
@@ -118,7 +114,7 @@ def _share_numeric(column: Sequence[str]) -> float:
 
 def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
     ordered = sorted(row, key=lambda w: w.x0)
-    return [join(cell) if cell else "" for cell in between(ordered, borders)]
+    return [join(cell) for cell in between(ordered, borders)]
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
@@ -169,16 +165,14 @@ def _positions(values: Iterable[float]) -> list[float]:
     return found
 
 
-def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -> TableCells | None:
-    inside = _inside(words, box)
+def _grid(inside: Sequence[Word], xs: list[float], ys: list[float]) -> TableCells | None:
     n_rows, n_columns = len(ys) - 1, len(xs) - 1
-    if not inside or n_rows < 1 or n_columns < 2 or n_rows * n_columns < 4:
+    if not inside or n_columns < 2 or n_rows * n_columns < 4:
         return None
     slots: list[list[list[Word]]] = [[[] for _ in range(n_columns)] for _ in range(n_rows)]
     for word in inside:
-        middle = (word.x0 + word.x1) / 2
-        row = sum(word.base - 0.3 * word.size > y for y in ys[1:-1])
-        slots[row][sum(middle > x for x in xs[1:-1])].append(word)
+        x, y = word.middle
+        slots[sum(y > one for one in ys[1:-1])][sum(x > one for one in xs[1:-1])].append(word)
     kept = [part for row in slots if any(row) for part in _parted(row)]
     used = [i for i in range(n_columns) if any(row[i] for row in kept)]
     if len(kept) < 2 or len(used) < 2:
@@ -233,13 +227,9 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
     found = []
     for same in by_ends.values():
         levels = _positions(rule.y0 for rule in same)
-        start = 0
-        for index in range(1, len(levels) + 1):
-            if index == len(levels) or levels[index] - levels[index - 1] > _TALLEST_GAP:
-                if index - start >= 2:
-                    part = levels[start:index]
-                    found.append(((same[0].x0, part[0], same[0].x1, part[-1]), part))
-                start = index
+        for part in split(levels, lambda above, below: below - above > _TALLEST_GAP):
+            if len(part) >= 2:
+                found.append(((same[0].x0, part[0], same[0].x1, part[-1]), part))
     return found
 
 
@@ -288,18 +278,9 @@ def _inside(words: Sequence[Word], box: Sides) -> list[Word]:
     return [word for word in words if _is_inside(word, box)]
 
 
-def _outside(words: Sequence[Word], box: Sides) -> list[Word]:
-    return [word for word in words if not _is_inside(word, box)]
-
-
 def _is_inside(word: Word, box: Sides) -> bool:
     x, y = word.middle
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
-
-
-def _without(words: Sequence[Word], table: TableCells) -> list[Word]:
-    held = {id(word) for row in table[0] for word in row}
-    return [word for word in words if id(word) not in held]
 
 
 def _around(rows: Sequence[Sequence[Word]]) -> Sides:
