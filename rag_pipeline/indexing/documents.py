@@ -20,7 +20,7 @@ from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, 
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
-from rag_pipeline.loading.sources import list_files
+from rag_pipeline.loading.sources import folder_of, list_files
 from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
@@ -88,7 +88,8 @@ def list_documents(config: CorpusConfig) -> Listing:
         objects = list_bucket(source)
         digest.update(repr([tuple(one) for one in objects]).encode())
         return Listing(digest.hexdigest()[:16], objects=objects)
-    base, files = list_files(source, config.documents_path)
+    base = folder_of(config.documents_path)
+    files = list_files(source, config.documents_path)
     for relative in sorted(file.relative for file in files):
         path, told = f"{base}/{relative}", None
         try:

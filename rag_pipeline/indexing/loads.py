@@ -33,6 +33,7 @@ from rag_pipeline.loading import Rejected, SourceFile, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parser_process import parsers_here
+from rag_pipeline.loading.sources import folder_of
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
 
@@ -218,8 +219,7 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
         return Listed(*packed)
     if "reason" in packed:
         return Rejected(**packed)
-    root = config.documents_path
-    base = root.parent if root.is_file() else root
+    base = folder_of(config.documents_path)
     return SourceFile(**packed, base=base, settings=config.documents_source)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rag_pipeline.loading.folder import UNSAFE
-from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate_in, oversized
+from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate, oversized
 
 ARCHIVE_SUFFIX = ".zip"
 _MAX_MEMBERS = 10_000
@@ -116,7 +116,7 @@ def _located(
     if not name.lower().endswith(RECORD_SUFFIXES):
         yield whole
         return
-    for found in locate_in(io.BytesIO(raw), place, max_bytes):
+    for found in locate(io.BytesIO(raw), place, max_bytes):
         known = found.reason or found.length is not None
         yield found._replace(archive=relative) if known else whole
 

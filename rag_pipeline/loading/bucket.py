@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive
-from rag_pipeline.loading.folder import UNSAFE, selector
+from rag_pipeline.loading.folder import UNSAFE, ListedFile, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
-from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
+from rag_pipeline.loading.sources import Rejected, Source, read_as, scan
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
@@ -104,7 +104,7 @@ def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source]]:
         return
     with tempfile.TemporaryDirectory(prefix="rag-object-") as name:
         _copy(source, listed, Path(name) / listed.relative)
-        yield list(scan_file(Path(name), listed.relative, source))
+        yield list(scan(source, Path(name), files=[ListedFile(listed.relative)]))
 
 
 def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:

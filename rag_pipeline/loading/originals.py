@@ -10,6 +10,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.archives import member_of, read_member
 from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.sources import folder_of
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
@@ -21,7 +22,7 @@ def read_original(document: Document, settings: DocumentsSource, root: Path) -> 
     if settings.s3:
         raw = _object(settings.s3, name, document.content_hash)
     else:
-        raw = _file(root if root.is_dir() else root.parent, name)
+        raw = _file(folder_of(root), name)
     if hashlib.sha256(raw).hexdigest() != PageMap.from_bytes(document.page_map).file_hash:
         _object.cache_clear()
         raise DocumentError(name, "the file has changed since it was read")
@@ -52,12 +53,8 @@ def _object(url: str, name: str, content_hash: str) -> bytes:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             raise DocumentError(name, f"cannot read s3://{bucket}/{key}: {code}") from None
-    if packed is None:
-        return raw
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "archive.zip")
+        path = Path(folder, packed[0] if packed else name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(raw)
-        try:
-            return read_member(path, packed[1])
-        except OSError as error:
-            raise DocumentError(name, str(error)) from None
+        return _file(Path(folder), name)

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
@@ -45,18 +44,12 @@ class Located(NamedTuple):
         return self.relative if self.number is None else f"{self.relative}:{self.number}"
 
 
-def locate(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of a `.json` or `.jsonl` file; broken ones have a reason.
+def locate(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Yield every document of an open `.json` or `.jsonl` file; broken ones have a reason.
 
     A record without an id is called `{relative}:{line}` (from 1) or, in a JSON array,
     `{relative}:{index}` (from 0). Raise OSError if the file can't be read.
     """
-    with path.open("rb") as file:
-        yield from locate_in(file, relative, max_bytes)
-
-
-def locate_in(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Like `locate`, for an open file."""
     if encoding := byte_order_encoding(file.read(4)):
         reason = f"{encoding.upper()} text: JSON must be UTF-8"
         file.seek(0)

@@ -222,21 +222,10 @@ def scan(
     have the same id, the second is rejected under the name of its place. Raise ConfigError if
     there is nothing to load.
     """
-    base, found = list_files(source, root) if files is None else (_base(root), files)
-    return _scan(base, found, source, seen)
-
-
-def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source]:
-    """List the documents of one file under `base`, in order of document_id."""
-    return _scan(base, [ListedFile(relative)], source)
-
-
-def _scan(
-    base: Path, found: Sequence[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
-) -> Iterator[Source]:
+    base = folder_of(root)
     located: list[Located] = []
     is_left_out = matcher(*source.exclude, hidden=True)
-    for name, reason, unread in found:
+    for name, reason, unread in list_files(source, root) if files is None else files:
         if reason:
             shown = _printable(name)
             located.append(Located(shown, name, reason=_printable(reason), unread=unread))
@@ -264,7 +253,8 @@ def _documents_of(
     if is_archive(name):
         found = list(locate_members(path, name, max_bytes))
     elif name.lower().endswith(RECORD_SUFFIXES):
-        found = list(locate(path, name, max_bytes))
+        with path.open("rb") as file:
+            found = list(locate(file, name, max_bytes))
     else:
         return [Located(name, name)]
     if seen is not None and all(d.reason or d.raw_hash for d in found):
@@ -284,14 +274,15 @@ def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
     return document
 
 
-def _base(root: Path) -> Path:
+def folder_of(root: Path) -> Path:
+    """Return the folder that the paths of a listing are relative to."""
     return root.parent if root.is_file() else root
 
 
-def list_files(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
-    """Return the folder and its matching files, unsorted; raise ConfigError if there are none."""
+def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
+    """Return the matching files, unsorted; raise ConfigError if there are none."""
     if root.is_file():
-        return _base(root), [ListedFile(root.name)]
+        return [ListedFile(root.name)]
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
     try:
@@ -308,7 +299,7 @@ def list_files(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFi
             f"documents.include: none of the {seen} files in {root} matches {list(source.include)}"
             f" without matching exclude {list(source.exclude)}"
         )
-    return root, found
+    return found
 
 
 def _without_twins(located: list[Located], base: Path) -> list[Located]:

@@ -4,10 +4,9 @@ from itertools import islice
 from pathlib import Path
 
 from rag_pipeline.config import DocumentsSource
-from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.loading.folder import find_files
+from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.loading.languages import languages_of
-from rag_pipeline.loading.sources import SourceFile, scan_file
+from rag_pipeline.loading.sources import SourceFile, folder_of, list_files, scan
 
 _SAMPLE = 40
 """Maximum number of files that are read, evenly spread over the sorted folder."""
@@ -21,16 +20,16 @@ def survey_languages(documents: Path) -> dict[str, float]:
 
     Read up to 40 files. Skip unreadable documents and those under 200 characters.
     """
-    base = documents if documents.is_dir() else documents.parent
+    base = folder_of(documents)
     settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)
-    names = [documents.name]
-    if documents.is_dir():
-        found, _ = find_files(base, settings.include, settings.exclude)
-        names = sorted(file.relative for file in found if not file.reason)
-    step = max(1, len(names) // _SAMPLE)
+    try:
+        files = sorted(file for file in list_files(settings, documents) if not file.reason)
+    except ConfigError:  # no files
+        return {}
+    step = max(1, len(files) // _SAMPLE)
     texts = []
-    for name in names[::step][:_SAMPLE]:
-        for source in islice(scan_file(base, name, settings), 3):
+    for file in files[::step][:_SAMPLE]:
+        for source in islice(scan(settings, base, files=[file]), 3):
             try:
                 text = source.load().text if isinstance(source, SourceFile) else ""
             except RagPipelineError:
