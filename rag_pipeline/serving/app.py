@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -17,12 +18,17 @@ from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.review import review_routes
+from rag_pipeline.serving.review import (
+    ReviewDecided,
+    ReviewRequest,
+    decide_question,
+    next_question,
+)
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import AssistantAnswer, build_mcp, document_of, health_of
 from rag_pipeline.serving.tracing import record_trace
 
-_PAGE = Path(__file__).parent / "page" / "index.html"
+_PAGES = Path(__file__).parent / "page"
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
@@ -56,9 +62,6 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     log = QuestionLog(settings.log_questions)
     mcp = build_mcp(own, settings.allowed_hosts, log).http_app(path="/mcp", stateless_http=True)
 
-    async def page(request: Request) -> Response:
-        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=_PAGE_HEADERS)
-
     async def health(request: Request) -> Response:
         made = await asyncio.to_thread(health_of, own)
         shown = {"status": made.status, "version": made.version}
@@ -86,32 +89,43 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         status, value = await asyncio.to_thread(retrieval, own, await request.body(), log.keep)
         return JSONResponse(value, status)
 
-    app = Starlette(
-        routes=[
-            Route("/", page),
-            Route("/health", health),
-            Route("/api/datasets", _clear(datasets)),
-            Route("/api/ask", _answering(_AskBody, ask), methods=["POST"]),
-            Route("/api/document", _answering(_WantedDocument, document), methods=["POST"]),
-            Route("/api/page", _answering(_WantedPage, document_page), methods=["POST"]),
-            Route("/retrieval", _clear(dify), methods=["POST"]),
-            *(review_routes(own, _clear, _PAGE_HEADERS) if settings.review else ()),
-            Mount("/", mcp),
-        ],
-        lifespan=mcp.lifespan,
-    )
+    routes = [
+        _page("/", "index.html"),
+        Route("/health", health),
+        Route("/api/datasets", _clear(datasets)),
+        _answering("/api/ask", _AskBody, ask),
+        _answering("/api/document", _WantedDocument, document),
+        _answering("/api/page", _WantedPage, document_page),
+        Route("/retrieval", _clear(dify), methods=["POST"]),
+    ]
+    if settings.review:
+        routes += [
+            _page("/review", "review.html"),
+            _answering("/api/review/next", ReviewRequest, partial(next_question, own)),
+            _answering("/api/review/decide", ReviewDecided, partial(decide_question, own)),
+        ]
+    app = Starlette(routes=[*routes, Mount("/", mcp)], lifespan=mcp.lifespan)
     app.add_middleware(Guards, settings=settings)
     return app
 
 
-def _answering(kind: type[Body], answer: Callable[[Body], BaseModel]) -> Handler:
-    """Return a handler that parses the body as `kind` and answers in a thread."""
+def _page(path: str, name: str) -> Route:
+    async def page(request: Request) -> Response:
+        return HTMLResponse((_PAGES / name).read_text(encoding="utf-8"), headers=_PAGE_HEADERS)
+
+    return Route(path, page)
+
+
+def _answering(path: str, kind: type[Body], answer: Callable[[Body], Any]) -> Route:
+    """Return a route that parses the body as `kind` and answers in a thread."""
 
     async def handler(request: Request) -> Response:
         made = await asyncio.to_thread(answer, kind.model_validate_json(await request.body()))
-        return JSONResponse(made.model_dump(mode="json"))
+        if isinstance(made, Response):
+            return made
+        return JSONResponse(made.model_dump(mode="json") if isinstance(made, BaseModel) else made)
 
-    return _clear(handler)
+    return Route(path, _clear(handler), methods=["POST"])
 
 
 def _clear(handler: Handler) -> Handler:

@@ -5,11 +5,16 @@ clients. Keys from headers live as long as their request; they are never logged,
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
-from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant import Assistant, LanguageModel
 from rag_pipeline.assistant.corpora import SearchedCorpus
-from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.datamodels import Usage
+from rag_pipeline.errors import CallsStoppedError, InputError, ProviderError
+from rag_pipeline.models.chat import Prompt, Reply, read_reply
+from rag_pipeline.models.providers.openai import ChatModel, request_body
 from rag_pipeline.serving.dify import DifyDataset
 from rag_pipeline.serving.outgoing import allowed_url, check_hosts, post_json
 
@@ -17,6 +22,8 @@ RETRIEVAL = ("x-retrieval-endpoint", "x-retrieval-api-key")
 RERANK = ("x-rerank-url", "x-rerank-model")
 LLM = ("x-llm-api-url", "x-llm-model", "x-llm-api-key")
 
+_MODEL_SECONDS = 20.0
+"""Timeout of a call in seconds; two calls are shorter than a request may take."""
 _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -46,8 +53,6 @@ class HeaderBackends:
             reranker = HeaderReranker(self._url(given, "x-rerank-url"), given["x-rerank-model"])
         model = self._own.model
         if _complete(given, LLM, optional=("x-llm-api-key",)):
-            from rag_pipeline.serving.header_model import header_model
-
             url, key = self._url(given, "x-llm-api-url"), given.get("x-llm-api-key", "")
             model = header_model(url, given["x-llm-model"], key)
         return self._own.with_backends(corpora, model, reranker)
@@ -56,27 +61,20 @@ class HeaderBackends:
         return allowed_url(header, given[header], self._allowed)
 
 
-class DifyDatasets(Mapping[str, SearchedCorpus]):
-    """The datasets of a Dify server, opened by the ids that a request names."""
+class DifyDatasets(dict[str, SearchedCorpus]):
+    """The datasets of a Dify server, opened by the ids that a request names; it lists none."""
 
     def __init__(self, endpoint: str, key: str) -> None:
+        super().__init__()
         self._endpoint = endpoint
         self._key = key
 
-    def __getitem__(self, name: str) -> SearchedCorpus:
-        """Return a dataset; raise KeyError for a name that Dify does not allow."""
-        if not _DATASET_ID.fullmatch(name):
-            raise KeyError(name)
+    def __missing__(self, name: str) -> SearchedCorpus:
         return DifyDataset(name, self._endpoint, self._key)
 
     def __contains__(self, name: object) -> bool:
+        """Tell whether Dify allows the name."""
         return isinstance(name, str) and _DATASET_ID.fullmatch(name) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 class HeaderReranker:
@@ -101,6 +99,49 @@ class HeaderReranker:
             return [scores[n] for n in range(len(passages))]
         except (ValueError, KeyError, TypeError):
             raise ProviderError("X-RERANK-URL: the reply is not a ranking") from None
+
+
+def header_model(url: str, name: str, key: str) -> LanguageModel:
+    """Return the assistant's model behind an allowed address, for one request only.
+
+    Its calls bypass the call cache and the ledger: the owner of the key pays, and sees no answers
+    of others. A refusal or an outage stops the other steps. Errors contain the status
+    only, because the server's text may contain the key.
+    """
+    import openai
+
+    settings = ChatModel(
+        provider="openai", model=name, base_url=url, timeout_seconds=_MODEL_SECONDS
+    )
+    sdk = openai.OpenAI(
+        api_key=key or "none",
+        base_url=url,
+        max_retries=1,
+        timeout=_MODEL_SECONDS,
+        http_client=_connections(),
+    )
+
+    def ask(prompt: Prompt) -> Reply | ProviderError:
+        body = request_body(settings, prompt.messages, prompt.schema)
+        try:
+            text = sdk.chat.completions.create(**body).choices[0].message.content or ""
+            return Reply(text, read_reply(text, prompt), Usage())
+        except openai.APIStatusError as error:
+            return CallsStoppedError(f"X-LLM-API-URL: the model answered {error.status_code}")
+        except openai.OpenAIError as error:
+            return CallsStoppedError(f"X-LLM-API-URL: {type(error).__name__}")
+        except (ValueError, IndexError) as error:
+            return ProviderError(f"X-LLM-MODEL: the reply can't be used: {str(error)[:100]}")
+
+    return LanguageModel(lambda prompts: [ask(prompt) for prompt in prompts], settings)
+
+
+@lru_cache(maxsize=1)
+def _connections() -> Any:
+    """Return the HTTP client of all such models: no redirects, no proxies of the environment."""
+    import openai
+
+    return openai.DefaultHttpxClient(follow_redirects=False, trust_env=False)
 
 
 def _complete(

@@ -3,6 +3,7 @@
 Source: Dify's External Knowledge API.
 """
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -11,17 +12,25 @@ from pydantic import BaseModel, Field
 from rag_pipeline.errors import InputError
 from rag_pipeline.store import quoted
 
-_OPERATORS = (
-    "contains|not contains|start with|end with|is|is not|in|not in|empty|not empty|"
-    "=|≠|>|<|≥|≤|before|after"
-).split("|")
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
 """Operators that must hold for all of several names; the others for any of them."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
 """Names that are columns; every other name is a key of the metadata."""
-_NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
-_FUNCTIONS = {"start with": "starts_with", "end with": "ends_with"}
 _DATES = {"before": "<", "after": ">"}
+_NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
+_SQL = {
+    "contains": "contains({field}, {text})",
+    "not contains": "NOT contains({field}, {text})",
+    "start with": "starts_with({field}, {text})",
+    "end with": "ends_with({field}, {text})",
+    "is": "{field} = {text}",
+    "is not": "{field} != {text}",
+    "in": "{field} IN ({texts})",
+    "not in": "{field} NOT IN ({texts})",
+    "empty": "({field} IS NULL OR {field} = '')",
+    "not empty": "({field} IS NOT NULL AND {field} != '')",
+}
+_OPERATORS = (*_SQL, *_NUMBERS, *_DATES)
 
 Value = str | int | float | list[str | int | float] | None
 
@@ -43,38 +52,26 @@ class Condition(BaseModel):
 
     def _of(self, field: str) -> str:
         operator = self.comparison_operator
-        if operator == "empty":
-            return f"({field} IS NULL OR {field} = '')"
-        if operator == "not empty":
-            return f"({field} IS NOT NULL AND {field} != '')"
-        if operator in ("in", "not in"):
-            values = ", ".join(quoted(v) for v in self._texts())
-            return f"{field} {operator.upper()} ({values})"
         if operator in _DATES:
             return self._dated(field)
         if operator in _NUMBERS:
             return f"TRY_CAST({field} AS DOUBLE) {_NUMBERS[operator]} {self._number()!r}"
-        (text,) = self._texts(one=True)
-        value = quoted(text)
-        if operator in ("is", "is not"):
-            return f"{field} {'=' if operator == 'is' else '!='} {value}"
-        function = _FUNCTIONS.get(operator) or operator.replace("not", "NOT")
-        return f"{function}({field}, {value})"
+        sql = _SQL[operator]
+        texts = self._texts(one="{texts}" not in sql) if "{text" in sql else []
+        text = ", ".join(map(quoted, texts))
+        return sql.format(field=field, text=text, texts=text)
 
     def _dated(self, field: str) -> str:
         """Compare dates; a number is seconds since 1970, for fields of dates and of seconds."""
         sign = _DATES[self.comparison_operator]
-        seconds: float | None
-        try:
+        seconds = None
+        with suppress(InputError):
             seconds = self._number()
-        except InputError:
-            seconds = None
         try:
-            moment = (
-                datetime.fromisoformat(str(self.value))
-                if seconds is None
-                else datetime.fromtimestamp(seconds, UTC)
-            )
+            if seconds is None:
+                moment = datetime.fromisoformat(str(self.value))
+            else:
+                moment = datetime.fromtimestamp(seconds, UTC)
         except (ValueError, OverflowError, OSError):
             raise self._refused("needs a date such as 2025-12-31, or seconds") from None
         if moment.tzinfo is not None:

@@ -39,9 +39,7 @@ class _Wanted(BaseModel):
 
 
 def retrieval(
-    assistant: Assistant,
-    body: bytes,
-    keep: Callable[[str, Sequence[str]], None] = lambda query, datasets: None,
+    assistant: Assistant, body: bytes, keep: Callable[[str, Sequence[str]], None]
 ) -> tuple[int, dict[str, Any]]:
     """Answer Dify's external knowledge request; return the status and the JSON of the reply.
 
@@ -66,7 +64,7 @@ def retrieval(
         return 400, _failure(_INVALID, str(error))
     except RagPipelineError as error:
         return 500, _failure(500, str(error))
-    records: list[dict[str, Any]] = [
+    records = [
         {
             "content": p.text,
             "score": score,
@@ -81,9 +79,9 @@ def retrieval(
             },
         }
         for (p, score), place in zip(rated, places, strict=True)
+        if score >= wanted.retrieval_setting.score_threshold
     ]
-    limit = wanted.retrieval_setting.score_threshold
-    return 200, {"records": [r for r in records if r["score"] >= limit]}
+    return 200, {"records": records}
 
 
 def _failure(code: int, message: str) -> dict[str, Any]:

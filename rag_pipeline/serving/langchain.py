@@ -89,10 +89,10 @@ class MeasuringRetriever(BaseRetriever):
     settings: RuleContext = RuleContext()
     embed: SentenceEmbed = sentence_vectors
     waiting: int = Field(default=100, ge=1)
+    skipped: int = 0
+    failed: int = 0
     _places: BoundedSemaphore = PrivateAttr()
     _worker: ThreadPoolExecutor = PrivateAttr()
-    _skipped: int = PrivateAttr(default=0)
-    _failed: int = PrivateAttr(default=0)
 
     def model_post_init(self, context: Any) -> None:
         """Make the worker, and a place for each waiting query and the scored one."""
@@ -100,22 +100,12 @@ class MeasuringRetriever(BaseRetriever):
         self._places = BoundedSemaphore(self.waiting + 1)
         self._worker = ThreadPoolExecutor(1, "measuring")
 
-    @property
-    def skipped(self) -> int:
-        """Return the number of queries that were not scored because too many waited."""
-        return self._skipped
-
-    @property
-    def failed(self) -> int:
-        """Return the number of queries that could not be scored."""
-        return self._failed
-
     def measure(self, query: str, documents: Sequence[Document], answer: str | None = None) -> None:
         """Score a query's contexts, best first, and the answer made from them, in the worker."""
         if self._places.acquire(blocking=False):
             self._worker.submit(self._work, query, documents, answer)
         else:
-            self._skipped += 1
+            self.skipped += 1
 
     def close(self) -> None:
         """Wait until all waiting queries are scored."""
@@ -145,7 +135,7 @@ class MeasuringRetriever(BaseRetriever):
         try:
             self.on_measured(self._measured(query, documents, answer))
         except Exception:  # measuring must not end the application
-            self._failed += 1
+            self.failed += 1
             log.exception("a query's contexts cannot be scored")
         finally:
             self._places.release()

@@ -5,7 +5,7 @@ import base64
 from pydantic import BaseModel
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.corpora import ReleasedCorpus, choose
+from rag_pipeline.assistant.corpora import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.serving.tools import dataset_names
@@ -31,8 +31,7 @@ def page_view(
     end: int,
 ) -> PageView:
     """Return a page, by default the first page of a span; raise InputError if there is none."""
-    chosen = choose(assistant.corpora, dataset_names(dataset_info))
-    dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
+    dataset, document = assistant.find_document(document_name, dataset_names(dataset_info))
     held = assistant.corpora.get(dataset)
     if document.page_map is None or not isinstance(held, ReleasedCorpus):
         raise InputError(f"{document_name[:200]!r} has no pages to show, only text")

@@ -12,7 +12,6 @@ from fastmcp.server.dependencies import get_http_headers
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.corpora import choose
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.question_log import QuestionLog
@@ -321,8 +320,7 @@ def document_of(
     characters: int | None = _SHOWN_CHARACTERS,
 ) -> DocumentText:
     """Return a part of a document of the first dataset that has it; raise InputError if none."""
-    chosen = choose(assistant.corpora, dataset_names(dataset_info))
-    dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
+    dataset, document = assistant.find_document(document_name, dataset_names(dataset_info))
     end = len(document.text) if characters is None else start + characters
     return DocumentText(
         dataset=dataset,

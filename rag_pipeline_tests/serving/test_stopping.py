@@ -12,8 +12,8 @@ from contextlib import closing
 import pytest
 
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.serving import ServerSettings, serve_http
-from rag_pipeline.serving.connections import check_address
+from rag_pipeline.serving.server import check_address, serve_http
+from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.servers import free_port
 
 SERVER = """
@@ -21,7 +21,7 @@ import asyncio, sys, time
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from rag_pipeline.serving.connections import StoppableServer, listening
+from rag_pipeline.serving.server import StoppableServer, listening
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.settings import ServerSettings
 port, seconds = int(sys.argv[1]), float(sys.argv[2])

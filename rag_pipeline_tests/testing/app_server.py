@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.connections import listening
+from rag_pipeline.serving.server import listening
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.servers import free_port
 

@@ -160,7 +160,8 @@ def serve(
       rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
     """
-    from rag_pipeline.serving import ServerSettings, read_token, serve_http, serve_stdio
+    from rag_pipeline.errors import import_extra
+    from rag_pipeline.serving.settings import ServerSettings, read_token
 
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
@@ -169,7 +170,7 @@ def serve(
         one.verify = verify
     token, hosts = read_token(token_env, host), tuple(allow_host or ())
     settings = ServerSettings(host, port, token, hosts, log_questions=log_questions, review=review)
-    if transport == "stdio":
-        serve_stdio(opened, settings)
-    else:
-        serve_http(opened, settings)
+    import_extra("fastmcp", "fastmcp", "serve")
+    from rag_pipeline.serving.server import serve_http, serve_stdio
+
+    (serve_stdio if transport == "stdio" else serve_http)(opened, settings)

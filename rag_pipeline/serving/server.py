@@ -1,10 +1,12 @@
-"""How uvicorn listens and stops, and the time limit of a request's headers."""
+"""Serve corpora over HTTP or standard input and output: how uvicorn listens and stops."""
 
 import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -13,13 +15,39 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.calls.telemetry import export
+from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.serving.app import build_app
+from rag_pipeline.serving.guards import log_to_stderr
+from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.tools import build_mcp
 
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
 _CONNECTIONS = 8
 """Number of open connections for each request that may run; each holds at most one body."""
+
+
+def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Serve by HTTP until SIGINT or SIGTERM, then finish open requests within `stop_seconds`.
+
+    Each request writes a line of JSON to standard error. Raises ConfigError for an unusable
+    address.
+    """
+    check_address(settings)
+    log_to_stderr()
+    export()
+    StoppableServer(listening(build_app(open_assistant(corpora), settings), settings)).run()
+
+
+def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Serve one client by standard input and output."""
+    with suppress(KeyboardInterrupt):
+        log = QuestionLog(settings.log_questions)
+        build_mcp(open_assistant(corpora), log=log).run("stdio", show_banner=False)
 
 
 def check_address(settings: ServerSettings) -> None:
