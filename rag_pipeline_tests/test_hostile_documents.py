@@ -45,8 +45,8 @@ HOSTILE_FILES: dict[str, str] = {
     "bad/escape.txt": "a link that leaves the documents folder",
     "bad/folder-link": "a link to a folder, which is not followed",
     "bad/pipe.txt": "not a regular file",
-    "bad/new\\nline.txt": "the file name has control characters",
-    "bad/caf\\udce9.txt": "the file name has control characters or is not UTF-8",
+    "bad/new\\nline.txt": "the file name has control or invisible characters",
+    "bad/caf\\udce9.txt": "the file name has control or invisible characters or is not UTF-8",
     "bad/huge.txt": "oversized: 2,000,001 bytes, and documents.max_bytes is 2,000,000",
     "twins.jsonl:2": "duplicate document_id 'plain.txt'",
 }

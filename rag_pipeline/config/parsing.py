@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -30,8 +31,34 @@ RENAMED: Mapping[str, str] = {
 """The place of a renamed setting, with `*` for any text -> its name."""
 
 
-class _OnceEach(yaml.SafeLoader):
-    """Refuses a repeated key; YAML itself silently takes the last one."""
+_SHORTEST_SECRET = 4
+"""Minimum length of a variable's value that messages hide, in characters."""
+_MOST_VALUES = 100_000
+"""Maximum number of values in a corpus file; an alias counts with its whole content."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses repeated keys, of which YAML takes the last, and aliases that grow without bound."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        said = ""
+        if isinstance(event, yaml.AliasEvent):
+            said = "" if node in self._sizes else "an alias inside of its own content"
+        elif node is not None:
+            pairs = isinstance(node, yaml.MappingNode)
+            inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+            parts = [part for pair in inner for part in pair] if pairs else inner
+            self._sizes[node] = 1 + sum(self._sizes[part] for part in parts)
+            said = "too many values" if self._sizes[node] > _MOST_VALUES else ""
+        if said:
+            raise yaml.MarkedYAMLError(problem=said, problem_mark=event.start_mark)
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -54,11 +81,13 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
         raise ConfigError(
             f"{where}: attributes: expected a mapping of settings, not {_shown(attributes)}"
         )
-    attributes = _with_environment(attributes, where, ())
+    values: dict[str, str] = {}
+    resolved = _with_environment(attributes, where, (), values)
     try:
-        config = CorpusConfig.model_validate(attributes)
+        config = CorpusConfig.model_validate(resolved)
     except ValidationError as error:
-        lines = list(dict.fromkeys(_explain(e) for e in error.errors()))
+        said = (_explain(e, _written(attributes, e)) for e in error.errors())
+        lines = list(dict.fromkeys(_without(line, values) for line in said))
         more = f"\n(and {len(lines) - 8} more)" if len(lines) > 8 else ""
         raise ConfigError("\n".join(f"{where}: {line}" for line in lines[:8]) + more) from None
     if file is not None:
@@ -76,7 +105,7 @@ def load_config(file: str | Path) -> CorpusConfig:
     """
     file = Path(file).expanduser()
     try:
-        raw = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
+        raw = yaml.load(file.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{file}: cannot read the corpus file: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -96,12 +125,15 @@ def load_config(file: str | Path) -> CorpusConfig:
     return parse_config(raw["attributes"], file.resolve())
 
 
-def _with_environment(value: Any, where: str, path: tuple[str, ...]) -> Any:
-    """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text."""
+def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:
+    """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text.
+
+    Adds the value of each variable to `values`, with the text that it replaces.
+    """
     if isinstance(value, dict):
-        return {k: _with_environment(v, where, (*path, str(k))) for k, v in value.items()}
+        return {k: _with_environment(v, where, (*path, str(k)), values) for k, v in value.items()}
     if isinstance(value, list):
-        return [_with_environment(v, where, (*path, str(i))) for i, v in enumerate(value)]
+        return [_with_environment(v, where, (*path, str(i)), values) for i, v in enumerate(value)]
     if not isinstance(value, str):
         return value
 
@@ -111,9 +143,30 @@ def _with_environment(value: Any, where: str, path: tuple[str, ...]) -> Any:
             raise ConfigError(
                 f"{where}: {'.'.join(path)}: {match[0]}: the environment variable {name} is not set"
             )
+        values[os.environ[name]] = match[0]
         return os.environ[name]
 
     return _ENVIRONMENT.sub(found, value)
+
+
+def _written(attributes: Any, error: Any) -> Any:
+    """Return the value that a pydantic error is about, as the file has it."""
+    *_, last = error["loc"] or (None,)
+    if last == "[key]":
+        return error["input"]
+    for step in error["loc"]:
+        with suppress(LookupError, TypeError):  # pydantic adds the tags of unions
+            attributes = attributes[step]
+    return attributes
+
+
+def _without(line: str, values: Mapping[str, str]) -> str:
+    """Return a message with variables instead of their values, which may be secret."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            for form in (value, repr(value)[1:-1], repr(f"\"'{value}")[4:-1]):
+                line = line.replace(form, values[value])
+    return line
 
 
 def _base(file: Path, config: CorpusConfig) -> Path:
@@ -134,7 +187,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _explain(error: Any) -> str:
+def _explain(error: Any, written: Any) -> str:
     """Return one pydantic error as `place: value: mistake and allowed values`."""
     kind, context = error["type"], error.get("ctx", {})
     path, models = _standing_at(CorpusConfig, (), list(error["loc"]))
@@ -154,14 +207,14 @@ def _explain(error: Any) -> str:
         tag = context["discriminator"].strip("'")
         return f"{place}.{tag}: {context['tag']!r} is not one of: {context['expected_tags']}"
     if kind == "literal_error":
-        return f"{place}: {_shown(error['input'])} is not one of: {context['expected']}"
+        return f"{place}: {_shown(written)} is not one of: {context['expected']}"
     if kind == "string_pattern_mismatch":
         wanted = PATTERNS.get(context["pattern"], error["msg"])
-        return f"{place}: {_shown(error['input'])}: {wanted}"
+        return f"{place}: {_shown(written)}: {wanted}"
     if kind == "value_error":
         message = str(context["error"])
         return f"{place}: {message}" if place else message
-    return f"{place}: {_shown(error['input'])}: {error['msg']}"
+    return f"{place}: {_shown(written)}: {error['msg']}"
 
 
 def _new_name(place: str) -> str | None:

@@ -168,6 +168,14 @@ class RemoteModel(Settings):
     tokens_per_minute: int | None = Field(default=None, ge=1)
     patience_seconds: float = Field(default=300.0, ge=0)
 
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not name.isidentifier() or name not in (name.upper(), name.lower()):
+            # The value may be a key: it stays out of the message.
+            raise ValueError("expected the name of an environment variable, not the key")
+        return name
+
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:

@@ -83,7 +83,7 @@ def _client(source: DocumentsSource, place: str) -> Iterator[Any]:
 
 def _obstacle(relative: str, size: int, max_bytes: int) -> str:
     if UNSAFE.search(relative):
-        return "the key has control characters; rename it"
+        return "the key has control or invisible characters; rename it"
     if any(segment in ("", ".", "..") for segment in relative.split("/")):
         return "the key has an empty, '.' or '..' part; rename it"
     taken_apart = relative.lower().endswith(RECORD_SUFFIXES) or is_archive(relative)

@@ -12,7 +12,10 @@ from typing import Literal, NamedTuple
 from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
-UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""Characters that change a terminal, or that make a name look like another name."""
 """Characters that a document_id must not contain: terminals show it, UTF-8 stores it."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
@@ -83,7 +86,7 @@ def find_files(
                 continue
             reason = _obstacle(entry, "/" if follow_links == "anywhere" else real_root)
         if not reason and UNSAFE.search(relative):
-            reason = "the file name has control characters or is not UTF-8; rename it"
+            reason = "the file name has control or invisible characters or is not UTF-8; rename it"
         found.append(ListedFile(relative, reason, reason.startswith(_UNREAD)))
     return found, seen
 

@@ -149,7 +149,7 @@ def _given_id(place: str, record: dict[str, Any]) -> str:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise DocumentError(place, f"{field}: {value!r:.80}: expected a string or an integer")
         if not str(value).strip() or UNSAFE.search(str(value)):
-            expected = "expected visible characters, no control characters"
+            expected = "expected visible characters, no control or invisible ones"
             raise DocumentError(place, f"{field}: {value!r:.80}: {expected}")
         return str(value)
     return ""

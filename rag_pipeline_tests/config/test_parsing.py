@@ -166,3 +166,62 @@ def test_settings_that_contradict_each_other_are_refused(path, value, message):
         message = "choose fusion weighted"
     with pytest.raises(ConfigError, match=message):
         parse_config(attributes)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("corpus", "{{ env.SECRET }}"),
+        ("documents/path", ["{{ env.SECRET }}"]),
+        ("serve", "best of {{ env.SECRET }}"),
+        ("configurations/0/retriever", "{{ env.SECRET }}"),
+        ("embeddings/minilm", {"provider": "openai", "base_url": "ftp://u:{{ env.SECRET }}@h/"}),
+        ("chunkings/recursive_500/method", "{{ env.SECRET }}"),
+    ],
+)
+def test_an_error_shows_no_value_of_an_environment_variable(monkeypatch, path, value):
+    secret = "pass 'word'\nthat ends in a very long text " + "x" * 90
+    monkeypatch.setenv("SECRET", secret)
+    with pytest.raises(ConfigError) as told:
+        parse_config(changed(path, value))
+    assert "word" not in str(told.value)
+    assert "SECRET" in str(told.value) or path == "documents/path"
+
+
+@pytest.mark.parametrize("key", ["sk-proj-0123456789abcdef", "AIzaSyD3k9Zq8fT0", "a b"])
+def test_a_key_instead_of_its_variable_is_refused_and_not_shown(key):
+    embedding = {"provider": "openai", "api_key_env": key}
+    with pytest.raises(ConfigError, match="name of an environment variable, not the key") as told:
+        parse_config(changed("embeddings/minilm", embedding))
+    assert key not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("attributes: &a\n  corpus: *a\n", "an alias inside of its own content"),
+        (
+            "a0: &a0 [x]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)),
+            "too many values",
+        ),
+    ],
+    ids=["recursive", "bomb"],
+)
+def test_aliases_cannot_grow_without_bound(tmp_path, text, said):
+    file = tmp_path / "corpus.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"not valid YAML: {said}"):
+        load_config(file)
+
+
+def test_an_alias_of_a_plain_part_is_read(tmp_path):
+    file = tmp_path / "corpus.yaml"
+    attributes = yaml.safe_dump(changed("queries", None))
+    indented = "".join(f"  {line}\n" for line in attributes.splitlines())
+    file.write_text(
+        f"type: rag_pipeline.RagPipeline\nattributes:\n{indented}".replace(
+            "minilm:\n      provider: minilm", "minilm: &m\n      provider: minilm\n    again: *m"
+        )
+    )
+    assert set(load_config(file).embeddings) == {"minilm", "again"}

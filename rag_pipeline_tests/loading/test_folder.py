@@ -123,11 +123,14 @@ def test_the_root_may_be_a_link(tmp_path: Path) -> None:
 def test_unsafe_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     (tmp_path / "new\nline.txt").write_text("x")
+    (tmp_path / "a\u202etxt.exe.txt").write_text("x")
     (tmp_path / "cafe\u0301.txt").write_text("x")
     results = outcomes(tmp_path)
     assert isinstance(results.pop("cafe\u0301.txt"), Document)
-    reason = "the file name has control characters or is not UTF-8; rename it"
-    assert results == {"caf\\udce9.txt": reason, "new\\nline.txt": reason}
+    reason = "the file name has control or invisible characters or is not UTF-8; rename it"
+    assert results == dict.fromkeys(
+        ("caf\\udce9.txt", "new\\nline.txt", "a\\u202etxt.exe.txt"), reason
+    )
     for name in results:
         name.encode()
 

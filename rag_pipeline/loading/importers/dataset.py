@@ -120,6 +120,6 @@ def safe_path(name: str, where: str) -> str:
         or any(part in ("", ".", "..") for part in name.split("/"))
     )
     if unsafe:
-        expected = "expected a relative path with '/', without '..' and control characters"
+        expected = "expected a relative path with '/', without '..' and invisible characters"
         raise InputError(f"{where}: {name!r}: {expected}")
     return str(PurePosixPath(name))
