@@ -2,18 +2,23 @@
 
 The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
 prediction-powered inference (Angelopoulos et al., Science 2023), with the judge's weight of PPI++
-(Angelopoulos, Duchi and Zrnic, 2023). The corrected mean is unbiased for any judge, and a better
-judge makes the interval narrower.
+(Angelopoulos, Duchi and Zrnic, 2023). The weight for a label comes from the other folds (Zrnic and
+Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance counts groups, and
+that a group has queries with and without gold; its degrees of freedom are Satterthwaite's (1946).
 """
 
-import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
 """Weight of one more query on which a YES-or-NO judge errs."""
+_FOLDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,11 @@ class CorrectedMean:
     @property
     def sentence(self) -> str:
         """Return a sentence for people."""
+        if not self.weight:
+            return (
+                f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}] by "
+                f"{self.labelled} gold labels alone, which say nothing about the judge"
+            )
         return (
             f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}], corrected by "
             f"{self.labelled} gold labels; the judge says {100 * self.judge_mean:.1f} % on "
@@ -60,32 +70,61 @@ def corrected_mean(
     """
     known = {q: v for q, v in judged.items() if v is not None}
     both = sorted(q for q, v in gold.items() if v is not None and q in known)
-    others = [known[q] for q in sorted(set(known) - set(both))]
-    if len(both) < 3 or not others:
+    rest = sorted(set(known) - set(both))
+    n, more = len(both), len(rest)
+    if n < 3 or not more:
         return None
-    y, f = [float(gold[q] or 0.0) for q in both], [known[q] for q in both]
-    n, more = len(both), len(others)
-    of_group = [groups.get(q, f"query {q}") for q in both] if groups is not None else None
-    gold_mean, own_mean = math.fsum(y) / n, math.fsum(f) / n
-    every = list(known.values())
-    centre = math.fsum(every) / len(every)
-    spread = math.fsum((v - centre) ** 2 for v in every) / (len(every) - 1)
-    shared = math.fsum(
-        (a - gold_mean) * (b - own_mean) for a, b in zip(y, f, strict=True)
-    ) / (n - 1)  # fmt: skip
-    weight = max(0.0, shared / ((1 + n / more) * spread)) if spread > 0 else 0.0
-    rest = [a - weight * b for a, b in zip(y, f, strict=True)]
-    other_mean = math.fsum(others) / more
-    mean = (
-        gold_mean if not weight else min(1.0, max(0.0, weight * other_mean + math.fsum(rest) / n))
+    scores = np.array([float(gold[q] or 0.0) for q in both])
+    labels, others = np.array([known[q] for q in both]), np.array([known[q] for q in rest])
+    of_both, of_rest = (
+        [groups.get(q, f"query {q}") for q in ids] if groups is not None else None
+        for ids in (both, rest)
     )
-    rest_mean = math.fsum(rest) / n
-    variance, _, freedom = variance_of_mean(rest, rest_mean, of_group)
-    unseen = _UNSEEN if set(every) <= {0.0, 1.0} else 0.0
-    variance += unseen * weight**2 / n**2 + weight**2 * spread / more
-    gold_low, gold_high = mean_interval(y, of_group)
-    # Equal gold labels say nothing about the judge.
-    low, high = wilson(mean, variance, freedom) if weight else (gold_low, gold_high)
+    every = np.concatenate([labels, others])
+    most = float(every.var(ddof=1)) * (1 + n / more)
+    folds = np.arange(n) % min(n, _FOLDS)
+    by_fold = [_weight(scores[kept], labels[kept], most) for kept in folds != folds[:, None]]
+    weights = np.array(by_fold)
+    weight, other_mean = float(weights.mean()), float(others.mean())
+    corrected = scores + weights * (other_mean - labels)
+    mean, gold_mean = float(corrected.mean()), float(scores.mean())
+    low, high = gold_low, gold_high = mean_interval(scores.tolist(), of_both)
+    if weight and 0 < mean < 1:
+        own, _, own_freedom = variance_of_mean(corrected.tolist(), mean, of_both)
+        own += (_UNSEEN if set(every) <= {0.0, 1.0} else 0.0) * weight**2 / n**2
+        judge, _, judge_freedom = variance_of_mean(others.tolist(), other_mean, of_rest)
+        judge *= weight**2
+        shared = 0.0
+        if of_both and of_rest:
+            sums = _sums(others - other_mean, of_rest)
+            shared = sum(s * sums[g] for g, s in _sums(corrected - mean, of_both).items())
+        variance = max(own + judge + 2 * weight * shared / (n * more), own, judge)
+        freedom = (own + judge) ** 2 / (own**2 / own_freedom + judge**2 / judge_freedom)
+        low, high = wilson(mean, variance, freedom)
+    else:
+        # Equal gold labels say nothing about the judge.
+        mean, weight = gold_mean, 0.0
     return CorrectedMean(
-        mean, low, high, n, len(known), weight, centre, gold_mean, gold_low, gold_high
-    )  # fmt: skip
+        mean,
+        low,
+        high,
+        n,
+        len(known),
+        weight,
+        float(every.mean()),
+        gold_mean,
+        gold_low,
+        gold_high,
+    )
+
+
+def _weight(scores: Any, labels: Any, most: float) -> float:
+    """Return the weight within 0..1 that makes the variance of the corrected mean least."""
+    return min(1.0, max(0.0, float(np.cov(scores, labels)[0, 1]) / most)) if most > 0 else 0.0
+
+
+def _sums(values: Any, groups: Sequence[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for value, group in zip(values.tolist(), groups, strict=True):
+        found[group] += value
+    return found

@@ -23,6 +23,29 @@ def test_the_best_of_equal_ones_is_no_better_than_they_are():
     assert np.mean(honest) == pytest.approx(0.8, abs=0.02)
 
 
+@pytest.mark.parametrize(("configurations", "shared"), [(2, 0.0), (6, 0.5), (24, 0.5)])
+def test_the_interval_holds_the_value_of_equal_ones_in_95_percent_of_draws(configurations, shared):
+    """Each is right with 0.8, and gives the common answer to a share of the questions.
+
+    The cross-fitted values of several divisions are not independent.
+    """
+    rng = np.random.default_rng(configurations)
+    held = []
+    for _ in range(100):
+        common = rng.random(71) < 0.8
+        own = rng.random((configurations, 71)) < 0.8
+        same = rng.random((configurations, 71)) < shared
+        values = {
+            f"c{i}": {f"q{q}": float(v) for q, v in enumerate(row)}
+            for i, row in enumerate(np.where(same, common, own))
+        }
+        found = best_of_many("m", values, {})
+        assert found is not None
+        assert found.honest.low is not None and found.honest.high is not None
+        held.append(found.honest.low <= 0.8 <= found.honest.high)
+    assert np.mean(held) >= 0.92
+
+
 def test_a_clear_winner_keeps_its_figure():
     values = {
         "good": {f"q{i}": float(i % 10 != 0) for i in range(60)},
