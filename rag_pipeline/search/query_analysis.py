@@ -104,7 +104,7 @@ def _gains(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the documents that some word names, and each word's count for each, shape (w, d)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
-    naming = [n.documents[n.shares > _LEAST] for n in known.values()]
+    naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     candidates = np.unique(np.concatenate([np.empty(0, np.int64), *naming]))
     gains = np.zeros((len(words), len(candidates)))
     if not len(candidates):

@@ -4,6 +4,7 @@ import itertools
 import re
 import threading
 import unicodedata
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 
@@ -66,13 +67,13 @@ class Tokenizer:
     """
 
     def __init__(self, settings: Lexical) -> None:
-        self._by_language: dict[str, _WordTerms] = {}
+        self._by_language: dict[str, _OneLanguage] = {}
         self._terms_of = None
         if settings.language == "auto":
-            self._by_language = {code: _WordTerms(NAMES[code], True) for code in _STEMMED}
+            self._by_language = {code: _OneLanguage(NAMES[code], True) for code in _STEMMED}
             self._any = _AnyLanguage(self._by_language)
         else:
-            self._terms_of = _WordTerms(settings.language)
+            self._terms_of = _OneLanguage(settings.language)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the terms of a text in order, with repetitions."""
@@ -84,16 +85,12 @@ class Tokenizer:
         terms_of = self._terms_in(text)
         return any(terms_of[word[0]] for word in _WORD.finditer(_normalized(text)))
 
-    def _terms_in(self, text: str) -> "_WordTerms | _AnyLanguage":
+    def _terms_in(self, text: str) -> "_Words":
         if self._terms_of is not None:
             return self._terms_of
         if len(text) < _TOO_SHORT_TO_TELL:
             return self._any
         return self._by_language.get(language_of(text), self._by_language["en"])
-
-    def tokenize_all(self, texts: Iterable[str]) -> list[list[str]]:
-        """Return the terms of each text."""
-        return [self.tokenize(text) for text in texts]
 
 
 @lru_cache(maxsize=8)
@@ -108,9 +105,20 @@ def default_tokenizer() -> Tokenizer:
     return tokenizer_of(Lexical())
 
 
-class _WordTerms(dict[str, tuple[str, ...]]):
+class _Words(dict[str, tuple[str, ...]]):
     """The terms of each distinct word, computed at its first use."""
 
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= _MAX_CACHED_WORDS:
+            self.clear()
+        terms = self[word] = tuple(self._terms(word))
+        return terms
+
+    @abstractmethod
+    def _terms(self, word: str) -> Iterable[str]: ...
+
+
+class _OneLanguage(_Words):
     def __init__(self, language: str, asks: bool = False) -> None:
         super().__init__()
         self._stop_words = _stop_words(language)
@@ -123,12 +131,8 @@ class _WordTerms(dict[str, tuple[str, ...]]):
             self._stemmer = Stemmer.Stemmer(language)
         self._lock = threading.Lock()
 
-    def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= _MAX_CACHED_WORDS:
-            self.clear()
-        terms = tuple(_number_terms(word) if word[0].isdecimal() else self._word_terms(word))
-        self[word] = terms
-        return terms
+    def _terms(self, word: str) -> list[str]:
+        return _number_terms(word) if word[0].isdecimal() else self._word_terms(word)
 
     def _word_terms(self, word: str) -> list[str]:
         word = word.replace("’", "'")
@@ -154,20 +158,16 @@ class _WordTerms(dict[str, tuple[str, ...]]):
         return stems
 
 
-class _AnyLanguage(dict[str, tuple[str, ...]]):
-    """The terms of each distinct word in all languages; none for a stop word of any language."""
+class _AnyLanguage(_Words):
+    """The terms in all languages; none for a stop word of any language."""
 
-    def __init__(self, by_language: Mapping[str, _WordTerms]) -> None:
+    def __init__(self, by_language: Mapping[str, _OneLanguage]) -> None:
         super().__init__()
         self._by_language = by_language
 
-    def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= _MAX_CACHED_WORDS:
-            self.clear()
+    def _terms(self, word: str) -> Iterable[str]:
         found = [terms_of[word] for terms_of in self._by_language.values()]
-        terms = tuple(dict.fromkeys(itertools.chain.from_iterable(found))) if all(found) else ()
-        self[word] = terms
-        return terms
+        return dict.fromkeys(itertools.chain.from_iterable(found)) if all(found) else ()
 
 
 def _normalized(text: str) -> str:
@@ -195,21 +195,12 @@ def _pairs(run: str) -> list[str]:
 
 
 def _stop_words(language: str) -> frozenset[str]:
-    if language in ("none", "chinese"):
+    if language in _UNSTEMMED:
         return frozenset()
     if language == "arabic":
         return frozenset(_ARABIC_STOP_WORDS.split())
     from bm25s import stopwords
 
-    lists = {
-        # The longer list holds `what`, `who` and `does`, which questions repeat and documents lack.
-        "english": stopwords.STOPWORDS_EN_PLUS,
-        "german": stopwords.STOPWORDS_GERMAN,
-        "french": stopwords.STOPWORDS_FRENCH,
-        "spanish": stopwords.STOPWORDS_SPANISH,
-        "italian": stopwords.STOPWORDS_ITALIAN,
-        "dutch": stopwords.STOPWORDS_DUTCH,
-        "portuguese": stopwords.STOPWORDS_PORTUGUESE,
-        "russian": stopwords.STOPWORDS_RUSSIAN,
-    }
-    return frozenset(word.casefold() for word in lists[language])
+    # The longer list holds `what`, `who` and `does`, which questions repeat and documents lack.
+    name = "EN_PLUS" if language == "english" else language.upper()
+    return frozenset(word.casefold() for word in getattr(stopwords, f"STOPWORDS_{name}"))

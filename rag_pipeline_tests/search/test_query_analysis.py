@@ -156,9 +156,9 @@ def test_a_word_of_many_bodies_names_nothing(tmp_path, engine):
     rows = [(f"d{n}#0", f"name{n} copies " if n == 0 else f"name{n} ", None) for n in range(8)]
     rows += [(f"d{n}#1", "x" * 1000 + " copies", None) for n in range(8)]
     documents = built(engine, sorted(rows), tmp_path / "index").documents
-    assert documents.named_by("copies").shares.max() < 0.05
-    assert documents.named_by("name3").shares.max() > 0.3
-    assert documents.named_by("unheard").documents.tolist() == []
+    assert documents.named_by("copies").scores.max() < 0.05
+    assert documents.named_by("name3").scores.max() > 0.3
+    assert documents.named_by("unheard").rows.tolist() == []
 
 
 def test_nothing_is_named_where_there_are_no_documents(tmp_path):

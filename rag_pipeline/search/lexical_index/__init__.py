@@ -17,6 +17,7 @@ import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,23 @@ import pyarrow as pa
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
 from rag_pipeline.search.lexical_index.documents import DocumentHeads, write_documents
 from rag_pipeline.search.lexical_index.documents import DocumentIndex as DocumentIndex
-from rag_pipeline.search.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
+from rag_pipeline.search.lexical_index.engines import (
+    LANCE_B,
+    LANCE_K1,
+    Bm25sEngine,
+    Engine,
+    Hits,
+    LanceEngine,
+    Mask,
+    RankBm25Engine,
+    Rows,
+)
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
-from rag_pipeline.search.lexical_index.rank_bm25_engine import RankBm25Engine
-from rag_pipeline.search.lexical_index.ranking import Engine, Mask, Rows
-from rag_pipeline.search.lexical_index.ranking import Hits as Hits
 from rag_pipeline.search.tokenization import Tokenizer, tokenizer_of
 
-_ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
+_ENGINES: dict[str, type[Engine]] = {
     "bm25s": Bm25sEngine,
     "rank_bm25": RankBm25Engine,
     "lance": LanceEngine,
@@ -87,7 +94,8 @@ class LexicalIndex:
         self.documents = documents
         self._tokenizer = tokenizer
         self._engine = engine
-        self._held: dict[str, int] = {}
+        # No cycle of references to the index, so that closing it frees its memory at once.
+        self._holding = lru_cache(maxsize=_MAX_KNOWN)(partial(_count_holding, engine))
 
     def __len__(self) -> int:
         return len(self.chunk_ids)
@@ -131,12 +139,9 @@ class LexicalIndex:
                 total += sum(_idf(len(self), n) for n in held) if held else _idf(len(self), 0)
         return total
 
-    def _holding(self, term: str) -> int:
-        if len(self._held) >= _MAX_KNOWN:
-            self._held.clear()
-        if term not in self._held:
-            self._held[term] = len(self._engine.holding(term)) if self._engine is not None else 0
-        return self._held[term]
+
+def _count_holding(engine: Engine | None, term: str) -> int:
+    return len(engine.holding(term)) if engine is not None else 0
 
 
 def _idf(chunks: int, holding: int) -> float:
@@ -183,7 +188,7 @@ def build_lexical_index(
         raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
     rows = 0
     tokenizer, heads = Tokenizer(settings), DocumentHeads()
-    weighted = _of_weighted(settings)
+    weighted, weight = _of_weighted(settings), settings.text_weight
     with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
 
         def tokenized() -> Iterator[list[list[str]]]:
@@ -193,7 +198,12 @@ def build_lexical_index(
                 writer.write_batch(pa.record_batch(ids, schema=_CHUNKS_SCHEMA))
                 rows += batch.num_rows
                 heads.add(batch)
-                yield _weighted_terms(batch, tokenizer, settings.text_weight)
+                contexts = (context or "" for context in batch.column("context").to_pylist())
+                texts = batch.column("text").to_pylist()
+                yield [
+                    tokenizer.tokenize(context) + weight * tokenizer.tokenize(text)
+                    for context, text in zip(contexts, texts, strict=True)
+                ]
 
         if earlier is None:
             terms = _ENGINES[engine].write(tokenized(), weighted, folder)
@@ -208,19 +218,16 @@ def build_lexical_index(
             for batch in tokenized():
                 postings.add(batch)
             terms = Bm25sEngine.write_matrix(postings.matrix(), weighted, folder)
-    documents = folder / _DOCUMENTS
-    if earlier is None:
-        write_documents(heads, settings, tokenizer, documents)
-    else:
-        before = earlier.folder / _DOCUMENTS
-        write_documents(heads, settings, tokenizer, documents, before, earlier.kept)
+    before, carried = (earlier.folder / _DOCUMENTS, earlier.kept) if earlier else (None, ())
+    write_documents(heads, settings, tokenizer, folder / _DOCUMENTS, before, carried)
     stats = LexicalStats(rows, terms)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     manifest = {
         "format": _FORMAT,
         "engine": engine,
         "settings": settings.model_dump(mode="json"),
         **asdict(stats),
-        "files": {p.relative_to(folder).as_posix(): _checksum(p) for p in _files(folder)},
+        "files": {path.relative_to(folder).as_posix(): _checksum(path) for path in files},
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return stats
@@ -272,19 +279,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _weighted_terms(batch: pa.RecordBatch, tokenizer: Tokenizer, weight: int) -> list[list[str]]:
-    """Return each chunk's terms: its context's once, its text's `weight` times."""
-    contexts = tokenizer.tokenize_all(c or "" for c in batch.column("context").to_pylist())
-    texts = tokenizer.tokenize_all(batch.column("text").to_pylist())
-    return [context + weight * text for context, text in zip(contexts, texts, strict=True)]
-
-
 def _of_weighted(settings: Lexical) -> Lexical:
     return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _checksum(file: Path) -> int:

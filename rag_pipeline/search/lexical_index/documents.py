@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
+from rag_pipeline.search.lexical_index.engines import Bm25sEngine, Engine, Hits, Rows
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
-from rag_pipeline.search.lexical_index.ranking import Engine
 from rag_pipeline.search.tokenization import Tokenizer
 
 _FILE = "documents.arrow"
@@ -31,16 +30,6 @@ _MISSPELT = 0.95
 """Weight of a corrected term; the exact term has 1."""
 _LENGTHS_CORRECTED = (5, 20)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-
-
-class Named(NamedTuple):
-    """Numbers of documents, and how strongly a term names each: 0 to about 1."""
-
-    documents: npt.NDArray[np.int64]
-    shares: npt.NDArray[np.floating[Any]]
-
-
-_NONE = Named(np.empty(0, np.int64), np.empty(0))
 
 
 class DocumentHeads:
@@ -131,12 +120,12 @@ class DocumentIndex:
         chunks: pa.Table | None = None,
     ) -> None:
         self.document_ids: pa.ChunkedArray = _read_ids(folder)
-        self._tokenizer = tokenizer
+        self.terms = tokenizer.tokenize
         self._bodies = bodies
         self._chunks = chunks
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
-        self._known: dict[str, Named] = {}
+        self._known: dict[str, Hits] = {}
         # Computed now, so that the first query does not wait for it.
         self.kinds = self._kinds()
 
@@ -149,15 +138,11 @@ class DocumentIndex:
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
 
-    def terms(self, text: str) -> list[str]:
-        """Return the terms of a text."""
-        return self._tokenizer.tokenize(text)
-
     def name_terms(self, document_id: str) -> frozenset[str]:
         """Return the terms of a document's file name."""
-        return frozenset(self._tokenizer.tokenize(readable_name(document_id)))
+        return frozenset(self.terms(readable_name(document_id)))
 
-    def named_by(self, term: str) -> Named:
+    def named_by(self, term: str) -> Hits:
         """Return the documents with a term in name or head, and how strongly it names each.
 
         The strength is the term's BM25 without idf (0 to 1) times a relative idf. That is its idf
@@ -171,18 +156,15 @@ class DocumentIndex:
             found = self._known[term] = self._named_by(term)
         return found
 
-    def _named_by(self, term: str) -> Named:
-        if self._engine is None:
-            return _NONE
+    def _named_by(self, term: str) -> Hits:
         weight = 1.0
-        if not self._engine.frequencies([term])[0]:
-            corrected = self._corrected(term)
-            if corrected is None:
-                return _NONE
-            term, weight = corrected, _MISSPELT
+        if self._engine is not None and not self._engine.frequencies([term])[0]:
+            term, weight = self._corrected(term) or "", _MISSPELT
+        if self._engine is None or not term:
+            return Hits(np.empty(0, np.int64), np.empty(0))
         rows, scores = self._engine.postings(term)
         weight *= _idf(len(self), max(len(rows), self._holding(term))) / _idf(len(self), 1)
-        return Named(rows, scores * weight / _idf(len(self), len(rows)))
+        return Hits(rows, scores * weight / _idf(len(self), len(rows)))
 
     def _holding(self, term: str) -> int:
         if self._bodies is None:
@@ -192,12 +174,12 @@ class DocumentIndex:
         return int(np.count_nonzero(held))
 
     @cached_property
-    def _document_of(self) -> npt.NDArray[np.int64]:
+    def _document_of(self) -> Rows:
         import pyarrow.compute as pc
 
         assert self._chunks is not None
         numbers = pc.index_in(self._chunks.column("document_id"), value_set=self.document_ids)
-        of_rows: npt.NDArray[np.int64] = numbers.to_numpy().astype(np.int64)
+        of_rows: Rows = numbers.to_numpy().astype(np.int64)
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
@@ -215,15 +197,13 @@ class DocumentIndex:
 
         It is BM25 divided by the sum of the terms' idf; an unknown term counts as the rarest.
         """
-        terms = sorted(set(self._tokenizer.tokenize(text)))
+        terms = sorted(set(self.terms(text)))
         if self._engine is None or not terms:
             return np.zeros(len(self), np.float32)
         holding = self._engine.frequencies(terms)
         idf = _idf(len(self), holding)
-        scores: npt.NDArray[np.float32] = (self._engine.scores(terms) / idf.sum()).astype(
-            np.float32
-        )
-        return scores
+        scores: npt.NDArray[np.float32] = self._engine.scores(terms) / idf.sum()
+        return scores.astype(np.float32)
 
 
 def _idf(documents: int, holding: Any) -> Any:

@@ -19,14 +19,14 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index import (
     EarlierIndex,
     LexicalStats,
-    bm25s_engine,
     build_lexical_index,
     check_engine,
+    engines,
     is_extensible,
     open_lexical_index,
     postings,
 )
-from rag_pipeline.search.lexical_index.bm25s_engine import read_vocabulary
+from rag_pipeline.search.lexical_index.engines import read_vocabulary
 from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,
     PLAIN,
@@ -44,7 +44,7 @@ from rag_pipeline_tests.testing.lexical_indexes import (
 def test_a_vocabulary_is_read_in_slices_whatever_its_terms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separators, term: str, slice_size: int
 ) -> None:
-    monkeypatch.setattr(bm25s_engine, "_SLICE", slice_size)
+    monkeypatch.setattr(engines, "_SLICE", slice_size)
     terms = {name: number for number, name in enumerate(["a", term, "b", f"{term}7", "c"])}
     file = tmp_path / "vocab.index.json"
     for vocabulary in (terms, {"a": 0}, {}):

@@ -30,7 +30,7 @@ from rag_pipeline_tests.testing.lexical_indexes import (
 def reference(texts: Sequence[str], query: str, options: Lexical) -> dict[int, float]:
     """Score with rank_bm25 and Lucene's idf, its constant factor k1 + 1 divided out."""
     tokenizer = Tokenizer(options)
-    chunks = tokenizer.tokenize_all(texts)
+    chunks = [tokenizer.tokenize(text) for text in texts]
     model = BM25Okapi(chunks, k1=options.k1, b=options.b)
     for term, n in Counter(term for chunk in chunks for term in set(chunk)).items():
         model.idf[term] = np.log(1 + (len(chunks) - n + 0.5) / (n + 0.5))
