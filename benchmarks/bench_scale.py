@@ -46,7 +46,7 @@ from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Searcher
-from rag_pipeline.search.staged import single_pass
+from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 

@@ -23,6 +23,7 @@ from rag_pipeline.answering.reading import (
 )
 from rag_pipeline.datamodels import SearchResult, Weights
 from rag_pipeline.models.providers.minilm import TokenIds
+from rag_pipeline.search.learning import FOLDS, folds_of
 
 EVIDENCE = ("late interaction", "worst met", "lead", "same document")
 """The inputs of the model (see `evidence`)."""
@@ -46,7 +47,6 @@ _FOREIGN = 0.4
 _WORST = 3
 _PENALTY = 10.0
 """Factor of the squared weights of standardised evidence in the loss (ridge regression)."""
-_FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ def fit(
     held = np.asarray(answers, bool)
     if held.sum() < FEWEST or (~held).sum() < FEWEST:
         return None
-    folds = _folds(groups)
+    folds = np.array(folds_of(groups))
     cross = np.empty(len(rows))
-    for fold in range(_FOLDS):
+    for fold in range(FOLDS):
         tested = folds == fold
         if tested.any():
             weights, intercept = _fitted(rows[~tested], held[~tested])
@@ -212,17 +212,6 @@ def auc(answered: Floats, others: Floats) -> float:
     """
     wins = (answered[:, None] > others).mean() + 0.5 * (answered[:, None] == others).mean()
     return float(wins)
-
-
-def _folds(groups: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Deal groups out to folds, the largest first, each to the smallest fold."""
-    names, of_group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    fold_of = np.empty(len(names), np.int64)
-    filled = np.zeros(_FOLDS, np.int64)
-    for group in np.argsort(-sizes, kind="stable"):
-        fold_of[group] = filled.argmin()
-        filled[fold_of[group]] += sizes[group]
-    return fold_of[of_group]
 
 
 def _fitted(rows: Floats, held: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Floats, float]:

@@ -34,7 +34,7 @@ from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Searcher, cached
-from rag_pipeline.search.staged import single_pass
+from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
 

@@ -13,8 +13,9 @@ from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.search.learning import FOLDS, Example, example_of, folds_of, learn
 from rag_pipeline.search.ranking import Search
 from rag_pipeline.search.retrieval import Searcher, parse_query
+from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.search.retrievers.learned import LearnedRetriever, PartWeights
-from rag_pipeline.search.staged import ContextAwareRetriever, single_pass
+from rag_pipeline.search.staged import ContextAwareRetriever
 
 
 class QueryGroup(NamedTuple):

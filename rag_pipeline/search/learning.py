@@ -5,17 +5,16 @@ maximizes the likelihood of the answering chunks. It is regularised towards the 
 cross-validation chooses the strength.
 """
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.config import Reranker
-from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.search.index import Floats, Positions
 from rag_pipeline.search.ranking import Search, positions_of, read_rows
-from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.retrievers.hybrid import candidate_features, neighbour_means
 from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, PartWeights
@@ -57,9 +56,7 @@ def example_of(
     if isinstance(reranker, MaxSimReranker) and 0 < reranker.weight < 1:
         rows = read_rows(search.index, ranking, ("token_vectors",))
         assert rows is not None
-        column = rows.column("token_vectors").combine_chunks()
-        tokens = read_tokens(search.tokens, len(search.vector))
-        late = maxsim(tokens, column, search.index.token_weights)
+        late = search.late_interaction(rows)
         span = max(float(late.max() - late.min()), 1e-9)
         late = reranker.weight / (1 - reranker.weight) * (late - late.min()) / span
     return Example(features[at], np.stack(means, axis=1)[at], late, answers)
@@ -95,9 +92,9 @@ def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -
     learned = np.flatnonzero(start > 0)
     if not examples or not len(learned):
         return settings.weights()
-    model = _Likelihood(examples, start, learned, pull)
     first = np.append(np.log(start[learned]), np.log(_TEMPERATURE))
-    found = minimize(model, first, jac=True, method="BFGS").x
+    loss = _likelihood(examples, start, learned, pull)
+    found = minimize(loss, first, jac=True, method="BFGS").x
     weights = start.copy()
     weights[learned] = np.exp(found[:-1])
     weights[-1] = min(weights[-1], 1.0)
@@ -119,10 +116,11 @@ def _reciprocal_ranks(examples: Sequence[Example], weights: PartWeights) -> Floa
 
 
 def folds_of(groups: Sequence[Hashable]) -> list[int]:
-    """Return each query's fold: a group shares one, and folds have similar sizes."""
-    sizes: dict[Hashable, int] = {}
-    for group in groups:
-        sizes[group] = sizes.get(group, 0) + 1
+    """Return each query's fold: a group shares one, and folds have similar sizes.
+
+    The groups are dealt out from the largest on, each to the smallest fold.
+    """
+    sizes = Counter(groups)
     filled = [0] * FOLDS
     fold_of: dict[Hashable, int] = {}
     for group in sorted(sizes, key=lambda g: (-sizes[g], str(g))):
@@ -131,54 +129,45 @@ def folds_of(groups: Sequence[Hashable]) -> list[int]:
     return [fold_of[group] for group in groups]
 
 
-class _Likelihood:
-    """The mean negative log-likelihood of the answering chunks with its regularisation.
+def _likelihood(
+    examples: Sequence[Example], start: Floats, learned: Positions, pull: float
+) -> Callable[[Floats], tuple[float, Floats]]:
+    """Return the mean negative log-likelihood of the answering chunks with its regularisation.
 
-    Parameters are the logarithms of the weights above 0 and of the temperature.
+    The function returns value and gradient. Its parameters are the logarithms of the weights above
+    0 and of the temperature.
     """
+    features, neighbours, late, answers = map(np.concatenate, zip(*examples, strict=True))
+    sizes = [len(example.late) for example in examples]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    query_of = np.repeat(np.arange(len(examples)), sizes)
+    pull = pull / len(examples)
 
-    def __init__(
-        self, examples: Sequence[Example], start: Floats, learned: Positions, pull: float
-    ) -> None:
-        self._features = np.concatenate([e.features for e in examples])
-        self._neighbours = np.concatenate([e.neighbours for e in examples])
-        self._late = np.concatenate([e.late for e in examples])
-        self._answers = np.concatenate([e.answers for e in examples])
-        sizes = [len(e.late) for e in examples]
-        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        self._of = np.repeat(np.arange(len(examples)), sizes)
-        self._start, self._learned = start, learned
-        self._pull = pull / len(examples)
+    def softmax(scores: Floats) -> tuple[Floats, Floats]:
+        """Return each query's log-sum-exp of the scores, and each chunk's share."""
+        highest = np.maximum.reduceat(scores, starts)
+        raised = np.exp(scores - highest[query_of])
+        sums = np.add.reduceat(raised, starts)
+        return highest + np.log(sums), raised / sums[query_of]
 
-    def __call__(self, parameters: Floats) -> tuple[float, Floats]:
-        """Return the value and its gradient."""
-        weights = self._start.copy()
-        weights[self._learned] = np.exp(parameters[:-1])
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        weights = start.copy()
+        weights[learned] = np.exp(parameters[:-1])
         near, share = weights[:-1], weights[-1]
-        around = self._neighbours @ near
-        scores = (self._features @ near + share * around + self._late) / np.exp(parameters[-1])
-        everyone, answering = self._chances(scores), self._chances(scores, self._answers)
-        value = float(np.mean(everyone.logs - answering.logs))
-        slope = (everyone.shares - answering.shares) / len(self._starts)
+        around = neighbours @ near
+        scores = (features @ near + share * around + late) / np.exp(parameters[-1])
+        logs, shares = softmax(scores)
+        answering_logs, answering_shares = softmax(np.where(answers, scores, -np.inf))
+        value = float(np.mean(logs - answering_logs))
+        slope = (shares - answering_shares) / len(starts)
         by_score = slope / np.exp(parameters[-1])
         gradient = np.append(
-            near * (by_score @ (self._features + share * self._neighbours)),
+            near * (by_score @ (features + share * neighbours)),
             share * (by_score @ around),
-        )[self._learned]
-        departed = parameters[:-1] - np.log(self._start[self._learned])
-        value += self._pull * float(departed @ departed)
-        gradient = gradient + 2 * self._pull * departed
+        )[learned]
+        departed = parameters[:-1] - np.log(start[learned])
+        value += pull * float(departed @ departed)
+        gradient = gradient + 2 * pull * departed
         return value, np.append(gradient, -(slope @ scores))
 
-    def _chances(self, scores: Floats, among: npt.NDArray[np.bool_] | None = None) -> "_Chances":
-        """Return the softmax: each query's log-sum-exp of the scores, and each chunk's share."""
-        kept = scores if among is None else np.where(among, scores, -np.inf)
-        highest = np.maximum.reduceat(kept, self._starts)
-        raised = np.exp(kept - highest[self._of])
-        sums = np.add.reduceat(raised, self._starts)
-        return _Chances(highest + np.log(sums), raised / sums[self._of])
-
-
-class _Chances(NamedTuple):
-    logs: Floats
-    shares: Floats
+    return loss

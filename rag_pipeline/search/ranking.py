@@ -9,9 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
+from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
+from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
@@ -83,6 +85,12 @@ class Search:
         """
         return ranked(*self.index.terms.search(self.query.search_text, k, self.allowed))[:k]
 
+    def late_interaction(self, rows: pa.Table) -> Floats:
+        """Return how well the `token_vectors` of each row meet the query (see `maxsim`)."""
+        tokens = read_tokens(self.tokens, len(self.vector))
+        column = rows.column("token_vectors").combine_chunks()
+        return maxsim(tokens, column, self.index.token_weights)
+
     def read(self, ranking: Ranking, column: str) -> list[Any]:
         """Return a column of the ranked chunks, in order: `text`, `document_id`, `metadata` …"""
         if not ranking:
@@ -139,6 +147,12 @@ def joined(one: Scored, other: Scored) -> Scored:
 def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:
     """Return the positions of the k highest scores, ties by position."""
     return positions[np.lexsort((positions, -scores))[:k]]
+
+
+def scaled(scores: Floats) -> Floats:
+    """Scale scores by their own minimum and maximum to 0..1; equal scores become 1."""
+    low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    return np.ones(len(scores)) if low >= high else (scores - low) / (high - low)
 
 
 def ranked(positions: Positions, scores: Floats) -> Ranking:

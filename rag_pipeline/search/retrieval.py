@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
+from rag_pipeline.config.rerankers import Relevance, RerankInput
 from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
-from rag_pipeline.models.embedding import Embedded, read_tokens
+from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.filters import conjunction, parse_filter
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import ParsedQuery, analyse, whole
@@ -31,10 +32,9 @@ from rag_pipeline.search.ranking import (
     read_rows,
     with_tokens,
 )
-from rag_pipeline.search.reranking import Relevance, RerankInput, maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrievers import SinglePassRetriever
+from rag_pipeline.search.retrievers import SinglePassRetriever, single_pass
 from rag_pipeline.search.selection import select, varied
 from rag_pipeline.search.staged import (
     CANDIDATES,
@@ -43,7 +43,6 @@ from rag_pipeline.search.staged import (
     boosted_queries,
     boosted_ranking,
     documents_of,
-    single_pass,
     with_stages,
 )
 from rag_pipeline.search.vector_index import indexed_text
@@ -52,6 +51,8 @@ from rag_pipeline.store import id_filter
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """From queries with passages to their scores; see `reranking.score_passages`."""
 
+_Ranked = tuple[Ranking, pa.Table | None, SearchResult]
+"""The ranking of the candidates, the rows that were read, and a result without chunks."""
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries whose candidates are held in memory and reranked with calls in flight."""
@@ -122,45 +123,64 @@ class Searcher:
         Raises ProviderError naming the query that the reranker failed on, unless the reranker is
         set to keep the order then.
         """
-        if isinstance(self.reranker, PassageReranker):
-            yield from self._search_and_read(iter(requests), self.reranker)
-            return
-        for request in requests:
+        reranker = self.reranker if isinstance(self.reranker, PassageReranker) else None
+        sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE)) if reranker else repeat(1)
+        waiting = iter(requests)
+        while group := list(islice(waiting, next(sizes))):
             started = time.perf_counter()
-            ranking, rows, found = self._rank(request)
-            if self._is_varied:
-                places = varied(load_chunks(self.index, ranking, rows), self.retriever)
-                ranking = [ranking[n] for n in places]
-            chunks = load_chunks(self.index, self._selected(request, ranking), rows)
-            latency = 1000 * (time.perf_counter() - started)
-            yield self._result(request, found, chunks, rows, latency_ms=latency)
-
-    def _search_and_read(
-        self, requests: Iterator[SearchRequest], reranker: PassageReranker
-    ) -> Iterator[SearchResult]:
-        assert self.score is not None
-        sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE))
-        while group := list(islice(requests, next(sizes))):
-            started = time.perf_counter()
-            found, asked = [], []
-            for request in group:
-                ranking, rows, result = self._rank(request)
-                found.append((rows, result))
-                asked.append((request.query, load_chunks(self.index, ranking, rows)))
-            reranked = list(_rerank_passages(asked, reranker, self.score))
-            taken = 1000 * (time.perf_counter() - started)
-            for request, (rows, result), (chunks, error) in zip(
-                group, found, reranked, strict=True
+            found = [self._rank(request) for request in group]
+            read = self._read(group, found, reranker) if reranker else [(None, None)] * len(group)
+            for request, (ranking, rows, result), (all_chunks, error) in zip(
+                group, found, read, strict=True
             ):
-                places = varied(chunks, self.retriever) if self._is_varied else None
-                ranking = [(n, chunks[n].score) for n in places or range(len(chunks))]
-                chosen = [
-                    replace(chunks[n], score=score) for n, score in self._selected(request, ranking)
-                ]
-                latency = taken if len(group) == 1 else None
-                yield self._result(
-                    request, result, chosen, rows, latency_ms=latency, rerank_error=error
+                chunks = self._chosen(request, ranking, rows, all_chunks)
+                weights = None
+                if request.tokens and self.index.keeps_tokens:
+                    chunks = with_tokens(self.index, chunks, rows)
+                    weights = self.index.token_weights
+                yield replace(
+                    result,
+                    chunks=chunks,
+                    token_weights=weights,
+                    rerank_error=error,
+                    latency_ms=1000 * (time.perf_counter() - started) if len(group) == 1 else None,
                 )
+
+    def _read(
+        self, group: Sequence[SearchRequest], found: Sequence[_Ranked], reranker: PassageReranker
+    ) -> list[tuple[list[ScoredChunk], str | None]]:
+        """Return each query's chunks in the order of the model, and why the order stayed."""
+        assert self.score is not None
+        loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, _ in found]
+        asked = []
+        for request, chunks in zip(group, loaded, strict=True):
+            texts = (indexed_text(c.context, c.text) for c in chunks[: reranker.candidates])
+            asked.append(RerankInput(request.query, tuple(texts)))
+        read: list[tuple[list[ScoredChunk], str | None]] = []
+        for one, chunks, relevance in zip(asked, loaded, self.score(asked), strict=True):
+            if not isinstance(relevance, ProviderError):
+                read.append((_reordered(chunks, relevance), None))
+            elif reranker.on_error == "keep_order":
+                read.append((chunks, str(relevance)))
+            else:
+                raise ProviderError(f"query {one.query[:80]!r}: {relevance}")
+        return read
+
+    def _chosen(
+        self,
+        request: SearchRequest,
+        ranking: Ranking,
+        rows: pa.Table | None,
+        chunks: list[ScoredChunk] | None,
+    ) -> list[ScoredChunk]:
+        """Return the chunks that the query needs; `chunks` are all of them, if they are known."""
+        if chunks is None and self._is_varied:
+            chunks = load_chunks(self.index, ranking, rows)
+        if chunks is None:
+            return load_chunks(self.index, self._selected(request, ranking), rows)
+        places = varied(chunks, self.retriever) if self._is_varied else range(len(chunks))
+        scored = [(place, chunks[place].score) for place in places]
+        return [chunks[place] for place, _ in self._selected(request, scored)]
 
     def _selected(self, request: SearchRequest, ranking: Ranking) -> Ranking:
         k = self.retriever.k
@@ -170,24 +190,8 @@ class Searcher:
             ranking = select(request.query, ranking, adaptive)
         return ranking[: request.k or k]
 
-    def _result(
-        self,
-        request: SearchRequest,
-        found: SearchResult,
-        chunks: list[ScoredChunk],
-        rows: pa.Table | None,
-        **more: Any,
-    ) -> SearchResult:
-        if request.tokens and self.index.keeps_tokens:
-            chunks = with_tokens(self.index, chunks, rows)
-            more["token_weights"] = self.index.token_weights
-        return replace(found, chunks=chunks, **more)
-
-    def _rank(self, request: SearchRequest) -> tuple[Ranking, pa.Table | None, SearchResult]:
-        """Rank by everything that reads no passages.
-
-        Returns the ranking of the candidates, the rows that were read, and a result without chunks.
-        """
+    def _rank(self, request: SearchRequest) -> _Ranked:
+        """Rank by everything that reads no passages."""
         search = self._search_of(request)
         first = single_pass(self.retriever)
         wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
@@ -260,32 +264,11 @@ def _rerank_by_tokens(
 ) -> Ranking:
     scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
     if read is not None:
-        tokens = read_tokens(search.tokens, len(search.vector))
-        column = read.column("token_vectors").combine_chunks()
-        late = maxsim(tokens, column, search.index.token_weights)
+        late = search.late_interaction(read)
         spread = late.max() - late.min()
         if spread > 0:
             scores[: len(late)] += settings.weight * (late - late.min()) / spread
     return ranked(positions_of(ranking), scores)
-
-
-def _rerank_passages(
-    found: Sequence[tuple[str, list[ScoredChunk]]], reranker: PassageReranker, score: Score
-) -> Iterator[tuple[list[ScoredChunk], str | None]]:
-    """Yield each query's chunks in the order of the model, and why the order stayed if it did."""
-    asked = [
-        RerankInput(
-            query, tuple(indexed_text(c.context, c.text) for c in chunks[: reranker.candidates])
-        )
-        for query, chunks in found
-    ]
-    for (query, chunks), relevance in zip(found, score(asked), strict=True):
-        if not isinstance(relevance, ProviderError):
-            yield _reordered(chunks, relevance), None
-        elif reranker.on_error == "keep_order":
-            yield chunks, str(relevance)
-        else:
-            raise ProviderError(f"query {query[:80]!r}: {relevance}")
 
 
 def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:

@@ -19,13 +19,12 @@ from pydantic import ConfigDict, Field
 
 from rag_pipeline.config import CorpusFile, LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import Boost, FoundDocument, ScoredChunk
-from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.filters import conjunction
-from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.ranking import Ranking, Search
-from rag_pipeline.search.retrievers import SinglePass, SinglePassRetriever
+from rag_pipeline.search.ranking import Ranking, Search, ranked
+from rag_pipeline.search.retrievers import SinglePass, single_pass
 from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store import id_filter
 
@@ -85,17 +84,6 @@ class ContextAwareRetriever(RetrieverSettings):
     def adds_queries(self) -> bool:
         """Return whether there are boosted queries."""
         return self.variants > 0
-
-
-def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
-    """Return the retriever that ranks first: the settings themselves or the one they are over."""
-    over = settings.over if isinstance(settings, ContextAwareRetriever) else settings
-    if not isinstance(over, SinglePassRetriever):
-        raise ConfigError(
-            f"the retriever of method {settings.method!r} is no SinglePassRetriever; repair its "
-            f"code"
-        )
-    return over
 
 
 def with_stages(settings: RetrieverSettings, stages: tuple[int, int]) -> ContextAwareRetriever:
@@ -175,7 +163,7 @@ def boosted_ranking(
             search, query=whole(query), vector=vectors[query], tokens=b"", where=only, known=allowed
         )
         found = inside.checked_ranking(boosted_search)
-        return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
+        return weighted_gains(found, settings.boost_weight / len(boosted[document_id]))
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
     # A search in memory takes less time than starting a thread.
@@ -183,9 +171,7 @@ def boosted_ranking(
     for (document_id, _), found in zip(searches, run(search_document, searches), strict=True):
         for position, score in found:
             scores[position] = scores.get(position, lowest[document_id]) + score
-    positions = np.array(list(scores), np.int64)
-    order = np.lexsort((positions, -np.array(list(scores.values()))))
-    return [(int(positions[i]), scores[int(positions[i])]) for i in order]
+    return ranked(np.array(list(scores), np.int64), np.array(list(scores.values())))
 
 
 class LocalExpansion:

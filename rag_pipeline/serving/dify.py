@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
-from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.staged import boosted_queries, documents_of, in_parallel
 from rag_pipeline.serving.conditions import MetadataCondition
 from rag_pipeline.serving.outgoing import post_json
@@ -136,9 +136,7 @@ class DifyDataset:
 
         for (document_id, _), found in zip(asked, in_parallel(search, asked), strict=True):
             share = _BOOST_WEIGHT / len(boosted[document_id])
-            for chunk_id, gain in weighted_fusion(
-                [[(c.chunk_id, c.score) for c in found]], [share]
-            ):
+            for chunk_id, gain in weighted_gains([(c.chunk_id, c.score) for c in found], share):
                 scores[chunk_id] = scores.get(chunk_id, lowest[document_id]) + gain
             known = {**{c.chunk_id: c for c in found}, **known}
         ranked = sorted(scores, key=lambda chunk_id: -scores[chunk_id])

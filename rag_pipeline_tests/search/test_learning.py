@@ -51,7 +51,7 @@ def test_weights_that_nothing_betters_stay_as_they_are():
 
 def test_the_likelihood_s_gradient_is_its_slope():
     start = np.array([0.6, 0.4, 0.0, 0.1])
-    model = learning._Likelihood(examples(30, by_terms), start, np.array([0, 1, 3]), pull=3.0)
+    model = learning._likelihood(examples(30, by_terms), start, np.array([0, 1, 3]), pull=3.0)
     at = np.array([-0.2, 0.3, -1.0, -0.5])
     assert check_grad(lambda x: model(x)[0], lambda x: model(x)[1], at) < 1e-5
 

@@ -11,7 +11,7 @@ from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search import index as opened
-from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim
@@ -64,17 +64,22 @@ def met(rows, bm25, query=QUERY):
     return min(1.0, max(bm25.values()) / (0.25 * ideal))
 
 
+def weighted_sum(scores, weights):
+    """Return each chunk's sum of `weight * score`, scores scaled to 0..1, best first."""
+    parts = [dict(weighted_gains([*s.items()], w)) for s, w in zip(scores, weights, strict=True)]
+    sums = [(i, sum(part[i] for part in parts)) for i in parts[0]]
+    return sorted(sums, key=lambda hit: (-hit[1], hit[0]))
+
+
 def test_every_candidate_is_scored_by_both_searches(index, rows):
     cosines = {row["chunk_id"]: float(vector_of(row["chunk_id"]) @ VECTOR) for row in rows}
     bm25 = dict.fromkeys(cosines, 0.0) | dict(index.terms.lexical.search(QUERY, 100))
     weights = [0.6, 0.4 * met(rows, bm25)]
-    expected = weighted_fusion([list(cosines.items()), list(bm25.items())], weights)
+    expected = weighted_sum([cosines, bm25], weights)
     assert dict(hits(index, hybrid())) == pytest.approx(dict(expected), abs=1e-5)
     few = hits(index, hybrid(candidates=10, k=10))
     near = {i for i, _ in hits(index, ALL[0])[:10]} | {i for i, _ in hits(index, ALL[1])[:10]}
-    expected = weighted_fusion(
-        [[(i, cosines[i]) for i in near], [(i, bm25[i]) for i in near]], weights
-    )
+    expected = weighted_sum([{i: one[i] for i in near} for one in (cosines, bm25)], weights)
     assert few == [(i, pytest.approx(s, abs=1e-5)) for i, s in expected[:10]]
 
 
@@ -239,7 +244,7 @@ def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
     before, after = hits(index, few), hits(index, few, reranker=MAXSIM)
     assert {i for i, _ in before} == {i for i, _ in after}
     if getattr(few, "fusion", None) != "weighted":
-        before = weighted_fusion([before], [1.0])
+        before = weighted_gains(before, 1.0)
     assert [i for i, _ in after[20:]] == [i for i, _ in before[20:]]
     own = {row["chunk_id"]: signs_of(row["chunk_id"])[16:] for row in rows}
     query = Tokens(IDS, VECTORS.astype(np.float16).astype(np.float32))

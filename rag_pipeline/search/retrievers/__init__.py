@@ -54,6 +54,17 @@ class SinglePassRetriever(RetrieverSettings):
         return ranking
 
 
+def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
+    """Return the retriever that ranks first: the settings themselves or the one they are over."""
+    over = getattr(settings, "over", settings)
+    if not isinstance(over, SinglePassRetriever):
+        raise ConfigError(
+            f"the retriever of method {settings.method!r} is no SinglePassRetriever; repair its "
+            f"code"
+        )
+    return over
+
+
 class TermRetriever(SinglePassRetriever):
     """A single pass over a lexical index, which the run builds for it."""
 

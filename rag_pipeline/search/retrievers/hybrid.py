@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rag_pipeline.search.filters import conjunction
-from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
+from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
 from rag_pipeline.search.ranking import (
@@ -15,6 +15,7 @@ from rag_pipeline.search.ranking import (
     nearest_of,
     nearest_read,
     ranked,
+    scaled,
     similarities_at,
 )
 from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
