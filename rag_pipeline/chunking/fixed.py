@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from rag_pipeline.chunking.sentences import trim
 from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
-from rag_pipeline.config.models import TokenStarts, embedding_or_packaged, packaged_embedding
+from rag_pipeline.config.models import TokenStarts, embedding_or_packaged
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.datamodels import Document, Span
 
@@ -43,17 +43,12 @@ class FixedChunking(ChunkingSettings):
         return [embedding_or_packaged(config, self.tokens_of)] if self.tokens_of else []
 
 
-def fixed_spans(
-    text: str, tokens: int, overlap: int, starts: TokenStarts | None = None
-) -> list[Span]:
+def fixed_spans(text: str, tokens: int, overlap: int, starts: TokenStarts) -> list[Span]:
     """Return windows of `tokens` tokens; each starts `tokens - overlap` after the one before.
 
     A window reaches to the start of the next token, so it includes characters without a token.
-    `starts` are the offsets of the tokens, by default the packaged model's. Every 4 characters of a
-    word too long for its vocabulary count as a token.
+    `starts` are the offsets of the tokens.
     """
-    if starts is None:
-        starts = packaged_embedding().token_starts(text)
     spans: list[Span] = []
     step = tokens - overlap
     for first in range(0, max(len(starts), 1), step):

@@ -1,16 +1,18 @@
 """Spans of chunks that another program cut, read from a `chunks.jsonl`."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.errors import ConfigError, InputError
+from rag_pipeline.loading.importers.parsing import SourceRecord, parse
 
 
 class GivenChunking(ChunkingSettings):
@@ -54,6 +56,12 @@ class GivenChunking(ChunkingSettings):
         return path
 
 
+class _Line(SourceRecord):
+    document_id: str = Field(min_length=1)
+    start: int
+    end: int
+
+
 @lru_cache(maxsize=2)
 def _read_once(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Span]]:
     return read_given_chunks(path)
@@ -70,35 +78,8 @@ def read_given_chunks(path: Path) -> dict[str, list[Span]]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    document_id, span = _parse(line, f"{path}:{number}")
-                    spans.setdefault(document_id, []).append(span)
+                    row = parse(_Line, line, f"{path}:{number}")
+                    spans.setdefault(row.document_id, []).append((row.start, row.end))
     except OSError as error:
         raise InputError(f"{path}: given chunks can't be read: {error.strerror}") from error
     return spans
-
-
-def _parse(line: bytes, place: str) -> tuple[str, Span]:
-    try:
-        row = json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not a line of JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise InputError(f"{place}: expected an object, got {_shown(row)}")
-    document_id = _field(row, "document_id", str, place)
-    return document_id, (_field(row, "start", int, place), _field(row, "end", int, place))
-
-
-def _field(row: dict[str, Any], name: str, kind: type, place: str) -> Any:
-    if name not in row:
-        raise InputError(f"{place}: {name} is missing; there are: {', '.join(row) or 'no fields'}")
-    value = row[name]
-    # A bool is an int to Python, but not an offset.
-    if not isinstance(value, kind) or isinstance(value, bool) or value == "":
-        wanted = "an integer" if kind is int else "a non-empty string"
-        raise InputError(f"{place}: {name} must be {wanted}, got {_shown(value)}")
-    return value
-
-
-def _shown(value: Any) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}…"

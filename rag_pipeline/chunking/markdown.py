@@ -33,13 +33,12 @@ class MarkdownChunking(SizedChunking):
         return markdown_spans(document.text, self.limit(document.text, models))
 
 
-def markdown_spans(text: str, largest: int | Limit) -> list[Span]:
-    """Return the sections of a text; sections over `largest` characters are cut as by `recursive`.
+def markdown_spans(text: str, limit: Limit) -> list[Span]:
+    """Return the sections of a text; sections over the limit are cut as by `recursive`.
 
     Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. An empty section
     is joined with the next one. A cut section's heading stays with the text below it.
     """
-    limit = Limit(largest) if isinstance(largest, int) else largest
     return [
         span
         for start, body, end in _sections(text)

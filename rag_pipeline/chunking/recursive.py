@@ -10,8 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from rag_pipeline.chunking.lines import follows_heading
-from rag_pipeline.chunking.sentences import pieces_between, sentence_ends
+from rag_pipeline.chunking.sentences import (
+    follows_heading,
+    pieces_between,
+    sentence_ends,
+    sentence_spans,
+    whole_lines,
+)
 from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
@@ -40,28 +45,35 @@ def _after(pattern: re.Pattern[str]) -> Cuts:
     return lambda text, start, end: (match.end() for match in pattern.finditer(text, start, end))
 
 
-_LEVELS: tuple[Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), sentence_ends, _after(_WORD))
-_AFTER_LINES = _LEVELS[:2]
-CODE_LEVELS: tuple[Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), _after(_WORD))
-"""The levels of source code, which has no sentences."""
+_AFTER_LINES = (_after(_PARAGRAPH), _after(_LINE))
+_AFTER_WORDS = _after(_WORD)
+_LEVELS: tuple[Cuts, ...] = (*_AFTER_LINES, sentence_ends, _AFTER_WORDS)
 
 
 def recursive_spans(
     text: str,
-    largest: int | Limit,
+    limit: Limit,
     start: int = 0,
     end: int | None = None,
     glued: int = 0,
     levels: Sequence[Cuts] = _LEVELS,
 ) -> list[Span]:
-    """Return pieces of `text[start:end]` of at most `largest` characters; linear in the text.
+    """Return pieces of `text[start:end]` within the limit; linear in the text.
 
     A piece that does not fit is cut at the first of `levels`, its long pieces at the next. Up to
     the offset `glued`, only words that are too long are cut.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
-    limit = Limit(largest) if isinstance(largest, int) else largest
     return [piece for span in spans for piece in _split(text, span, limit, glued, levels)]
+
+
+def sentences_within(text: str, limit: Limit) -> list[Span]:
+    """Return the sentences of a text; one over the limit is cut as by `recursive`.
+
+    If tokens are limited, a line of a table or of fenced code is a sentence (see `whole_lines`).
+    """
+    sentences = whole_lines(text) if limit.tokens is not None else sentence_spans(text)
+    return [piece for start, end in sentences for piece in recursive_spans(text, limit, start, end)]
 
 
 def _split(
@@ -109,7 +121,8 @@ def code_spans(text: str, symbols: Sequence[Symbol], limit: Limit) -> list[Span]
         edges[len(ends)] += [symbol.start, symbol.end]
         ends.append(symbol.end)
     levels = (_at(sorted(set(depth))) for depth in edges)
-    return recursive_spans(text, limit, levels=(*levels, *CODE_LEVELS))
+    # Source code has no sentences.
+    return recursive_spans(text, limit, levels=(*levels, *_AFTER_LINES, _AFTER_WORDS))
 
 
 def _at(offsets: Sequence[int]) -> Cuts:

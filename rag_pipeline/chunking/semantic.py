@@ -1,6 +1,6 @@
 """Text -> runs of sentences on one subject, by the distances of their embeddings."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from rag_pipeline.chunking.lines import whole_lines
-from rag_pipeline.chunking.recursive import recursive_spans
-from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.recursive import sentences_within
 from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import Models
@@ -39,48 +37,33 @@ class SemanticChunking(SizedChunking):
     embedding: EmbeddingName | None = None
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Cut a document where its subject changes."""
+        """Return spans of whole sentences, cut where neighbours differ most.
+
+        One call embeds each sentence with its neighbours. A cosine distance of consecutive
+        sentences above mean + `threshold` x population standard deviation over the document is a
+        cut (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
+        nearer neighbour. Pieces over the size are cut at their largest distance, if possible with
+        `min_characters` on both sides. Sentences over the size are first cut as by `recursive`.
+        """
         text = document.text
         limit = self.limit(text, models)
-        return semantic_spans(
-            text, self, lambda texts: models.vectors(texts, self.embedding), limit
-        )
+        sentences = sentences_within(text, limit)
+        if len(sentences) < 2:
+            return sentences
+        vectors = models.vectors(_windows(text, sentences, self.window), self.embedding)
+        distances = _distances(vectors, len(sentences))
+        cutoff = distances.mean() + self.threshold * distances.std() + _NOISE
+        breaks = (np.flatnonzero(distances > cutoff) + 1).tolist()
+        pieces = list(pairwise([0, *breaks, len(sentences)]))
+        return [
+            (sentences[first][0], sentences[past - 1][1])
+            for piece in _join_short(pieces, sentences, distances, self.min_characters)
+            for first, past in _split_long(piece, sentences, distances, self, limit)
+        ]
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
         """Return the settings of the model that compares sentences."""
         return [embedding_or_packaged(config, self.embedding)]
-
-
-def semantic_spans(
-    text: str,
-    settings: SemanticChunking,
-    embed: Callable[[Sequence[str]], Vectors],
-    limit: Limit | None = None,
-) -> list[Span]:
-    """Return spans of whole sentences, cut where neighbours differ most.
-
-    One call of `embed` embeds each sentence with its neighbours. A cosine distance of consecutive
-    sentences above mean + `threshold` x population standard deviation over the document is a cut
-    (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
-    nearer neighbour. Pieces over the size are cut at their largest distance, if possible with
-    `min_characters` on both sides. Sentences over the size are first cut as by `recursive`.
-    """
-    limit = limit or Limit(settings.max_characters)
-    split = whole_lines if settings.by_tokens else sentence_spans
-    sentences = [
-        span for start, end in split(text) for span in recursive_spans(text, limit, start, end)
-    ]
-    if len(sentences) < 2:
-        return sentences
-    distances = _distances(embed(_windows(text, sentences, settings.window)), len(sentences))
-    cutoff = distances.mean() + settings.threshold * distances.std() + _NOISE
-    breaks = (np.flatnonzero(distances > cutoff) + 1).tolist()
-    pieces = list(pairwise([0, *breaks, len(sentences)]))
-    return [
-        (sentences[first][0], sentences[past - 1][1])
-        for piece in _join_short(pieces, sentences, distances, settings.min_characters)
-        for first, past in _split_long(piece, sentences, distances, settings, limit)
-    ]
 
 
 def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Text -> the spans of its sentences, by rules that hold for prose, contracts and lists."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
 from rag_pipeline.datamodels import Span
@@ -75,6 +75,10 @@ _SPLIT = {
 """Ends and starts of two lines of one sentence: "eight / (8) weeks", "under clause / 10.2",
 "am / 31. Dezember"."""
 _LONGEST_WRAPPED_LINE = 200
+
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
+_HEADING = re.compile(r"#{1,6}[ \t]+\S[^\n]*")
 
 
 def trim(text: str, start: int, end: int) -> Span:
@@ -180,3 +184,54 @@ def _is_capitalised(head: str) -> bool:
     enumerator = LIST_ITEM.match(head)
     letter = _LETTER.search(head, enumerator.end() if enumerator else 0)
     return letter is not None and letter.group().isupper()
+
+
+# --- lines of tables and code, headings ---
+
+
+def whole_lines(text: str) -> list[Span]:
+    """Return the sentences of a text; a table's row and a line of fenced code are whole.
+
+    A heading is joined with the sentence after it. Linear in the text.
+    """
+    spans: list[Span] = []
+    begin = at = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        inside = bool(fence)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence):
+            fence = ""
+        if inside or mark or _ROW.match(line):
+            spans += _sentences(text, begin, at)
+            begin = at + len(line)
+            spans += pieces_between(text, at, begin, ())
+        at += len(line)
+    return _with_headings(text, spans + _sentences(text, begin, len(text)))
+
+
+def _sentences(text: str, start: int, end: int) -> list[Span]:
+    return [(start + s, start + e) for s, e in sentence_spans(text[start:end])]
+
+
+def _with_headings(text: str, spans: Sequence[Span]) -> list[Span]:
+    joined: list[Span] = []
+    begin: int | None = None
+    for number, (start, end) in enumerate(spans):
+        begin = start if begin is None else begin
+        if number < len(spans) - 1 and _HEADING.fullmatch(text, start, end):
+            continue
+        joined.append((begin, end))
+        begin = None
+    return joined
+
+
+def follows_heading(text: str, start: int, cut: int) -> bool:
+    """Return whether the last line of `text[start:cut]` is a heading."""
+    end = cut
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    line = max(text.rfind("\n", start, end) + 1, start)
+    return _HEADING.fullmatch(text, line, end) is not None

@@ -104,15 +104,11 @@ class SizedChunking(ChunkingSettings):
 
     def check(self, config: CorpusFile) -> None:
         """Raise ConfigError if chunks may be longer than the model reads."""
-        if self.max_tokens is not None:
-            check_window(self.max_tokens, self.tokens_of, config)
-
-
-def check_window(tokens: int, embedding: str | None, config: CorpusFile) -> None:
-    """Raise ConfigError if an embedding reads fewer tokens of a text."""
-    window = embedding_or_packaged(config, embedding).window
-    if window is not None and tokens > window - _SPECIAL_TOKENS:
-        raise ConfigError(
-            f"max_tokens: {tokens} are more than the {window - _SPECIAL_TOKENS} that "
-            f"{embedding or 'the packaged model'} reads; what follows would not be embedded"
-        )
+        if self.max_tokens is None:
+            return
+        window = embedding_or_packaged(config, self.tokens_of).window
+        if window is not None and self.max_tokens > window - _SPECIAL_TOKENS:
+            raise ConfigError(
+                f"max_tokens: {self.max_tokens} are more than the {window - _SPECIAL_TOKENS} that "
+                f"{self.tokens_of or 'the packaged model'} reads; the rest would not be embedded"
+            )

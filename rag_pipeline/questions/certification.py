@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
@@ -263,7 +264,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         for document in documents:
             chunks = [
                 Chunk(document.document_id, s, e, document.text[s:e])
-                for s, e in window_spans(document.text, _PASSAGE, 0)
+                for s, e in window_spans(document.text, Limit(_PASSAGE), 0)
             ]
             contexts = structural_contexts(document, chunks, settings)
             self._add(document, chunks, contexts)

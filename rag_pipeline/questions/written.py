@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from random import Random
 
+from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span, object_schema
@@ -196,8 +197,9 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan
     number = int(wanted * _SPARE / _EACH) + bool(wanted)
     queues = []
     for document in documents:
-        spans = [s for s in window_spans(document.text, _PASSAGE, 0) if s[1] - s[0] > _PASSAGE / 4]
-        spans = spans or list(window_spans(document.text, _PASSAGE, 0))[:1]
+        windows = list(window_spans(document.text, Limit(_PASSAGE), 0))
+        spans = [(start, end) for start, end in windows if end - start > _PASSAGE / 4]
+        spans = spans or windows[:1]
         Random(document.document_id).shuffle(spans)
         queues.append([(document, span) for span in spans])
     yield from islice(round_robin(queues), number)

@@ -1,19 +1,17 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from rag_pipeline.chunking.semantic import SemanticChunking, semantic_spans
-from rag_pipeline.datamodels import Vectors
+from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.semantic import SemanticChunking
+from rag_pipeline.datamodels import Chunk, Document, Vectors
+from rag_pipeline_tests.testing.chunking import Embedding
 
 # Four distances 0, 1, 0, 0: mean 1/4, variance 3/16; the 1 is sqrt(3) = 1.732 deviations above.
 FIVE = "Aaaa aa. Bbbb bb. Cccc cc. Dddd dd. Eeee ee."
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 TURN_AFTER_TWO = [EAST, EAST, NORTH, NORTH, NORTH]
-
-
-def fixed_rows(rows: Sequence[Sequence[float]]) -> Callable[[Sequence[str]], Vectors]:
-    return lambda texts: np.array(rows, np.float32)
 
 
 def pieces(
@@ -26,7 +24,9 @@ def pieces(
     settings = SemanticChunking(
         method="semantic", threshold=threshold, min_characters=minimum, max_characters=maximum
     )
-    return [text[start:end] for start, end in semantic_spans(text, settings, fixed_rows(rows))]
+    models = Embedding(lambda texts: np.array(rows, np.float32))
+    spans = settings.spans(Document("d", "", text), models)
+    return [text[start:end] for start, end in spans]
 
 
 def turns(*distances: float) -> list[tuple[float, float]]:
@@ -58,9 +58,9 @@ def test_each_sentence_is_embedded_with_its_neighbours_in_one_call() -> None:
         return np.ones((len(texts), 2), np.float32)
 
     text = "One is. Two is.\n\nThree is. Four is."
-    semantic_spans(text, SemanticChunking(method="semantic", window=1), embed)
-    semantic_spans(text, SemanticChunking(method="semantic", window=0), embed)
-
+    for window in (1, 0):
+        settings = SemanticChunking(method="semantic", window=window)
+        settings.spans(Document("d", "", text), Embedding(embed))
     assert calls == [
         [
             "One is. Two is.",
@@ -73,10 +73,9 @@ def test_each_sentence_is_embedded_with_its_neighbours_in_one_call() -> None:
 
 
 def test_one_sentence_is_not_embedded() -> None:
-    def refuse(texts: Sequence[str]) -> Vectors:
-        raise AssertionError(texts)
-
-    assert semantic_spans(" Alone. ", SemanticChunking(method="semantic"), refuse) == [(1, 7)]
+    assert chunk(Document("d", "", " Alone. "), SemanticChunking(method="semantic")) == [
+        Chunk("d", 1, 7, "Alone.")
+    ]
 
 
 def test_short_pieces_join_the_neighbour_they_differ_less_from() -> None:

@@ -5,37 +5,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 
-
-def windows(text: str, limit: int, overlap: int = 0) -> list[str]:
-    return [text[start:end] for start, end in window_spans(text, limit, overlap)]
+TEXT = "One is here. Two is too. Three. Four came late."
 
 
-def test_sentences_are_put_together_while_they_fit() -> None:
-    text = "One is here. Two is too. Three. Four came late."
-    assert windows(text, 24) == ["One is here. Two is too.", "Three. Four came late."]
-    assert windows(text, 23) == ["One is here.", "Two is too. Three.", "Four came late."]
-
-
-def test_windows_share_whole_sentences_up_to_the_overlap() -> None:
-    text = "One is here. Two is too. Three. Four came late."
-    assert windows(text, 31, 20) == ["One is here. Two is too. Three.", "Three. Four came late."]
-    assert windows(text, 34, 20) == [
-        "One is here. Two is too. Three.",
-        "Two is too. Three. Four came late.",
-    ]
-
-
-def test_what_the_next_sentence_has_no_room_beside_is_not_shared() -> None:
-    assert windows("Aaaa bb. Cccc dd. Eeee ffff gggg.", 17, 8) == [
-        "Aaaa bb. Cccc dd.",
-        "Eeee ffff gggg.",
-    ]
-
-
-def test_a_sentence_over_the_maximum_is_cut_at_words() -> None:
-    assert windows("Alpha beta gamma delta. Omega.", 12) == ["Alpha beta", "gamma delta.", "Omega."]
+@pytest.mark.parametrize(
+    ("text", "limit", "overlap", "windows"),
+    [
+        # sentences are put together while they fit
+        (TEXT, 24, 0, ["One is here. Two is too.", "Three. Four came late."]),
+        (TEXT, 23, 0, ["One is here.", "Two is too. Three.", "Four came late."]),
+        # windows share whole sentences up to the overlap
+        (TEXT, 31, 20, ["One is here. Two is too. Three.", "Three. Four came late."]),
+        (TEXT, 34, 20, ["One is here. Two is too. Three.", "Two is too. Three. Four came late."]),
+        # a sentence that leaves the next one no room is not shared
+        ("Aaaa bb. Cccc dd. Eeee ffff gggg.", 17, 8, ["Aaaa bb. Cccc dd.", "Eeee ffff gggg."]),
+        # a sentence over the maximum is cut at words
+        ("Alpha beta gamma delta. Omega.", 12, 0, ["Alpha beta", "gamma delta.", "Omega."]),
+    ],
+)
+def test_windows_of_sentences(text: str, limit: int, overlap: int, windows: list[str]) -> None:
+    assert [text[a:b] for a, b in window_spans(text, Limit(limit), overlap)] == windows
 
 
 @pytest.mark.parametrize("overlap", [0, 20, 59])
@@ -49,7 +41,7 @@ def test_a_sentence_over_the_maximum_is_cut_at_words() -> None:
     ).map("".join)
 )
 def test_windows_advance_on_both_sides_and_keep_their_limits(text: str, overlap: int) -> None:
-    spans = window_spans(text, 60, overlap)
+    spans = list(window_spans(text, Limit(60), overlap))
     starts = {start for start, _ in sentence_spans(text)}
     assert all(end - start <= 60 for start, end in spans)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(spans))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.models.embedding import read_signs
 from rag_pipeline.release.compared_builds import ComparedBuild
@@ -43,7 +44,7 @@ def plant(
 
 def _cut(row: dict[str, Any]) -> list[dict[str, Any]]:
     text, start, document = row["text"], row["start"], row["document_id"]
-    pieces = [(a, b) for a, b in window_spans(text, 32, 0) if b > a]
+    pieces = [(a, b) for a, b in window_spans(text, Limit(32), 0) if b > a]
     return [
         {
             **row,
