@@ -4,15 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rag_pipeline.config import (
-    LEVELS,
-    ChatSettings,
-    Configuration,
-    CorpusConfig,
-    EmbeddingSettings,
-    Key,
-    KeyLevel,
-)
+from rag_pipeline.config import ChatSettings, Configuration, CorpusConfig, EmbeddingSettings
+from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
 from rag_pipeline.indexing import Plan, TablePartition
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.release.checks import CheckResult

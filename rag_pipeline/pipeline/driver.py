@@ -144,8 +144,8 @@ def drive(
             if checks:
                 yield from _checked(workspace, step)
             release_memory()  # the next step may need the memory that this one has freed
-            metadata = outcome.metadata
-            calls = CallCounts(_count(metadata["calls_made"]), _count(metadata["calls_saved"]))
+            counts = (outcome.metadata[name] for name in ("calls_made", "calls_saved"))
+            calls = CallCounts(*(count for count in counts if isinstance(count, int)))
             yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
         except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
             failed.add(step)
@@ -173,16 +173,17 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
             raise ValueError(f"{step} is not made by the pipeline")
         if row.cleanup == "after":
             removed = _clean_up(workspace)
-    # Every materialization has these keys, so that Dagster charts them over time.
-    always: dict[str, MetadataValue] = {
+    metadata: dict[str, MetadataValue] = {
+        # Every materialization has these four keys, so that Dagster charts them over time.
         "seconds": round(time.perf_counter() - started, 3),
         "cost_usd": 0.0,
         "calls_made": made.metadata.get("inputs_sent", 0),
         "calls_saved": made.metadata.get("inputs_cached", 0),
+        **made.metadata,
+        **place_metadata(workspace, step),
+        **removed,
+        **cost_metadata(costs),
     }
-    placed = place_metadata(workspace, step)
-    missing = {name: fact for name, fact in always.items() if name not in made.metadata}
-    metadata = {**made.metadata, **placed, **removed, **missing, **cost_metadata(costs)}
     return Materialized(made.version, metadata, made.alerts)
 
 
@@ -277,11 +278,5 @@ def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
 
 def _texts(workspace: Workspace, step: Step) -> int:
     """Return how many texts a current step spares its model."""
-    row = step.row
-    if row.unit != "texts" or row.table is None:
-        return 0
-    return row.table(workspace, step.key(workspace.config)).count()
-
-
-def _count(fact: MetadataValue) -> int:
-    return fact if isinstance(fact, int) else 0
+    table = step.row.table if step.row.unit == "texts" else None
+    return table(workspace, step.key(workspace.config)).count() if table else 0

@@ -65,22 +65,18 @@ def _leaderboard_row(
 ) -> dict[str, Any]:
     best = row.summary(first)
     verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in kinds}
+    means = rounded({name: row.summary(name).mean for name in (first, *others)})
     return {
         "configuration": row.name,
-        first: _round(best.mean),
+        first: means.pop(first),
         "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
         "n": best.n,
         "missing": best.missing,
         **{label: found and found.verdict for label, found in verdicts.items()},
-        **{name: _round(row.summary(name).mean) for name in others},
+        **means,
         "chunks": row.chunks,
         "cost_usd": round(row.costs.usd, 6) if row.costs.is_known else None,
     }
-
-
-def images(charts: Mapping[str, str]) -> dict[str, MetadataValue]:
-    """Return SVG files as pictures, by their titles."""
-    return {title: Picture(title, svg) for title, svg in charts.items()}
 
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
@@ -140,27 +136,20 @@ def preview(table: Any) -> Iterator[dict[str, Any]]:
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
     """Yield some columns of the first rows."""
     for row in table.search().select(list(columns)).limit(limit).to_list():
-        yield {
-            name: _shortened(row[name]) if isinstance(row[name], str) else row[name]
-            for name in columns
-        }
+        yield {name: _shortened(row[name]) for name in columns}
 
 
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    cut = flat[: _PREVIEW_CHARACTERS - 1]
-    return flat if len(flat) <= _PREVIEW_CHARACTERS else f"{cut}…"
+def _shortened(value: Any) -> Any:
+    flat = " ".join(value.split()) if isinstance(value, str) else value
+    is_long = isinstance(flat, str) and len(flat) > _PREVIEW_CHARACTERS
+    return f"{flat[: _PREVIEW_CHARACTERS - 1]}…" if is_long else flat
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with its numbers rounded to four decimals."""
-    return {name: _round(value) for name, value in record.items()}
+    return {n: round(v, 4) if isinstance(v, float) else v for n, v in record.items()}
 
 
 def rounded_values(values: Mapping[str, float | None]) -> dict[str, MetadataValue]:
     """Return the numbers that are not None, with four decimals."""
-    return {name: _round(value) for name, value in values.items() if value is not None}
-
-
-def _round(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
+    return rounded({name: value for name, value in values.items() if value is not None})

@@ -4,37 +4,20 @@ Plans, Dagster's definitions and sensors, the command line's texts, costs and re
 these rows. A new asset is a row and its function.
 """
 
-from collections.abc import Mapping
 from functools import partial
 
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import totals_by
-from rag_pipeline.config import (
-    ChatSettings,
-    CorpusConfig,
-    EmbeddingSettings,
-    Key,
-    Settings,
-)
+from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation import quality, results, runs
 from rag_pipeline.evaluation.health import alert_subjects
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
     leaderboard_digest,
     leaderboard_is_current,
 )
-from rag_pipeline.evaluation.results import (
-    ANSWERS,
-    CONTEXT_SCORES,
-    ENTITY_SCORES,
-    LABELS,
-    PRESENCE,
-    QUERIES,
-    RUN,
-    SCORES,
-    JudgedResults,
-)
+from rag_pipeline.evaluation.results import JudgedResults
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.metadata import Materialized
@@ -48,16 +31,14 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 
-def _table_models(config: CorpusConfig, stage: Settings) -> list[ModelSettings]:
-    return [s for s in stage.models_used(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
-
-
 def _chunking_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
-    return _table_models(config, config.chunkings[key.chunking])
+    used = config.chunkings[key.chunking].models_used(config)
+    return [one for one in used if isinstance(one, ModelSettings)]
 
 
 def _contextualizer_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
-    return _table_models(config, config.contextualizers[key.contextualizer])
+    used = config.contextualizers[key.contextualizer].models_used(config)
+    return [one for one in used if isinstance(one, ModelSettings)]
 
 
 def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
@@ -86,24 +67,21 @@ def _table_asset(name: str) -> "partial[Asset]":
     )
 
 
-def _results_asset(results: JudgedResults) -> "partial[Asset]":
+def _results_asset(made: JudgedResults) -> "partial[Asset]":
     """Return a row of a file about the queries that models fill, to be completed."""
     return partial(
         Asset,
-        name=results.name,
-        reads=tuple(before.name for before in results.reads),
+        name=made.name,
+        reads=tuple(before.name for before in made.reads),
         partitioned_by="configuration",
-        is_current=results.is_current,
-        place=results.file,
-        is_incomplete=results.is_incomplete,
-        made_from=lambda workspace, key: (results.made_from(workspace, key),),
+        is_current=made.is_current,
+        place=made.file,
+        is_incomplete=made.is_incomplete,
+        made_from=lambda workspace, key: (made.made_from(workspace, key),),
         kind="parquet",
-        models=lambda config, key: results.chats(config),
+        models=lambda config, key: made.chats(config),
         runs_dry=True,
     )
-
-
-# --- documents and queries ---
 
 
 def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
@@ -123,10 +101,6 @@ def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
 def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
     configuration = workspace.config.configuration(key)
     return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
-
-
-def _health_alerts(config: CorpusConfig) -> Mapping[str, str]:
-    return alert_subjects(config.evaluation.health)
 
 
 def _update_leaderboard(workspace: Workspace, _: Key) -> Materialized:
@@ -170,7 +144,7 @@ _ROWS = (
         is_current=lambda workspace, _: runs.queries_are_current(workspace),
         update=updates.queries,
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
-        state=lambda workspace, _: str(QUERIES.digest(workspace)),
+        state=lambda workspace, _: str(results.QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
@@ -234,7 +208,7 @@ _ROWS = (
         partitioned_by="configuration",
         is_current=_run_is_current,
         is_incomplete=_run_is_incomplete,
-        place=RUN.file,
+        place=results.RUN.file,
         update=updates.retrieval_run,
         made_from=_run_inputs,
         kind="parquet",
@@ -244,7 +218,7 @@ _ROWS = (
         shown_counts=(("queries", "queries"),),
         models=_embedding_models,
     ),
-    _results_asset(LABELS)(
+    _results_asset(results.LABELS)(
         update=updates.relevance_labels,
         about="A chat model's YES or NO for each query's first passages, and how far it agrees "
         "with gold.",
@@ -257,7 +231,7 @@ _ROWS = (
         reads=("retrieval_run", "relevance_labels"),
         partitioned_by="configuration",
         is_current=quality.scores_are_current,
-        place=PRESENCE.file,
+        place=results.PRESENCE.file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
         kind="parquet",
@@ -265,30 +239,30 @@ _ROWS = (
         "labels.",
         activity="measure what was found",
     ),
-    _results_asset(ANSWERS)(
+    _results_asset(results.ANSWERS)(
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         activity="answer every query",
         shown_counts=(("queries", "answers"), ("missing_judgements", "missing")),
     ),
-    _results_asset(ENTITY_SCORES)(
+    _results_asset(results.ENTITY_SCORES)(
         update=updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
         activity="hold the answers to the facts",
         shown_counts=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
-    _results_asset(CONTEXT_SCORES)(
+    _results_asset(results.CONTEXT_SCORES)(
         update=updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         activity="judge the contexts",
-        alerts=_health_alerts,
+        alerts=lambda config: alert_subjects(config.evaluation.health),
         shown_counts=(("queries", "queries"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
     Asset(
         name="leaderboard",
-        reads=tuple(results.name for results in SCORES),
+        reads=tuple(scores.name for scores in results.SCORES),
         is_current=lambda workspace, _: leaderboard_is_current(workspace),
         place=lambda _: LEADERBOARD_FILE,
         update=_update_leaderboard,

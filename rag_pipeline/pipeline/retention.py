@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
-from rag_pipeline.config import LEVELS
+from rag_pipeline.config.keys import LEVELS
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.dry_run import needed_calls
@@ -60,13 +60,14 @@ def sweep(workspace: Workspace) -> list[Freed]:
 
 def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     kept, old = _releases(workspace)
-    freed = list(_forget(workspace, old, dry_run))
+    limit = workspace.config.retention.keep_releases
+    freed = [
+        Freed("release", release.release_id, f"older than the newest {limit}", 0)
+        for release in old
+        if dry_run or releases.forget(workspace, release)
+    ]
     freed += _stray_pins(workspace, dry_run)
-    freed += _lexical(workspace, kept, dry_run)
-    freed += _results(workspace, dry_run)
-    freed += _tables(workspace, kept, dry_run)
-    freed += _step_values(workspace, dry_run)
-    freed += _leftovers(workspace, dry_run)
+    freed += _files(workspace, kept, dry_run)
     return freed
 
 
@@ -82,13 +83,6 @@ def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
         wanted |= {served.release_id, served.previous or served.release_id}
     kept = [r for r in found if r.release_id in wanted]
     return kept, [r for r in found if r.release_id not in wanted]
-
-
-def _forget(workspace: Workspace, old: Iterable[Release], dry_run: bool) -> Iterator[Freed]:
-    keep = workspace.config.retention.keep_releases
-    for release in old:
-        if dry_run or releases.forget(workspace, release):
-            yield Freed("release", release.release_id, f"older than the newest {keep}", 0)
 
 
 def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
@@ -111,16 +105,58 @@ def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 # --- files and folders ---
 
 
-def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
-    store, config = workspace.store, workspace.config
+class _Stray(NamedTuple):
+    """Files of one kind that go `days` after their last change."""
+
+    what: str
+    why: str
+    days: float
+    remove: Callable[[str], object]
+    paths: Iterable[str]
+    """They are relative to the store."""
+    changed: str = ""
+    """The part of each path whose time counts, by default the path itself."""
+
+
+def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
+    store, retention = workspace.store, workspace.config.retention
+    steps_left = [f"steps/{run_id}" for run_id in store.list("steps")]
+    tables = (f"tables/{name}.lance" for name in _stray_tables(workspace, kept))
+    folder, unlisted = store.files.remove_folder, "no longer in the corpus file"
+    for stray in (
+        _Stray("lexical index", "superseded", retention.version_hours / 24, folder,
+               _stray_indexes(workspace, kept)),
+        _Stray("results", unlisted, retention.keep_days, store.remove_file,
+               _stray_results(workspace)),
+        _Stray("table", unlisted, retention.keep_days,
+               lambda path: store.drop_table(_name_of(path)), tables, "/_versions"),
+        # At least a day: a run at work needs its own values.
+        _Stray("step values", "of a run that did not finish", max(retention.keep_days, 1), folder,
+               steps_left),
+        _Stray("leftover", "of a build that was killed", 1, folder, store.files.leftovers()),
+    ):  # fmt: skip
+        before = time.time() - stray.days * _DAY
+        for path in stray.paths:
+            if store.files.modified(path + stray.changed) <= before:
+                size = sum(store.files.sizes(path).values())
+                if not dry_run:
+                    stray.remove(path)
+                yield Freed(stray.what, _name_of(path), stray.why, size)
+
+
+def _name_of(path: str) -> str:
+    """Return the name of a table or a run, else the path."""
+    folder, _, name = path.partition("/")
+    return name.removesuffix(".lance") if folder in ("tables", "steps") else path
+
+
+def _stray_indexes(workspace: Workspace, kept: Sequence[Release]) -> Iterator[str]:
+    config = workspace.config
     wanted = {r.pinned.lexical_path for r in kept}
     wanted |= {note.get("pinned", {}).get("lexical_path") for note in RUN.notes(workspace)}
     for key in dict.fromkeys(c.context_key for c in config.all_configurations.values()):
         wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
-    stray = (path for path in _lexical_paths(store) if path not in wanted)
-    before = time.time() - config.retention.version_hours * _HOUR
-    for path, size in _old(store, stray, before, dry_run, store.files.remove_folder):
-        yield Freed("lexical index", path, "superseded", size)
+    return (path for path in _lexical_paths(workspace.store) if path not in wanted)
 
 
 def _lexical_paths(store: Store) -> list[str]:
@@ -128,81 +164,29 @@ def _lexical_paths(store: Store) -> list[str]:
     return [f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")]
 
 
-def _old(
-    store: Store,
-    paths: Iterable[str],
-    before: float,
-    dry_run: bool,
-    remove: Callable[[str], object],
-) -> Iterator[tuple[str, int]]:
-    """Remove paths that did not change since a time; yield each with its size."""
-    for path in paths:
-        if store.files.modified(path) <= before:
-            size = sum(store.files.sizes(path).values())
-            if not dry_run:
-                remove(path)
-            yield path, size
-
-
-def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    """Remove runs, scores and check results of configurations that left the corpus file."""
+def _stray_results(workspace: Workspace) -> Iterator[str]:
+    """Yield the runs, scores and check results of configurations that left the corpus file."""
     store, config = workspace.store, workspace.config
-    before = time.time() - config.retention.keep_days * _DAY
-    known = set(config.all_configurations)
-    verdicts = {step.store_name for step in steps(config)}
-    candidates = [
-        f"{folder}/{name}"
-        for folder in ("checks", FOLDER)
-        for name in store.list(folder)
-        if name.rpartition(".")[0] not in verdicts
-    ]
+    checked = {step.store_name for step in steps(config)}
+    known = {"checks": checked, FOLDER: checked}
     for folder in store.list("evaluation"):
         if "." not in folder:
-            names = store.list(f"evaluation/{folder}")
-            stray = (n for n in names if n.rpartition(".")[0] not in known)
-            candidates += [f"evaluation/{folder}/{n}" for n in stray]
-    for path, size in _old(store, candidates, before, dry_run, store.remove_file):
-        yield Freed("results", path, "no longer in the corpus file", size)
+            known[f"evaluation/{folder}"] = set(config.all_configurations)
+    for folder, names in known.items():
+        for name in store.list(folder):
+            if name.rpartition(".")[0] not in names:
+                yield f"{folder}/{name}"
 
 
-def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    """Remove the values that the steps of unfinished runs have left."""
-    store = workspace.store
-    # At least a day: a run at work needs its own values.
-    before = time.time() - max(workspace.config.retention.keep_days, 1) * _DAY
-    paths = [f"steps/{run_id}" for run_id in store.list("steps")]
-    for path, size in _old(store, paths, before, dry_run, store.files.remove_folder):
-        yield Freed("step values", path.partition("/")[2], "of a run that did not finish", size)
-
-
-def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    store, before = workspace.store, time.time() - _DAY
-    for path, size in _old(
-        store, store.files.leftovers(), before, dry_run, store.files.remove_folder
-    ):
-        yield Freed("leftover", path, "of a build that was killed", size)
-
-
-# --- tables ---
-
-
-def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
-    """Remove the tables of variants that left the corpus file."""
-    store = workspace.store
+def _stray_tables(workspace: Workspace, kept: Sequence[Release]) -> Iterator[str]:
     pinned = {r.pinned.vector_table for r in kept}
-    before = time.time() - workspace.config.retention.keep_days * _DAY
-    for name in store.tables():
-        if name in pinned or not _is_orphaned(workspace, name):
-            continue
-        path = f"tables/{name}.lance"
-        if store.files.modified(f"{path}/_versions") <= before:
-            size = sum(store.files.sizes(path).values())
-            if not dry_run:
-                store.drop_table(name)
-            yield Freed("table", name, "no longer in the corpus file", size)
+    for name in workspace.store.tables():
+        if name not in pinned and _is_orphaned(workspace, name):
+            yield name
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
+    """Return whether a table is of a variant that left the corpus file."""
     step = step_stored_as(name.removeprefix("quarantine."))
     if step is None or step.partition is None:
         return False  # no table of an asset
@@ -211,15 +195,15 @@ def _is_orphaned(workspace: Workspace, name: str) -> bool:
     return any(variant not in workspace.config.variants(stage) for stage, variant in stages)
 
 
+# --- table versions and the call cache ---
+
+
 def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     for name in workspace.store.tables():
         with suppress(StoreError):  # `rag doctor` reports an unreadable table
             size = workspace.store.table(name, None).drop_versions(dry_run)
             if size:
                 yield Freed("versions", name, "superseded and pinned by nothing", size)
-
-
-# --- the call cache ---
 
 
 def _unused_since(workspace: Workspace) -> int:

@@ -4,6 +4,7 @@ The tables of documents' rows are built by `rag_pipeline.indexing`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -24,10 +25,10 @@ from rag_pipeline.pipeline.metadata import (
     Link,
     Materialized,
     MetadataValue,
+    Picture,
     cost_metadata,
     examples,
     first_rows,
-    images,
     leaderboard_rows,
     preview,
     report_metadata,
@@ -208,7 +209,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
             "queries_left_out": board.queries_left_out,
             "synthetic_questions": board.synthetic,
             "report": Link(workspace.store.address(report.REPORT_FILE)),
-            **images(report.images(content)),
+            **{t: Picture(t, svg) for t, svg in report.images(content).items()},
         },
     )
 
@@ -277,12 +278,10 @@ def context_scores(workspace: Workspace, key: Key) -> Materialized:
 
 def _released_relevance(workspace: Workspace) -> float | None:
     """Return the mean context relevance of the served release, 0..1."""
-    try:
-        metric = release.current(workspace).metrics.get("ContextRelevance", {})
-    except NotReleasedError:
-        return None
-    mean: float | None = metric.get("mean")
-    return None if mean is None else mean / workspace.config.evaluation.context.scale
+    with suppress(NotReleasedError):
+        mean = release.current(workspace).metrics.get("ContextRelevance", {}).get("mean")
+        return None if mean is None else mean / workspace.config.evaluation.context.scale
+    return None
 
 
 def _judgements(note: Note) -> dict[str, MetadataValue]:
