@@ -119,6 +119,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def megabytes(size: int) -> str:
+    """Return a size in MB."""
+    return f"{size / 1e6:,.1f} MB"
+
+
 def cut(text: str, length: int) -> str:
     """Return a text on one line of at most this many characters."""
     flat = " ".join(text.split())

@@ -1,19 +1,24 @@
-"""`rag costs`: the costs of a corpus's calls, by asset, model, configuration or day."""
+"""`rag costs`, the estimated costs of a run in words, and their comparison with the actual ones."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from rich.markup import escape
 
-from rag_pipeline.calls.costs import GROUPS, Group, Totals, totals_by
+from rag_pipeline.calls.costs import GROUPS, ChargedTokens, Group, Totals, totals_by
 from rag_pipeline.cli.console import console, new_table, print_json, say
-from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
+from rag_pipeline.pipeline.dry_run import ERROR, PlannedStep, RunPlan, is_known
 from rag_pipeline.pipeline.registry import configurations_of
 from rag_pipeline.workspace import Workspace
+
+_LAST_RUN = "costs/last_run.json"
+_NO_PRICE = "an unknown price, set the model's `price` in the corpus file"
 
 
 def show_costs(file: Path, by: str, as_json: bool) -> None:
@@ -27,7 +32,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
     total = Totals()
     for charge in charges:
         total.add(charge)
-    note = last_outcome(workspace)
+    note: dict[str, Any] | None = workspace.store.read_json(_LAST_RUN)
     if as_json:
         shown = {name: asdict(group) for name, group in groups.items()}
         record = {"corpus": config.corpus, "by": by, "groups": shown, "total": asdict(total)}
@@ -55,7 +60,81 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
             style="dim",
         )
     if note is not None:
-        say(outcome_line(note))
+        outcome = _side_by_side(note["estimate"], Totals(**note["actual"]))
+        say(f"last run ({note['time'][:16].replace('T', ' ')} UTC): {outcome}")
     if config.budget_usd is not None:
         left = max(0.0, config.budget_usd - total.usd)
         console.print(f"budget_usd {config.budget_usd:g}: {left:.4f} USD are left")
+
+
+def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
+    """Return the estimated costs of a run, a line per paid model."""
+    lines = []
+    for model in dict.fromkeys(f.model for f in found if f.model):
+        own = [f for f in found if f.model == model]
+        tokens = sum((f.tokens for f in own), ChargedTokens())
+        asks = sum(f.asks or 0 for f in own)
+        texts = sum(f.calls or 0 for f in own)
+        parts = [f"{asks:,} prompts"] * (asks > 0) + [f"{texts:,} texts"] * (texts > 0)
+        if not is_known(own):
+            parts.append("an unknown number ('?') until documents are loaded and cut")
+        if not parts:
+            continue
+        cached = f" ({tokens.cached:,} of them from its prompt cache)" if tokens.cached else ""
+        priced = all(f.usd is not None or not is_known([f]) for f in own)
+        price = f"{sum(f.usd or 0.0 for f in own):.4f} USD" if priced else _NO_PRICE
+        lines.append(
+            f"{model}: {' and '.join(parts)}; about {tokens.input:,} input tokens{cached}, "
+            f"{tokens.output:,} output tokens: {price} ({ERROR})."
+        )
+    return lines
+
+
+def keep_outcome(plan: RunPlan, position: int) -> str:
+    """Write estimate and actual costs of a run to the store; return both in words.
+
+    The charges after `position` in the ledger are the run's. Returns "" for a run without
+    paid or expected calls.
+    """
+    if not plan.pays:
+        return ""
+    actual = Totals()
+    for charge in plan.workspace.ledger.charges(after=position):
+        actual.add(charge)
+    if not actual.calls and all(f.usd == 0 for f in plan.planned if f.model):
+        return ""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    estimate = _summary(plan.planned)
+    note = {"time": now, "estimate": estimate, "actual": asdict(actual)}
+    plan.workspace.store.write_json(_LAST_RUN, note)
+    return _side_by_side(estimate, actual)
+
+
+def _summary(estimate: Sequence[PlannedStep]) -> dict[str, Any]:
+    tokens = sum((f.tokens for f in estimate if f.model), ChargedTokens())
+    known = all(f.usd is not None for f in estimate if f.model)
+    return {**asdict(tokens), "usd": sum(f.usd or 0.0 for f in estimate) if known else None}
+
+
+def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
+    price = "unknown" if expected["usd"] is None else f"{expected['usd']:.4f}"
+    pairs = {
+        "cost": (expected["usd"], actual.usd if actual.is_known else None),
+        "input": (expected["input"], actual.input_tokens),
+        "output": (expected["output"], actual.output_tokens),
+    }
+    errors = [f"{name} {e / a - 1:+.0%}" for name, (e, a) in pairs.items() if a and e is not None]
+    error = f"; the estimate's error: {', '.join(errors)}".replace("%", " %") if errors else ""
+    return (
+        f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
+        f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
+        f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
+        f"{expected['output']:,} ({ERROR}){error}"
+    )
+
+
+def usd(totals: Totals) -> str:
+    """Return a cost in words: exact, a lower bound, or unknown."""
+    if totals.is_known:
+        return f"{totals.usd:,.4f}"
+    return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

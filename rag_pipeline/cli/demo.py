@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.markup import escape
 
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.cli.answers import show_answer
 from rag_pipeline.cli.console import command, say
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.run import run_corpus
+from rag_pipeline.cli.tables import show_answer
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.pipeline.template import write_corpus_file

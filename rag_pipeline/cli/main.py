@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from rag_pipeline.cli.commands import asking, building, evaluating, inspecting, releases, upkeep
+from rag_pipeline.cli.commands import asking, building, evaluating, releases
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
 from rag_pipeline.config.plugins import COMMANDS, load_group, origin
 from rag_pipeline.errors import (
@@ -78,7 +78,7 @@ app = typer.Typer(
     """,
 )
 
-for topic in (building, inspecting, asking, evaluating, releases, upkeep):
+for topic in (building, asking, evaluating, releases):
     app.add_typer(topic.app)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from rag_pipeline.cli.console import console, new_table, print_json, show_next
-from rag_pipeline.cli.estimates import estimate_lines
+from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, load_config

@@ -22,8 +22,8 @@ from rag_pipeline.cli.console import (
     say,
     visible,
 )
+from rag_pipeline.cli.costs import keep_outcome
 from rag_pipeline.cli.documents import refusals
-from rag_pipeline.cli.estimates import keep_outcome
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
 from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next, visible
-from rag_pipeline.cli.estimates import usd
+from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
@@ -20,7 +21,7 @@ from rag_pipeline.release import Release
 from rag_pipeline.search.excerpt import excerpt
 
 if TYPE_CHECKING:
-    from rag_pipeline.assistant.results import Source
+    from rag_pipeline.assistant.results import AssistedAnswer, Source
     from rag_pipeline.evaluation.explanation import GoldText, RankedPassage
     from rag_pipeline.loading.importers import ImportReport
     from rag_pipeline.loading.places import Place
@@ -134,6 +135,42 @@ def show_chunks(
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         lines += [indented(visible(excerpt(chunk.text, query, _SNIPPET))), ""]
         say("\n".join(lines))
+
+
+def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
+    """Return an answer as plain JSON values."""
+    record = asdict(made)
+    record["passages"] = [{"corpus": p.corpus, **p.record()} for p in made.passages]
+    for source, made_source in zip(record["sources"], made.sources, strict=True):
+        source["place"] = made_source.place and made_source.place.record()
+    return record
+
+
+def show_answer(made: "AssistedAnswer", trace: bool) -> None:
+    """Print the answer, its sources, problems and warnings, and with `trace` the stages."""
+    for line in made.text.splitlines():
+        say(visible(line))
+    if made.sources:
+        console.print()
+    for source in made.sources:
+        mark = "" if source.verified else " [red](not in the document)[/red]"
+        added = ""
+        if origin := source.origin:
+            found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
+            found += f", for “{origin['query']}”"
+            added = f" [yellow]({visible(found)})[/yellow]"
+        where = source_of(source, source.place)
+        console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
+    for problem in made.problems:
+        say(f"[red]{visible(problem)}[/red]")
+    for warning in made.warnings:
+        say(f"[yellow]{visible(warning)}[/yellow]")
+    if trace:
+        console.print()
+        for entry in made.trace:
+            detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
+            line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
+            say(f"[dim]{visible(line)}[/dim]")
 
 
 def source_of(

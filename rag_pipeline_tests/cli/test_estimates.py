@@ -10,8 +10,7 @@ from rag_pipeline.calls.costs import (
     estimating,
     usual_output,
 )
-from rag_pipeline.cli.costs import show_costs
-from rag_pipeline.cli.estimates import estimate_lines, keep_outcome
+from rag_pipeline.cli.costs import estimate_lines, keep_outcome, show_costs
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.errors import BudgetError

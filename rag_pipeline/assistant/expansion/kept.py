@@ -20,6 +20,7 @@ from rag_pipeline.config import CorpusConfig, Expansion
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import document_rows
+from rag_pipeline.pipeline.retention import Freed
 from rag_pipeline.store import Store, Table, TableState
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA
 
@@ -175,10 +176,15 @@ class ExpandedDocuments:
             with suppress(StoreError):
                 table.drop(document_ids)
 
-    def drop_versions(self, dry_run: bool = False) -> int:
-        """Drop superseded, expired versions of the tables; return the number of bytes freed."""
+    def collect(self, dry_run: bool) -> list[Freed]:
+        """Delete expired documents and versions of tables, or with `dry_run` only list them."""
+        freed = [
+            Freed("expanded document", k.document_id, f"found {k.time[:10]}, expired", k.characters)
+            for k in (self.expired() if dry_run else self.prune())
+        ]
         tables = [self.store.table(name, None) for name in self.store.tables()]
-        return sum(table.drop_versions(dry_run) for table in tables)
+        size = sum(table.drop_versions(dry_run) for table in tables)
+        return freed + ([Freed("versions", "expansion", "superseded", size)] if size else [])
 
     def _all(self) -> list[Kept]:
         if "documents" not in self.store.tables():  # to open a table would create it

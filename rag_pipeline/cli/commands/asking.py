@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rag_pipeline.cli.console import print_json
+from rag_pipeline.cli.console import console, print_json, say
 from rag_pipeline.cli.find import open_corpus
 from rag_pipeline.cli.options import (
     CorpusArgument,
@@ -84,12 +84,12 @@ def ask(
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
     """
     from rag_pipeline.assistant import open_assistant
-    from rag_pipeline.cli.answers import as_record, show_answer
+    from rag_pipeline.cli.tables import answer_record, show_answer
 
     assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
     made = assistant.ask(question, document_id=document, instructions=instructions)
     if as_json:
-        print_json(as_record(made))
+        print_json(answer_record(made))
     else:
         show_answer(made, trace)
 
@@ -114,9 +114,27 @@ def optimize(
       rag optimize
       rag optimize contracts --metric AnswerPresence --trials 5
     """
-    from rag_pipeline.cli.optimize import optimize as optimize_corpus
+    from rag_pipeline.assistant import sentence_vectors
+    from rag_pipeline.assistant.language_model import require_dspy
 
-    optimize_corpus(open_corpus(corpus, named), metric, trials, seed, as_json)
+    require_dspy()
+    from rag_pipeline.assistant.optimization import optimize_prompts
+
+    opened = open_corpus(corpus, named)
+    spent = opened.workspace.ledger.spent()
+    progress = (lambda what: None) if as_json else lambda what: console.print(f"{what} …")
+    made = optimize_prompts(opened, sentence_vectors, metric, trials, seed, progress)
+    if as_json:
+        print_json(made.model_dump())
+        return
+    scores = (made.score_before, made.score_after)
+    before, after = ("not measured" if s is None else f"{100 * s:.1f}" for s in scores)
+    verdict = "adopted" if made.adopted else "not adopted; the prompts in use stay"
+    say(
+        f"prompts {made.number} ({made.model}): {made.metric} {before} before, "
+        f"{after} after on {made.validated} queries: {verdict}"
+    )
+    console.print(f"cost: {opened.workspace.ledger.spent() - spent:.4f} USD")
 
 
 @app.command(short_help="Serve the release to assistants, by MCP and HTTP.")

@@ -1,14 +1,16 @@
-"""Commands about releases: releases, rollback, export, import-release."""
+"""Commands about releases and the store: releases, rollback, export, import-release, gc, doctor."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from rag_pipeline.cli.console import console, print_json
-from rag_pipeline.cli.find import find_corpus_file, open_corpus
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, option
+from rag_pipeline.cli.console import console, megabytes, print_json, say, show_next
+from rag_pipeline.cli.find import find_corpus_file, open_corpus, rag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
 app = typer.Typer()
 
@@ -76,9 +78,13 @@ def export(
     Example:
       rag export current contracts.zip contracts
     """
-    from rag_pipeline.cli.bundles import export_release
+    from rag_pipeline.release.bundle import export as write_bundle
 
-    export_release(find_corpus_file(corpus, named), release_id, file)
+    opened = open_corpus(corpus, named)
+    wanted = opened.release().release_id if release_id == "current" else release_id
+    release = write_bundle(opened.workspace, wanted, file)
+    size = megabytes(file.stat().st_size)
+    say(f"wrote {escape(str(file))}: {release.release_id}, {release.pinned.rows:,} chunks, {size}")
 
 
 @app.command("import-release", short_help="Serve a release from such a file.")
@@ -97,8 +103,96 @@ def import_release(
     Example:
       rag import-release contracts.zip
     """
-    from rag_pipeline.cli.bundles import import_bundle
+    from rag_pipeline.config import load_config
+    from rag_pipeline.release.bundle import import_release as import_bundle
+    from rag_pipeline.workspace import Workspace
 
     is_named = corpus or named or "RAG_CORPUS" in os.environ
-    target = find_corpus_file(corpus, named) if is_named else None
-    import_bundle(file, target, store)
+    target = find_corpus_file(corpus, named) if is_named else _corpus_file_for(file, store)
+    config = load_config(target)
+    release = import_bundle(Workspace(config), file, waiting=lambda holder: say(escape(holder)))
+    console.print(f"serving {release.release_id} ({release.configuration})")
+    show_next(rag("search", "your question", file=target, corpus=config.corpus))
+
+
+def _corpus_file_for(bundle: Path, store: str) -> Path:
+    """Return the corpus file of a release in a file; write it if there is none."""
+    import yaml
+
+    from rag_pipeline.config import COMPONENT_TYPE, parse_config
+    from rag_pipeline.pipeline.template import write_file
+    from rag_pipeline.release.bundle import minimal_config
+
+    attributes = minimal_config(bundle, store)
+    corpus = Path(f"{attributes['corpus']}.yaml")
+    if not corpus.exists():
+        parse_config(attributes, corpus)
+        content = {"type": COMPONENT_TYPE, "attributes": attributes}
+        write_file("corpus file", corpus, yaml.safe_dump(content, sort_keys=False))
+        say(f"wrote {escape(str(corpus))}")
+    return corpus
+
+
+@app.command(short_help="Free what the store no longer needs.")
+def gc(
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    dry_run: Annotated[
+        bool, flag("--dry-run", "List what would be deleted; delete nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Delete from the store everything beyond the corpus file's `retention`.
+
+    The served release, current results and everything that a kept release pins stay. Runs do the
+    same; `rag gc` also returns the call cache's free space to the disk.
+
+    \b
+    Examples:
+      rag gc --dry-run
+      rag gc contracts
+    """
+    from rag_pipeline.assistant.expansion import ExpandedDocuments
+    from rag_pipeline.config import load_config
+    from rag_pipeline.pipeline.retention import collect
+    from rag_pipeline.workspace import Workspace
+
+    config = load_config(find_corpus_file(corpus, named))
+    outside = ExpandedDocuments(config, config.assistant.expansion)
+    freed = [*collect(Workspace(config), dry_run), *outside.collect(dry_run)]
+    if as_json:
+        print_json([thing._asdict() for thing in freed])
+        return
+    for thing in freed:
+        name = escape(thing.name)
+        say(f"{thing.what} [bold]{name}[/bold]: {thing.why}, {megabytes(thing.bytes)}")
+    total = megabytes(sum(thing.bytes for thing in freed))
+    word = "would be freed" if dry_run else "freed"
+    console.print(f"{total} {word}" if freed else "nothing to free")
+
+
+@app.command(short_help="Check installation, corpus and store.")
+def doctor(
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    repair: Annotated[bool, flag("--repair", "Repair the store.")] = False,
+    full: Annotated[
+        bool, flag("--full", "Read every byte of the store and compare it with its hash.")
+    ] = False,
+) -> None:
+    """Check the installation, the corpus file and its store; say what to repair.
+
+    With --repair, torn files that can be made again are removed, the newest whole release is
+    served, and every loss is reported. With --full, corrupt bytes are found too, in tables,
+    indexes, results and the call cache. Stop running builds before.
+
+    \b
+    Examples:
+      rag doctor contracts
+      rag doctor contracts --repair
+      rag doctor contracts --full --repair
+    """
+    from rag_pipeline.cli.doctor import examine
+
+    if not examine(partial(find_corpus_file, corpus, named), repair, full):
+        raise typer.Exit(1)
