@@ -1,6 +1,7 @@
 """`rag questions make` and `review`: questions from the documents, and decisions on them."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,15 +21,13 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.find import rag, shown_path
-from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.datamodels import Document, GoldSpan
+from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.indexing import plan_documents, read_documents, update_documents
-from rag_pipeline.loading.queries import QueryRecord, resolve_queries
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
-from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.generation import MadeQuestions, make_questions
 from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.store.lease import lease
@@ -65,13 +64,13 @@ def make_and_write(
             f"(every figure then says how many are synthetic), or write elsewhere: --output"
         )
     workspace = Workspace(config)
-    if plan and chat is None:
-        raise InputError("--plan shows the cost of a chat model: name one with --chat")
     started = time.perf_counter()
-    documents = load_documents(workspace)
-    if plan and chat is not None:
-        _show_plan(workspace, documents, wanted, chat, as_json)
+    if plan:
+        if chat is None:
+            raise InputError("--plan shows the cost of a chat model: name one with --chat")
+        _show_plan(workspace, load_documents(workspace), wanted, chat, as_json)
         return
+    documents = load_documents(workspace)
     spent = workspace.ledger.spent()
     made = _make(workspace, documents, wanted, chat)
     if not made.rows:
@@ -157,62 +156,53 @@ def load_documents(workspace: Workspace) -> list[Document]:
 
 def review_questions(file: Path) -> None:
     """Show each undecided synthetic question, and apply the decision."""
-    config = load_config(file)
-    waiting = review.waiting(config)
-    if not waiting:
+    workspace = Workspace(load_config(file))
+    total = len(review.waiting(workspace.config))
+    if not total:
         console.print("no synthetic question is waiting for a review")
         return
-    documents = load_documents(Workspace(config))
-    texts = {d.document_id: d.text for d in documents}
-    queries, _ = resolve_queries(waiting, texts.get)
-    gold = {q.query_id: q.gold_spans for q in queries}
-    done = {"accepted": 0, "rejected": 0}
-    with Certifier(documents, config.lexical) as certifier:
-        for number, record in enumerate(waiting, 1):
-            spans = gold.get(record.query_id, ())
-            _show_question(record, spans, texts, f"{number}/{len(waiting)}")
-            answer = _decide(config, record, spans, certifier)
-            if answer is None:
-                break
-            if answer in done:
-                done[answer] += 1
+    load_documents(workspace)
+    shown: list[str] = []
+    done: Counter[str] = Counter()
+    while found := review.next_waiting(workspace, shown):
+        shown.append(found.record.query_id)
+        _show_question(found, f"{len(shown)}/{total}")
+        decision = _decide(workspace, found)
+        if decision is None:
+            break
+        done[decision] += 1
     console.print(f"{done['accepted']} accepted, {done['rejected']} rejected")
-    if any(done.values()):
-        show_next(rag("run", file=file, corpus=config.corpus))
+    if done["accepted"] or done["rejected"]:
+        show_next(rag("run", file=file, corpus=workspace.config.corpus))
 
 
-def _show_question(
-    record: QueryRecord, gold: Sequence[GoldSpan], texts: dict[str, str], place: str
-) -> None:
+def _show_question(found: review.WaitingQuestion, place: str) -> None:
+    record = found.record
     say(f"\n[bold]{place}[/bold]  {visible(record.query)}")
     if record.answer:
         say(f"answer: {visible(record.answer[:300])}")
-    for span in gold:
+    for span, text in found.gold:
         console.print(f"[cyan]{visible(span.document_id)}[/cyan]")
-        console.print(indented(visible(texts[span.document_id][span.start : span.end])))
+        console.print(indented(visible(text)))
 
 
-def _decide(
-    config: CorpusConfig, record: QueryRecord, gold: Sequence[GoldSpan], certifier: Certifier
-) -> str | None:
+def _decide(workspace: Workspace, found: review.WaitingQuestion) -> str | None:
     """Ask for a decision on a question and apply it; return None to stop."""
     while True:
+        words = found.record.query
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()[:1]
         if said == "q":
             return None
         if said == "s":
             return "left"
         if said == "r":
-            review.decide(config, record, "reject")
+            review.decide(workspace.config, found.record, "reject")
             return "rejected"
-        words = record.query
         if said == "e":
-            words = typer.prompt("question", default=record.query).strip()
-            if words != record.query and gold:
-                wrong = certifier.problem(Candidate(words, gold[0], None))
-                if wrong and not typer.confirm(f"{wrong}. Keep it?", default=False):
-                    continue
-            said = "a"
-        if said == "a":
-            review.decide(config, record, "accept", words)
+            words = typer.prompt("question", default=words).strip()
+            wrong = review.problem_of_words(workspace, found, words)
+            if wrong and not typer.confirm(f"{wrong}. Keep it?", default=False):
+                continue
+        if said in ("a", "e"):
+            review.decide(workspace.config, found.record, "accept", words)
             return "accepted"

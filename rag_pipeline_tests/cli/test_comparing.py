@@ -99,6 +99,7 @@ def test_the_report_is_one_file(released: Released, here: Path) -> None:
     file, _ = released
     outcome = rag("report", "-c", file)
     assert (outcome.code, outcome.out) == (0, "wrote tiny.html\n")
+    assert [path.name for path in here.iterdir()] == ["tiny.html"]
     page = Path("tiny.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "<script" not in page

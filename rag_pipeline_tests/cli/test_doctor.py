@@ -53,22 +53,40 @@ def test_no_corpus_file(here: Path) -> None:
     assert_wrong(rag("doctor"), "corpus file", "no corpus file in", "rag init NAME")
 
 
-def test_a_broken_corpus_file(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path, serve="nope")
-    assert_wrong(rag("doctor", "-c", file), "corpus file", str(file), "serve: 'nope'")
+def without_documents(folder: Path) -> None:
+    shutil.rmtree(folder / "documents")
 
 
-def test_missing_documents(tmp_path: Path) -> None:
+def with_broken_queries(folder: Path) -> None:
+    (folder / "queries.jsonl").write_text("nonsense\n")
+
+
+def with_a_corrupt_call_cache(folder: Path) -> None:
+    (folder / "store").mkdir()
+    (folder / "store" / "calls.sqlite").write_bytes(b"not a database" * 100)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "what", "messages"),
+    [
+        (lambda folder: write_corpus(folder, serve="no"), "corpus file", ["y.yaml", "serve: 'no'"]),
+        (without_documents, "documents", ["no such file or folder", "documents"]),
+        (
+            with_broken_queries,
+            "queries and given chunks",
+            ["queries.jsonl:1: not valid JSON"],
+        ),
+        (
+            with_a_corrupt_call_cache,
+            "call cache",
+            ["file is not a database; `rag doctor --full --repair`"],
+        ),
+    ],
+)
+def test_one_fault(tmp_path: Path, break_it: Any, what: str, messages: list[str]) -> None:
     file = write_corpus(tmp_path)
-    shutil.rmtree(tmp_path / "documents")
-    assert_wrong(rag("doctor", "-c", file), "documents", "no such file or folder", "documents")
-
-
-def test_broken_queries(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path)
-    (tmp_path / "queries.jsonl").write_text("nonsense\n")
-    outcome = rag("doctor", "-c", file)
-    assert_wrong(outcome, "queries and given chunks", "queries.jsonl:1: not valid JSON")
+    break_it(tmp_path)
+    assert_wrong(rag("doctor", "-c", file), what, *messages)
 
 
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
@@ -87,14 +105,6 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage())
     outcome = rag("doctor", "-c", write_corpus(tmp_path))
     assert_wrong(outcome, "disk", "only 10 MB free", str(tmp_path / "store"))
-
-
-def test_a_corrupt_call_cache(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path)
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "calls.sqlite").write_bytes(b"not a database" * 100)
-    outcome = rag("doctor", "-c", file)
-    assert_wrong(outcome, "call cache", "file is not a database; `rag doctor --full --repair`")
 
 
 def test_a_missing_packaged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,15 +76,8 @@ def test_doubtful_text_is_told(read: Path) -> None:
     assert text_warnings(workspace) == []
     (document,) = read_documents(workspace, [NAME])
     quality = json.loads(str(document.metadata["text_quality"])) | {"replaced": 0.25, "unread": 2}
-    document = type(document)(
-        NAME,
-        document.content_hash,
-        document.text,
-        document.title,
-        document.media_type,
-        {**document.metadata, "text_quality": json.dumps(quality)},
-        document.page_map,
-    )
+    metadata = {**document.metadata, "text_quality": json.dumps(quality)}
+    document = replace(document, metadata=metadata)
     fingerprint = workspace.documents().state()[NAME].fingerprint
     rows = document_rows([document], fingerprint, {NAME: None})
     workspace.documents().replace([NAME], [rows])

@@ -120,16 +120,11 @@ def test_without_arguments_there_is_help() -> None:
 )
 def test_before_the_first_run(tmp_path: Path, arguments: list[str], message: str) -> None:
     file = write_corpus(tmp_path)
+    assert rag("releases", "--json", "-c", file).out == "[]\n"
     outcome = rag(*arguments, "-c", file)
     assert (outcome.code, outcome.out) == (1, "")
     assert message in outcome.err
     assert str(file) in outcome.err
-
-
-def test_no_releases_yet(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path)
-    assert rag("releases", "-c", file).out == "no releases yet\n"
-    assert rag("releases", "--json", "-c", file).out == "[]\n"
 
 
 def test_search_finds_the_only_corpus(released: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,8 +320,3 @@ def test_the_working_folder_stays_empty(released: Any, here: Path, arguments: li
     corpus = [] if arguments == ["--version"] else [str(released[0])]
     said(*arguments, *corpus)
     assert list(here.iterdir()) == []
-
-
-def test_a_report_is_written_where_it_is_said(released: Any, here: Path) -> None:
-    assert rag("report", released[0]).out == "wrote tiny.html\n"
-    assert [path.name for path in here.iterdir()] == ["tiny.html"]

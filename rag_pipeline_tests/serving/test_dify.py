@@ -93,6 +93,12 @@ def test_dify_conditions_filter_what_is_searched(serving, condition, kept):
     assert {one.removeprefix("policy/").removesuffix(".md") for one in found} == kept
 
 
+def over(dataset, **settings):
+    """Return an assistant over a dataset."""
+    settings = AssistantSettings(**settings)
+    return Assistant(corpora={"d1": dataset}, settings=settings, reader=sentence_vectors)
+
+
 @pytest.fixture
 def dify():
     """Return a function to a dataset of a Dify that answers so, and the server."""
@@ -113,9 +119,7 @@ def test_a_dify_dataset_is_searched_and_cited(dify):
         "document": {"id": "x", "name": "fees.pdf"},
     }
     dataset, server = dify([{"segment": segment, "score": 0.8}])
-    assistant = Assistant(
-        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
-    )
+    assistant = over(dataset)
     made = assistant.ask("How high is the fee?")
     assert "40 euros" in made.text
     assert made.sources[0].document_id == "fees.pdf"
@@ -132,9 +136,7 @@ def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify
         for n in range(3)
     ]
     dataset, server = dify(records)
-    assistant = Assistant(
-        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
-    )
+    assistant = over(dataset)
     found = assistant.search("How high is the fee?", ["d1"], "2.pdf", k=1)
     assert [p.document_id for p in found] == ["2.pdf"]
     asked = server.asked[0][1]["retrieval_model"]
@@ -153,8 +155,7 @@ def test_leading_documents_are_searched_once_more_by_full_text(dify):
         for score, (n, text) in zip((0.9, 0.5, 0.5), texts.items(), strict=True)
     ]
     dataset, server = dify(records)
-    settings = AssistantSettings(boosted_files=2, variants=1)
-    assistant = Assistant(corpora={"d1": dataset}, settings=settings, reader=sentence_vectors)
+    assistant = over(dataset, boosted_files=2, variants=1)
     found = assistant.search("When is the fee due?", ["d1"], k=3)
     methods = [body["retrieval_model"]["search_method"] for _, body in server.asked]
     assert methods == ["hybrid_search", "full_text_search", "full_text_search"]
@@ -167,9 +168,7 @@ def test_leading_documents_are_searched_once_more_by_full_text(dify):
 @pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])
 def test_a_dify_that_fails_is_named_without_its_key(dify, records, status):
     dataset, _ = dify(records, status)
-    assistant = Assistant(
-        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
-    )
+    assistant = over(dataset)
     with pytest.raises(ProviderError, match="d1: Dify") as error:
         assistant.ask("How high is the fee?")
     assert "secret-key" not in str(error.value)
