@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
@@ -17,7 +19,10 @@ from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.tracing import record_trace
 
+P = ParamSpec("P")
 T = TypeVar("T")
+_LOOP: ContextVar[asyncio.AbstractEventLoop] = ContextVar("_LOOP")
+"""The event loop of a tool that works in a thread."""
 _SHOWN_CHARACTERS = 100_000
 
 QueryText = Annotated[str, Field(description="The question, in plain words.", max_length=4000)]
@@ -155,10 +160,7 @@ def build_mcp(
     backends = HeaderBackends(own, allowed_hosts)
 
     def chosen() -> Assistant:
-        try:
-            return backends.assistant(get_http_headers(include_all=True))
-        except RagPipelineError as error:
-            raise ToolError(str(error)) from None
+        return backends.assistant(get_http_headers(include_all=True))
 
     mcp: FastMCP = FastMCP(
         "rag-pipeline",
@@ -171,7 +173,8 @@ def build_mcp(
     )
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def assistant(
+    @_in_thread
+    def assistant(
         query: QueryText,
         context: Context,
         dataset_info: DatasetInfo = "",
@@ -187,31 +190,29 @@ def build_mcp(
         where: Where = "",
     ) -> AssistantAnswer:
         """Answer a question: intent, file discovery, staged chunk search, cited answer."""
-        loop = asyncio.get_running_loop()
 
         def progress(stage: str, done: int, total: int) -> None:
             report = context.report_progress(done, total, stage)
-            asyncio.run_coroutine_threadsafe(report, loop)
+            asyncio.run_coroutine_threadsafe(report, _LOOP.get())
 
-        answering = chosen()
-        kept.keep(query, dataset_names(dataset_info))
-        made = await _in_thread(
-            lambda: answering.ask(
-                query,
-                dataset_names(dataset_info),
-                document_name or None,
-                custom_instructions[:4000],
-                enable_query_rewriting or None,
-                top_k_return,
-                progress,
-                where or None,
-            )
+        answering, names = chosen(), dataset_names(dataset_info)
+        kept.keep(query, names)
+        made = answering.ask(
+            query,
+            names,
+            document_name or None,
+            custom_instructions[:4000],
+            enable_query_rewriting or None,
+            top_k_return,
+            progress,
+            where or None,
         )
         record_trace(made.trace)
         return AssistantAnswer.model_validate(made)
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def file_discover(
+    @_in_thread
+    def file_discover(
         query: QueryText,
         dataset_info: DatasetInfo = "",
         top_k_return: TopK = 10,
@@ -219,16 +220,13 @@ def build_mcp(
         where: Where = "",
     ) -> list[FoundFile]:
         """Return the documents that a question is about, best first."""
-        answering = chosen()
-        found = await _in_thread(
-            lambda: answering.discover(
-                *(query, dataset_names(dataset_info), top_k_return, do_file_rerank, where or None)
-            )
-        )
+        asked = (query, dataset_names(dataset_info), top_k_return, do_file_rerank, where or None)
+        found = chosen().discover(*asked)
         return [FoundFile.model_validate(document) for document in found]
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def search_chunks(
+    @_in_thread
+    def search_chunks(
         query: QueryText,
         dataset_info: DatasetInfo = "",
         document_name: DocumentName = "",
@@ -236,57 +234,49 @@ def build_mcp(
         where: Where = "",
     ) -> list[FoundChunk]:
         """Return the passages that answer best, with their places."""
-        answering = chosen()
-        kept.keep(query, dataset_names(dataset_info))
-
-        def search() -> list[FoundChunk]:
-            passages = answering.search(
-                query,
-                dataset_names(dataset_info),
-                document_name or None,
-                top_k_return,
-                where or None,
-            )
-            places = answering.places(passages)
-            shown = [FoundChunk.model_validate(passage) for passage in passages]
-            for chunk, place in zip(shown, places, strict=True):
-                chunk.place = place.record() if place else None
-            return shown
-
-        return await _in_thread(search)
+        answering, names = chosen(), dataset_names(dataset_info)
+        kept.keep(query, names)
+        passages = answering.search(
+            query, names, document_name or None, top_k_return, where or None
+        )
+        shown = [FoundChunk.model_validate(passage) for passage in passages]
+        for chunk, place in zip(shown, answering.places(passages), strict=True):
+            chunk.place = place.record() if place else None
+        return shown
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def get_document(
+    @_in_thread
+    def get_document(
         document_name: Annotated[str, Field(min_length=1, max_length=1000)],
         dataset_info: DatasetInfo = "",
         start: Annotated[int, Field(description="First character to return.", ge=0)] = 0,
     ) -> DocumentText:
         """Return a document's text as it was indexed, 100,000 characters at a time."""
-        answering = chosen()
-        return await _in_thread(lambda: document_of(answering, document_name, dataset_info, start))
+        return document_of(chosen(), document_name, dataset_info, start)
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def list_datasets() -> list[dict[str, Any]]:
+    @_in_thread
+    def list_datasets() -> list[dict[str, Any]]:
         """Return the datasets with their releases and sizes."""
-        return (await health()).datasets
+        return health_of(own).datasets
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    async def health() -> ServerHealth:
+    @_in_thread
+    def health() -> ServerHealth:
         """Tell whether the server can answer, and from which releases."""
-        return await _in_thread(lambda: health_of(own))
+        return health_of(own)
 
     @mcp.resource("datasets://all", mime_type="application/json")
-    async def datasets() -> str:
+    @_in_thread
+    def datasets() -> str:
         """The datasets with their releases and sizes."""
-        return json.dumps(await list_datasets())
+        return json.dumps(health_of(own).datasets)
 
     @mcp.resource("document://{dataset}/{document_name*}", mime_type="text/plain")
-    async def document(dataset: str, document_name: str) -> str:
+    @_in_thread
+    def document(dataset: str, document_name: str) -> str:
         """A document's text as it was indexed."""
-        answering = chosen()
-        return await _in_thread(
-            lambda: document_of(answering, document_name, dataset, 0, None).text
-        )
+        return document_of(chosen(), document_name, dataset, 0, None).text
 
     return mcp
 
@@ -347,9 +337,15 @@ def health_of(assistant: Assistant) -> ServerHealth:
     )
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Do blocking work in a thread; errors of this package become tool errors."""
-    try:
-        return await asyncio.to_thread(work)
-    except RagPipelineError as error:
-        raise ToolError(str(error)) from None
+def _in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """Do the blocking work of a tool in a thread; errors of this package become tool errors."""
+
+    @wraps(work)
+    async def tool(*given: P.args, **named: P.kwargs) -> T:
+        _LOOP.set(asyncio.get_running_loop())
+        try:
+            return await asyncio.to_thread(work, *given, **named)
+        except RagPipelineError as error:
+            raise ToolError(str(error)) from None
+
+    return tool

@@ -95,8 +95,9 @@ def test_dify_conditions_filter_what_is_searched(serving, condition, kept):
 
 def over(dataset, **settings):
     """Return an assistant over a dataset."""
-    settings = AssistantSettings(**settings)
-    return Assistant(corpora={"d1": dataset}, settings=settings, reader=sentence_vectors)
+    return Assistant(
+        corpora={"d1": dataset}, settings=AssistantSettings(**settings), reader=sentence_vectors
+    )
 
 
 @pytest.fixture
