@@ -1,4 +1,4 @@
-"""`rag compare`, `rag explain`, `rag gate`, `rag report`: results of the evaluation."""
+"""`rag compare` and `rag explain`: results of the evaluation, query by query."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,9 +35,7 @@ from rag_pipeline.evaluation.retrieval_metrics import METRICS
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries, why_left_out
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
-from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.release.gate import kept_scores
-from rag_pipeline.report import collect, render
 from rag_pipeline.workspace import Workspace
 
 _SNIPPET = 200
@@ -87,7 +85,10 @@ def show_explanation(
         raise StoreError(f"{workspace.config.corpus}: {chosen} has not been evaluated yet")
     found = {name: diagnose(workspace, name, [query_id], k)[0] for name in evaluated}
     if as_json:
-        print_json({name: _record(d, name == chosen) for name, d in found.items()})
+        records = {name: {**asdict(d), "why": d.why} for name, d in found.items()}
+        for name in records.keys() - {chosen}:
+            records[name]["retrieved"] = ()
+        print_json(records)
         return
     _show_diagnosis(found[chosen])
     table = new_table("configuration", "first answer at", "", numbers={"first answer at"})
@@ -95,29 +96,6 @@ def show_explanation(
         rank = "–" if diagnosis.rank is None else str(diagnosis.rank)
         table.add_row(f"{escape(name)}{'*' * (name == chosen)}", rank, diagnosis.reason)
     console.print(table)
-
-
-def show_gate(file: Path, as_json: bool) -> bool:
-    """Print the release gate's decision; return whether the candidate may be released."""
-    decision = release.gate_decision(Workspace(load_config(file)))
-    if as_json:
-        print_json(asdict(decision))
-        return decision.allowed
-    word = "[green]allowed[/green]" if decision.allowed else "[red]refused[/red]"
-    say(f"{word}: {escape(decision.candidate)}")
-    if decision.against:
-        against = f"against {escape(decision.against)}"
-        say(f"  {against}, on {decision.common} of {decision.queries} queries")
-    for reason in decision.reasons:
-        say(f"  {visible(reason)}")
-    return decision.allowed
-
-
-def write_report(file: Path, output: Path) -> None:
-    """Write the report as one HTML file; raise ConfigError if it cannot be written."""
-    check_target("--output", output)
-    write_file("--output", output, render(collect(Workspace(load_config(file)))))
-    say(f"wrote {escape(str(output))}")
 
 
 def resolve(workspace: Workspace, name: str) -> Reference:
@@ -232,10 +210,3 @@ def _show_diagnosis(found: Diagnosis) -> None:
             say(indented(f"[dim]{visible(told)}[/dim]"))
     if found.judgement and found.judgement.overall:
         say(f"the judge: {visible(found.judgement.overall)}")
-
-
-def _record(found: Diagnosis, with_passages: bool) -> dict[str, object]:
-    record = asdict(found)
-    if not with_passages:
-        record["retrieved"] = record["retrieved"][:0]
-    return {**record, "why": found.why}

@@ -1,7 +1,7 @@
 """Settings of a server: its address, token and limits."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rag_pipeline.calls.hosts import is_loopback
@@ -22,7 +22,7 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = 9003
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 1_000_000
     timeout_seconds: float = 60.0
@@ -32,10 +32,6 @@ class ServerSettings:
     stop_seconds: int = 10
     log_questions: Path | None = None
     review: bool = False
-
-    def __repr__(self) -> str:
-        token = "set" if self.token else "none"
-        return f"ServerSettings(host={self.host!r}, port={self.port}, token={token})"
 
 
 def read_token(variable: str, host: str) -> str | None:

@@ -1,6 +1,7 @@
 """Commands from documents to a release: init, demo, schema, import, run, plan, show, quarantine."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +27,13 @@ from rag_pipeline.cli.options import (
     flag,
     option,
 )
+from rag_pipeline.errors import ConfigError, StoreError
 
 app = typer.Typer()
 
 _NAME = "The corpus's name: letters, digits, '_', '-'; or a folder of documents with that name."
+_SAMPLE = ("documents", "queries.jsonl")
+_QUESTION = "How long does confidentiality last under the Halvorsk NDA?"
 _FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual or contractnli."
 _MIGRATE = "Predict gain and cost of another embedding from a sample; its vectors are kept."
 
@@ -90,9 +94,35 @@ def demo(folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("
       rag demo
       rag demo /tmp/sample
     """
-    from rag_pipeline.cli.demo import show_demo
+    from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.cli.run import run_corpus
+    from rag_pipeline.cli.tables import show_answer
+    from rag_pipeline.corpus import Corpus
+    from rag_pipeline.pipeline.template import write_corpus_file
 
-    show_demo(folder.expanduser())
+    folder = folder.expanduser()
+    file = folder / "sample.yaml"
+    if not file.exists():
+        _copy_sample(folder)
+        documents, queries, store = (folder / part for part in (*_SAMPLE, "store"))
+        shown = shown_path(file)
+        write_corpus_file("sample", documents, queries, str(store), file, shown, force=False)
+        say(f"wrote {escape(str(file))} and its documents")
+    run_corpus(file, None, None)
+    say(f"\n{command(rag('ask', _QUESTION, file=file, corpus='sample'))}")
+    show_answer(open_assistant([Corpus.load(file)]).ask(_QUESTION), trace=False)
+
+
+def _copy_sample(folder: Path) -> None:
+    """Copy the sample's files, from beside the code in a wheel, from data/ in a checkout."""
+    package = Path(__file__).parents[2]
+    source = package / "sample" if (package / "sample").is_dir() else package.parent / "data"
+    if not all((source / part).exists() for part in _SAMPLE):
+        raise StoreError(f"{source}: the sample corpus is missing; install rag_pipeline again")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is no demo; name another folder")
+    shutil.copytree(source / "documents", folder / "documents")
+    shutil.copy(source / "queries.jsonl", folder / "queries.jsonl")
 
 
 @app.command(short_help="Print the JSON Schema of corpus files.")

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from rag_pipeline.cli.console import print_json
+from rag_pipeline.cli.console import print_json, say, visible
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
@@ -155,9 +156,22 @@ def gate(
       rag gate contracts
       rag gate contracts --json
     """
-    from rag_pipeline.cli.comparing import show_gate
+    from dataclasses import asdict
 
-    if not show_gate(find_corpus_file(corpus, named), as_json):
+    from rag_pipeline.release import gate_decision
+
+    decision = gate_decision(open_corpus(corpus, named).workspace)
+    if as_json:
+        print_json(asdict(decision))
+    else:
+        word = "[green]allowed[/green]" if decision.allowed else "[red]refused[/red]"
+        say(f"{word}: {escape(decision.candidate)}")
+        if decision.against:
+            against = f"against {escape(decision.against)}"
+            say(f"  {against}, on {decision.common} of {decision.queries} queries")
+        for reason in decision.reasons:
+            say(f"  {visible(reason)}")
+    if not decision.allowed:
         raise typer.Exit(3)
 
 
@@ -174,9 +188,11 @@ def report(
       rag report
       rag report contracts --output reports/contracts.html
     """
-    from rag_pipeline.cli.comparing import write_report
-    from rag_pipeline.config import load_config
+    from rag_pipeline.pipeline.template import check_target, write_file
+    from rag_pipeline.report import collect, render
 
-    file = find_corpus_file(corpus, named)
-    target = output.expanduser() if output else Path(f"{load_config(file).corpus}.html")
-    write_report(file, target)
+    opened = open_corpus(corpus, named)
+    target = output.expanduser() if output else Path(f"{opened.name}.html")
+    check_target("--output", target)
+    write_file("--output", target, render(collect(opened.workspace)))
+    say(f"wrote {escape(str(target))}")
