@@ -36,7 +36,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 
 bench-workers: $(VENV)/installed-dev  ## Shards on other processes; workers killed, servers restarted
-	$(BIN)/python -m pytest -m bench rag_pipeline_tests/orchestration/test_workers.py \
+	$(BIN)/python -m pytest -m bench rag_pipeline_tests/orchestration/test_executors.py \
 		rag_pipeline_tests/test_deploy.py -s
 
 bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run

@@ -1,14 +1,10 @@
-"""Schedules, and the maximum age of the assets that they update."""
-
-from datetime import timedelta
+"""The cron expressions of a corpus file are those that Dagster takes."""
 
 import pytest
-from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from dagster._utils.schedules import is_valid_cron_string
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 
@@ -26,18 +22,3 @@ def test_a_corpus_file_takes_the_schedules_that_dagster_takes(tmp_path, schedule
     else:
         with pytest.raises(ConfigError, match=r"schedule: .*: write a cron expression"):
             load_config(file)
-
-
-def test_documents_and_release_have_to_be_as_fresh_as_the_schedule(tmp_path):
-    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
-    graph = build_definitions(config).resolve_asset_graph()
-    policies = {
-        key.path[-1]: node.freshness_policy
-        for key in graph.materializable_asset_keys
-        if (node := graph.get(key)).freshness_policy
-    }
-    assert set(policies) == {"documents", "release"}
-    for policy in policies.values():
-        assert isinstance(policy, TimeWindowFreshnessPolicy)
-        assert policy.fail_window.to_timedelta() == timedelta(hours=48)
-        assert policy.warn_window.to_timedelta() == timedelta(hours=30)

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from rag_pipeline.cli.main import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _COMMAND = re.compile(r"(?:^|\s)(?:\.venv/bin/)?rag (?P<arguments>.+)$")
 _RAG: Any = get_command(app)
