@@ -6,7 +6,6 @@ Prints a Markdown table of the differences in percentage points: the default min
 without a part, with the 95 % interval of the paired difference.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from benchmarks.bench_datasets import prepared, present, rag
+from benchmarks.shared import heading, row
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.comparison import pairs
 from rag_pipeline.evaluation.scores import read_scores
@@ -93,15 +93,12 @@ def main() -> None:
 
 def write(name: str, found: dict[str, dict[str, Difference]]) -> None:
     """Print one set's table."""
-    n = max(d.n for row in found.values() for d in row.values())
-    heading = " | ".join(METRICS[name])
-    sys.stdout.write(f"\n| {name}, n = {n} | {heading} |\n|{'---|' * (len(METRICS[name]) + 1)}\n")
+    n = max(d.n for by_metric in found.values() for d in by_metric.values())
+    print()
+    heading(f"{name}, n = {n}", *METRICS[name])
     for means in WITHOUT:
-        row = found.get(means.replace(" ", "_"))
-        if row:
-            cells = " | ".join(cell(row[metric]) for metric in METRICS[name])
-            sys.stdout.write(f"| {means} | {cells} |\n")
-    sys.stdout.flush()
+        if by_metric := found.get(means.replace(" ", "_")):
+            row(means, *(cell(by_metric[metric]) for metric in METRICS[name]))
 
 
 def cell(difference: Difference) -> str:

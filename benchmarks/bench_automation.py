@@ -10,7 +10,6 @@ seconds of loading the definitions and of importing Dagster, each the least of f
     python -m benchmarks.bench_automation [--corpus tiny|sample]
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ import dagster as dg
 import yaml
 
 from benchmarks.processes import cpu_of_children
+from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.pipeline.planning import plan_step, steps
@@ -111,10 +111,8 @@ class Corpus:
 def tiny(folder: Path) -> Corpus:
     """Write four documents with two chunkings and four configurations."""
     write_corpus(folder)
-    retrievers = {
-        name: {"method": method, "k": 20}
-        for name, method in {"dense": "dense", "other": "dense", "hybrid": "hybrid"}.items()
-    }
+    methods = {"dense": "dense", "other": "dense", "hybrid": "hybrid"}
+    retrievers = {name: {"method": method, "k": 20} for name, method in methods.items()}
     one = {"chunking": "recursive", "embedding": "minilm", "retriever": "hybrid"}
     file = write_file(
         folder,
@@ -163,17 +161,12 @@ class Daemon:
         self._folder = corpus.file.parent
         self._log = self._folder / "daemon.log"
 
-    def costs_of(
-        self, change: Callable[[], object], ask: Callable[[], object] = lambda: None
-    ) -> Cost:
-        """Make a change and `ask` for its runs; return what they cost until nothing is stale.
-
-        Asking itself does not count.
-        """
+    def costs_of(self, *changes: Callable[[], object]) -> Cost:
+        """Make changes, and return what their runs cost until nothing is stale."""
         wait_for(self._is_at_rest, SECONDS, self._log)
         before = {run.run_id for run in self._instance.get_runs()}
-        change()
-        ask()
+        for change in changes:
+            change()
         cpu, started = _cpu_of_session(self._pid), time.time()
 
         def is_done() -> bool:
@@ -261,11 +254,8 @@ def _cpu_of_session(leader: int) -> float:
 
 def main() -> None:
     """Print the costs of each change."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--corpus", choices=("tiny", "sample"), default="tiny")
-    make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
+    makers = {"tiny": tiny, "sample": sample}
+    make = makers[options(__doc__, corpus=tuple(makers)).corpus]
     # As for users: without compiled files, every process compiles the project.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
@@ -276,7 +266,7 @@ def main() -> None:
         alone = make(theirs)
         by_command(alone)
         shutil.copytree(theirs, ours)
-        watched = Corpus(**{**_fields(alone), "file": ours / alone.file.name})
+        watched = replace(alone, file=ours / alone.file.name)
         print(f"{'':22} {'rag run':>18} {'daemon':>18} {'ratio':>6} {'runs':>5} {'steps':>6}")
         with daemon_of(watched) as daemon:
             for what, change in {
@@ -285,11 +275,11 @@ def main() -> None:
                 "embedding added": Corpus.add_embedding,
                 "two backfilled": Corpus.set_retrievers,
             }.items():
+                changes: list[Callable[[], object]] = [partial(change, watched)]
                 if change is Corpus.set_retrievers:
                     daemon.stop_sensors()
-                    cost = daemon.costs_of(partial(change, watched), daemon.backfill)
-                else:
-                    cost = daemon.costs_of(partial(change, watched))
+                    changes.append(daemon.backfill)
+                cost = daemon.costs_of(*changes)
                 change(alone)
                 least = by_command(alone)
                 print(
@@ -298,10 +288,6 @@ def main() -> None:
                     f"{cost.steps:6}",
                     flush=True,
                 )
-
-
-def _fields(corpus: Corpus) -> dict[str, Any]:
-    return {name: getattr(corpus, name) for name in corpus.__slots__}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 python -m benchmarks.bench_calls [--calls 3200] [--many 20000]
 """
 
-import argparse
 import asyncio
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import openai
 
 from benchmarks.processes import kibibytes
+from benchmarks.shared import options
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
@@ -56,29 +56,20 @@ def ours(url: str, count: int, folder: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=3200)
-    parser.add_argument("--many", type=int, default=20_000)
-    parser.add_argument("--faulty", type=int, default=2000)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, calls=3200, many=20_000, faulty=2000)
     command = [sys.executable, "-m", "rag_pipeline_tests.testing.model_server", str(LATENCY_MS)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     url = server.stdout.readline().strip()
     try:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+            folder, calls = Path(name), arguments.calls // 4
             bare(url, CONCURRENCY * 2)  # imports and connections
             # In turns, so that both have the same neighbours on the machine.
-            turns = [
-                (bare(url, arguments.calls // 4), ours(url, arguments.calls // 4, make(folder, n)))
-                for n in range(4)
-            ]
-            alone, through = (arguments.calls // 4 * 4 / sum(t) for t in zip(*turns, strict=True))
-            ideal = CONCURRENCY * 1000 / LATENCY_MS
-            print(
-                f"calls a second at concurrency {CONCURRENCY}, {LATENCY_MS} ms, ideal {ideal:.0f}"
-            )
+            turns = [(bare(url, calls), ours(url, calls, make(folder, n))) for n in range(4)]
+            alone, through = (4 * calls / sum(t) for t in zip(*turns, strict=True))
+            at = f"concurrency {CONCURRENCY}, {LATENCY_MS} ms"
+            print(f"calls a second at {at}, ideal {CONCURRENCY * 1000 / LATENCY_MS:.0f}")
             print(f"  bare client   {alone:8.1f}")
             print(f"  through ask   {through:8.1f}")
             print(f"  ratio         {through / alone:8.2f}   (at least 0.90)")

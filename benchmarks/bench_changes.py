@@ -9,7 +9,6 @@ searches while the release switches between two releases, ten times. The pause i
 with switches minus the longest one without. `--folder` keeps the build.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -25,6 +24,7 @@ import numpy as np
 from benchmarks.bench_scale import BUILDING, CONFIGURATION, QUERIES, STEPS, Scale
 from benchmarks.processes import cpu_of_children, run_watched
 from benchmarks.scale_corpus import DIMENSION
+from benchmarks.shared import options
 from rag_pipeline import Corpus, release
 from rag_pipeline.config.models import InputType, Tokens
 from rag_pipeline.datamodels import Vectors
@@ -142,10 +142,7 @@ def pauses(scale: Scale, seconds: float = SECONDS) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, help="build here, and keep what is built")
-    given = parser.parse_args()
+    given = options(__doc__, chunks=100_000, folder=Path)
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.folder or Path(temporary)) / str(given.chunks)
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,10 +150,7 @@ def main() -> None:
         if not (folder / "queries.jsonl").exists():
             build(scale)
             run(scale, "first run (besides the indexes)")
-        editions = folder / "editions"
-        edition = int(editions.read_text()) + 1 if editions.exists() else 1
-        editions.write_text(str(edition))
-        scale.corpus.write_one(scale.documents, scale.corpus.documents // 2, edition)
+        scale.edit()
         seconds, mib = run(scale, "one changed document")
         forget(folder)
         idle, _ = run(scale, "nothing changed, nothing in the page cache")

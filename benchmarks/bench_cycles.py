@@ -3,7 +3,6 @@
 python -m benchmarks.bench_cycles --cycles 200
 """
 
-import argparse
 import gc
 import tempfile
 import time
@@ -13,6 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.corpora import write_corpus
+from benchmarks.shared import heading, options, row, windows
 from rag_pipeline import release
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.driver import make
@@ -25,7 +25,6 @@ DOCUMENTS = 100
 class Cycle(NamedTuple):
     """The time of one cycle, and the state after it."""
 
-    number: int
     seconds: float
     bytes: int
     """Without SQLite's logs, which grow to 4 MB at most before they are written back."""
@@ -79,15 +78,14 @@ def cycles(folder: Path, count: int, documents: int = DOCUMENTS) -> Iterator[Cyc
             edit(folder, (cycle * changed + place) % documents, cycle)
         started = time.perf_counter()
         reindex(workspace)
-        yield _measure(workspace, folder / "store", cycle, time.perf_counter() - started)
+        yield _measure(workspace, folder / "store", time.perf_counter() - started)
 
 
-def _measure(workspace: Workspace, store: Path, number: int, seconds: float) -> Cycle:
+def _measure(workspace: Workspace, store: Path, seconds: float) -> Cycle:
     gc.collect()  # what waits to be collected is not left open
     files = [path for path in store.rglob("*") if path.is_file()]
     tables = [workspace.store.table(name, None).open() for name in workspace.store.tables()]
     return Cycle(
-        number=number,
         seconds=seconds,
         bytes=sum(path.stat().st_size for path in files if not path.name.endswith("-wal")),
         files=len(files),
@@ -100,23 +98,17 @@ def _measure(workspace: Workspace, store: Path, number: int, seconds: float) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cycles", type=int, default=200)
-    parser.add_argument("--documents", type=int, default=DOCUMENTS)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, cycles=200, documents=DOCUMENTS)
     with tempfile.TemporaryDirectory() as folder:
         measured = list(cycles(Path(folder), arguments.cycles, arguments.documents))
     print(f"{arguments.documents} documents, 1 % of them changed in each cycle")
-    print("cycles   seconds (median)     MB   files  fragments  versions  handles  releases")
-    width = max(1, arguments.cycles // 10)
-    for first in range(1, len(measured), width):
-        part = measured[first : first + width]
-        print(
-            f"{part[0].number:3}-{part[-1].number:<3}  {median(c.seconds for c in part):14.2f}"
-            f"  {max(c.bytes for c in part) / 1e6:9.2f}  {max(c.files for c in part):6}"
-            f"  {max(c.fragments for c in part):9}  {max(c.versions for c in part):8}"
-            f"  {max(c.handles for c in part):7}  {max(c.releases for c in part):8}"
-        )
+    counts = ("files", "fragments", "versions", "handles", "releases")
+    heading("cycles", "seconds (median)", "MB", *counts)
+    for cycles_shown, part in windows(measured, 10):
+        seconds = f"{median(c.seconds for c in part):.2f}"
+        megabytes = f"{max(c.bytes for c in part) / 1e6:.2f}"
+        most = (max(getattr(c, name) for c in part) for name in counts)
+        row(cycles_shown, seconds, megabytes, *most)
 
 
 if __name__ == "__main__":

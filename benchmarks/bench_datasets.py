@@ -8,26 +8,19 @@ Each set is imported, run as `rag init` and `rag run` do it, and reported with 9
 import contextlib
 import io
 import json
-import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmarks.shared import working
 from rag_pipeline.cli.main import app
 
-# The published metrics of each set, by our names.
+_PRESENCE = tuple(f"AnswerPresence@{k}" for k in (1, 5, 10, 20))
+# The folder and the published metrics of each set, by our names.
 SETS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "legalbench-rag": (
-        "legalbench_rag",
-        ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20"),
-    ),
+    "legalbench-rag": ("legalbench_rag", _PRESENCE),
     "anthropic-contextual": ("anthropic_contextual", ("R@5", "R@10", "R@20")),
     "chroma-chunking": ("chroma_chunking", ("SpanRecall@5", "SpanPrecision@5", "IoU@5")),
-    "contractnli": (
-        "contractnli",
-        ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20"),
-    ),
+    "contractnli": ("contractnli", _PRESENCE),
 }
 
 
@@ -52,14 +45,6 @@ def prepared(name: str, data: Path, work: Path) -> Path:
     return file
 
 
-def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
-    """Import and run one set; return what `rag run --json` wrote."""
-    file, out = prepared(name, data, work), work / f"{name}.json"
-    rag("run", str(file), "--quiet", "--json", str(out))
-    result: dict[str, Any] = json.loads(out.read_text())
-    return result
-
-
 def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path, Path]]:
     """Yield the asked for data sets that are there, with their folders and where to build."""
     with working(what, names) as arguments:
@@ -68,23 +53,23 @@ def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path, Path
             if data.is_dir():
                 yield name, data, arguments.work
             else:
-                sys.stdout.write(f"{name}: no data at {data}; left out\n")
+                print(f"{name}: no data at {data}; left out")
 
 
 def main() -> None:
     for name, data, work in present(__doc__, SETS):
-        metrics = SETS[name][1]
-        result = measure(name, data, work)
-        by_name = {row["name"]: row["metrics"] for row in result["configurations"]}
-        sys.stdout.write(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent\n")
+        metrics, out = SETS[name][1], work / f"{name}.json"
+        rag("run", str(prepared(name, data, work)), "--quiet", "--json", str(out))
+        rows = json.loads(out.read_text())["configurations"]
+        by_name = {row["name"]: row["metrics"] for row in rows}
+        print(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent")
         for metric in metrics:
             cells = []
             for configuration in ("plain", "default"):
                 value = by_name[configuration][metric]
                 low, high = 100 * value["low"], 100 * value["high"]
                 cells.append(f"{configuration} {100 * value['mean']:5.1f} [{low:.1f}, {high:.1f}]")
-            sys.stdout.write(f"  {metric:18} {'   '.join(cells)}\n")
-        sys.stdout.flush()
+            print(f"  {metric:18} {'   '.join(cells)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -81,14 +81,12 @@ def _separate(folder: Path) -> None:
     asked = [q for q in load_queries(corpus.workspace) if q.gold_spans]
     there = np.array([confidence(q, set()) for q in asked])
     gone = np.array([confidence(q, {s.document_id for s in q.gold_spans}) for q in asked])
-    print(
-        f"{len(asked)} questions with and without their gold documents: AUC {auc(there, gone):.3f}"
-    )
+    area = auc(there, gone)
+    print(f"{len(asked)} questions with and without their gold documents: AUC {area:.3f}")
     for threshold in THRESHOLDS:
-        rates = (
-            f"{(gone < threshold).mean():.2f} of those without, {(there < threshold).mean():.2f}"
-        )
-        print(f"  min_confidence {threshold:.2f} looks outside for {rates} of those with")
+        less, more = (gone < threshold).mean(), (there < threshold).mean()
+        rates = f"{less:.2f} of those without, {more:.2f} of those with"
+        print(f"  min_confidence {threshold:.2f} looks outside for {rates}")
 
 
 def _measure(folder: Path) -> None:
@@ -117,15 +115,12 @@ def _measure(folder: Path) -> None:
         if gold:
             (outside if gold & held_out else inside).append((record["query"], gold))
     for kind, asked in (("indexed", inside), ("held out", outside)):
-        for told, assistant in (
-            ("without", open_assistant([plain])),
-            ("with", open_assistant([corpus])),
-        ):
-            counted = _counts(assistant, asked[:QUESTIONS])
-            print(f"{kind:9}{told:8}", *counted, flush=True)
+        for told, own in (("without", plain), ("with", corpus)):
+            counted = _counts(open_assistant([own]), asked[:QUESTIONS])
+            print(f"{kind:9}{told:8} {counted}", flush=True)
 
 
-def _counts(assistant: Assistant, asked: list[tuple[str, set[str]]]) -> list[str]:
+def _counts(assistant: Assistant, asked: list[tuple[str, set[str]]]) -> str:
     cited = looked = added = 0
     started = time.perf_counter()
     for query, gold in asked:
@@ -135,10 +130,10 @@ def _counts(assistant: Assistant, asked: list[tuple[str, set[str]]]) -> list[str
         added += any(s.origin for s in made.sources)
         looked += any("looked_in" in entry.detail for entry in made.trace)
     seconds = (time.perf_counter() - started) / max(len(asked), 1)
-    return [
-        f"n {len(asked)}, gold document cited {cited}, looked outside {looked},",
-        f"answered from outside {added}, {seconds:.2f} s a question",
-    ]
+    return (
+        f"n {len(asked)}, gold document cited {cited}, looked outside {looked}, "
+        f"answered from outside {added}, {seconds:.2f} s a question"
+    )
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@
 The judge is `evaluation.consensus`, which reads no gold. Each draw keeps some of the gold labels.
 """
 
-import argparse
-
 import numpy as np
 
+from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.prediction_powered import corrected_mean
@@ -21,12 +20,7 @@ METRIC = "AnswerPresence@1"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus")
-    parser.add_argument("configuration")
-    parser.add_argument("--labels", type=int, default=30)
-    parser.add_argument("--draws", type=int, default=1000)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, "corpus", "configuration", labels=30, draws=1000)
     workspace = Workspace(load_config(arguments.corpus))
     ranked = load_ranked(workspace, arguments.configuration, DEPTH)
     asks = load_search_texts(workspace, arguments.configuration)

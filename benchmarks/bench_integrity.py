@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
@@ -29,7 +29,6 @@ SKIPPED = ("exchange", "-shm", "-wal")
 """Empty files of SQLite, and locks."""
 
 Damage = Literal["flip", "zero", "cut"]
-DAMAGES: tuple[Damage, ...] = ("flip", "zero", "cut")
 Outcome = Literal["healed", "harmless", "silent", "broken"]
 
 
@@ -81,9 +80,7 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     """Return all that can be read of a store, and what searches and leaderboard say."""
     corpus = Corpus(workspace.config)
     found: dict[str, Any] = {
-        name: sorted(
-            repr(row) for row in workspace.store.table(name, None).open().to_arrow().to_pylist()
-        )
+        name: sorted(map(repr, workspace.store.table(name, None).open().to_arrow().to_pylist()))
         for name in workspace.store.tables()
         if workspace.store.table(name, None).count()
     }
@@ -113,28 +110,19 @@ def trials(folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
     for number in range(count):
         kind = order[number % len(order)]
         path = chance.choice(kinds[kind])
-        damage = chance.choice(DAMAGES)
-        yield _trial(folder, kind, path, damage, chance, expected)
-
-
-def _trial(
-    folder: Path,
-    kind: str,
-    path: str,
-    damage: Damage,
-    chance: random.Random,
-    expected: dict[str, Any],
-) -> Trial:
-    copy = folder / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder / "whole", copy)
-    damaged(copy / "store" / path, damage, chance)
-    workspace = Workspace(load_config(copy / "cycling.yaml"))
-    said = tuple(f"{f.place}: {f.problem}" for f in inspect(workspace, full=True))
-    if not said:
-        same = _same(workspace, expected)
-        return Trial(kind, path, damage, said, "harmless" if same else "silent")
-    return Trial(kind, path, damage, said, "healed" if _healed(workspace, expected) else "broken")
+        damage = chance.choice(get_args(Damage))
+        copy = folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder / "whole", copy)
+        damaged(copy / "store" / path, damage, chance)
+        workspace = Workspace(load_config(copy / "cycling.yaml"))
+        said = tuple(f"{f.place}: {f.problem}" for f in inspect(workspace, full=True))
+        outcome: Outcome
+        if said:
+            outcome = "healed" if _healed(workspace, expected) else "broken"
+        else:
+            outcome = "harmless" if _same(workspace, expected) else "silent"
+        yield Trial(kind, path, damage, said, outcome)
 
 
 def _healed(workspace: Workspace, expected: dict[str, Any]) -> bool:
@@ -162,18 +150,17 @@ def _same(workspace: Workspace, expected: dict[str, Any]) -> bool:
 
 def report(made: Sequence[Trial]) -> None:
     """Print how trials ended, and each that did not end well."""
-    counts = Counter(trial.outcome for trial in made)
-    sys.stdout.write(f"{len(made)} damages of {len({t.kind for t in made})} kinds of files: ")
-    sys.stdout.write(json.dumps(counts) + "\n")
+    counts = json.dumps(Counter(trial.outcome for trial in made))
+    print(f"{len(made)} damages of {len({t.kind for t in made})} kinds of files: {counts}")
     for trial in made:
         if trial.outcome in ("silent", "broken"):
             said = "; ".join(trial.said)[:300] or "nothing"
-            sys.stdout.write(f"{trial.outcome}: {trial.damage} {trial.path}: said {said}\n")
+            print(f"{trial.outcome}: {trial.damage} {trial.path}: said {said}")
 
 
 def main() -> None:
     """Run the trials; fail on a damage that is not seen or not healed."""
-    count, seed = [int(given) for given in sys.argv[1:]] + [TRIALS, 5][len(sys.argv) - 1 :]
+    count, seed = [*map(int, sys.argv[1:]), *(TRIALS, 5)[len(sys.argv) - 1 :]]
     with tempfile.TemporaryDirectory() as folder:
         made = list(trials(Path(folder), count, seed))
     report(made)

@@ -27,6 +27,8 @@ RETRIEVERS = {
     "hybrid": {"method": "hybrid"},
     "learned": {"method": "learned", "neighbour_weight": 0.1},
 }
+SETS: tuple[tuple[Language, str], ...] = (("de", "de"), ("zh", "zh"), ("de", "en"), ("zh", "en"))
+"""The language of the documents, and of the questions."""
 LEAST_GAIN = 0.30
 """Least gain of the multilingual model on English questions about German documents."""
 
@@ -50,14 +52,19 @@ def corpus_file(folder: Path, name: str) -> Path:
     )
 
 
-def measure(work: Path, language: Language, asked: str) -> dict[str, float]:
-    """Index and evaluate one set; print a line a configuration and return e5's gains."""
+def indexed(work: Path, language: Language, asked: str) -> Workspace:
+    """Index and evaluate one set."""
     name = f"{language}_by_{asked}"
-    folder = work / name
-    write_language_set(folder, language, asked)
-    file = corpus_file(folder, name)
+    write_language_set(work / name, language, asked)
+    file = corpus_file(work / name, name)
     rag("run", str(file), "--quiet")
-    workspace = Workspace(load_config(file))
+    return Workspace(load_config(file))
+
+
+def measure(work: Path, language: Language, asked: str) -> dict[str, float]:
+    """Measure one set; print a line a configuration and return e5's gains."""
+    workspace = indexed(work, language, asked)
+    name = workspace.config.corpus
     for row in load_leaderboard(workspace).configurations:
         found = row.summary(METRIC)
         assert found.mean is not None and found.low is not None and found.high is not None
@@ -79,14 +86,8 @@ def measure(work: Path, language: Language, asked: str) -> dict[str, float]:
 
 def main() -> None:
     """Measure both languages in themselves and from English; fail below the least gain."""
-    sets: tuple[tuple[Language, str], ...] = (
-        ("de", "de"),
-        ("zh", "zh"),
-        ("de", "en"),
-        ("zh", "en"),
-    )
     with tempfile.TemporaryDirectory() as folder:
-        gains = {(doc, asked): measure(Path(folder), doc, asked) for doc, asked in sets}
+        gains = {(doc, asked): measure(Path(folder), doc, asked) for doc, asked in SETS}
     least = gains["de", "en"]["dense"]
     if least < LEAST_GAIN:
         raise SystemExit(f"English questions about German documents: only {100 * least:+.1f}")

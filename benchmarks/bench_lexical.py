@@ -16,9 +16,8 @@ from typing import get_args
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.shared import heading, options, row
 from rag_pipeline.config import Lexical, LexicalEngine
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 
@@ -33,42 +32,32 @@ Hits = list[tuple[str, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--chunks", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    words = _words(np.random.default_rng(options.seed))
-    queries = _queries(words, np.random.default_rng(options.seed + 1))
+    given = options(__doc__, chunks=100_000, seed=0)
+    words = _words(np.random.default_rng(given.seed))
+    drawn = np.random.default_rng(given.seed + 1)
+    queries = [" ".join(_draw(words, 6, drawn)) for _ in range(QUERIES)]
     found: dict[str, list[Hits]] = {}
     seconds: dict[str, tuple[float, float, float]] = {}
     for engine in get_args(LexicalEngine):
         wanted = queries[:REFERENCE_QUERIES] if engine == REFERENCE else queries
-        found[engine], seconds[engine] = _run(engine, words, options, wanted)
+        found[engine], seconds[engine] = _run(engine, words, given, wanted)
 
-    table = Table(title=f"BM25 over {options.chunks:,} chunks of {WORDS_PER_CHUNK} words")
-    for heading in ("engine", "build s", "open s", "ms a query", "times as fast", "same top 10"):
-        table.add_column(heading, justify="left" if heading == "engine" else "right")
+    print(f"BM25 over {given.chunks:,} chunks of {WORDS_PER_CHUNK} words")
+    heading("engine", "build s", "open s", "ms a query", "times as fast", "same top 10")
     for engine, (build, opened, query) in seconds.items():
         pairs = list(zip(found[engine], found[REFERENCE], strict=False))
         same = sum(_same(hits, reference) for hits, reference in pairs)
-        table.add_row(
-            engine,
-            f"{build:.1f}",
-            f"{opened:.2f}",
-            f"{query * 1000:.2f}",
-            f"{seconds[REFERENCE][2] / query:.3g}",
-            f"{same} of {len(pairs)}",
-        )
-    Console(width=100).print(table)
+        took = f"{build:.1f}", f"{opened:.2f}", f"{query * 1000:.2f}"
+        row(engine, *took, f"{seconds[REFERENCE][2] / query:.3g}", f"{same} of {len(pairs)}")
 
 
 def _run(
-    engine: str, words: np.ndarray, options: argparse.Namespace, queries: list[str]
+    engine: str, words: np.ndarray, given: argparse.Namespace, queries: list[str]
 ) -> tuple[list[Hits], tuple[float, float, float]]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / engine
         started = time.perf_counter()
-        build_lexical_index(engine, _chunks(words, options), Lexical(), folder)
+        build_lexical_index(engine, _chunks(words, given), Lexical(), folder)
         built = time.perf_counter()
         index = open_lexical_index(folder)
         opened = time.perf_counter()
@@ -93,14 +82,10 @@ def _draw(words: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return words[rng.choice(len(words), count, p=weights / weights.sum())]
 
 
-def _queries(words: np.ndarray, rng: np.random.Generator) -> list[str]:
-    return [" ".join(_draw(words, 6, rng)) for _ in range(QUERIES)]
-
-
-def _chunks(words: np.ndarray, options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
-    rng = np.random.default_rng(options.seed + 2)
-    for start in range(0, options.chunks, BATCH):
-        rows = range(start, min(start + BATCH, options.chunks))
+def _chunks(words: np.ndarray, given: argparse.Namespace) -> Iterator[pa.RecordBatch]:
+    rng = np.random.default_rng(given.seed + 2)
+    for start in range(0, given.chunks, BATCH):
+        rows = range(start, min(start + BATCH, given.chunks))
         drawn = _draw(words, len(rows) * WORDS_PER_CHUNK, rng).reshape(len(rows), -1)
         yield pa.record_batch(
             {

@@ -16,16 +16,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.bench_datasets import rag
-from benchmarks.bench_languages import corpus_file
-from rag_pipeline.config import load_config
+from benchmarks.bench_languages import SETS, indexed
 from rag_pipeline.datamodels import Query, Vectors
 from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.pipeline.migration import DEPTH, predict
 from rag_pipeline.search.vector_index import vectors_of
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.language_set import Language, write_language_set
+from rag_pipeline_tests.testing.language_set import Language
 
 OLD, NEW = "minilm", "e5"
 KEY = "by_tokens.none"
@@ -60,24 +57,13 @@ def first(documents: list[str], others: list[Query], part: float) -> np.ndarray:
 
 def measure(work: Path, language: Language, asked_in: str) -> None:
     """Print the predicted and the measured gain of one set."""
-    folder = work / f"{language}_{asked_in}"
-    write_language_set(folder, language, asked_in)
-    file = corpus_file(folder, f"{language}_by_{asked_in}")
-    rag("run", str(file), "--quiet")
-    workspace = Workspace(load_config(file))
+    workspace = indexed(work, language, asked_in)
     found = predict(workspace, OLD, NEW, most_chunks=60)
     gain = found.gain
     assert gain.mean is not None and gain.low is not None and gain.high is not None
-    tables = [
-        pa.Table.from_batches(
-            list(
-                workspace.vector_index(f"{KEY}.{e}").read(
-                    ["chunk_id", "document_id", "start", "end", "vector"]
-                )
-            )
-        ).sort_by("chunk_id")
-        for e in (OLD, NEW)
-    ]
+    columns = ["chunk_id", "document_id", "start", "end", "vector"]
+    batches = (workspace.vector_index(f"{KEY}.{e}").read(columns) for e in (OLD, NEW))
+    tables = [pa.Table.from_batches(list(read)).sort_by("chunk_id") for read in batches]
     ids, documents = (tables[0].column(n).to_pylist() for n in ("chunk_id", "document_id"))
     assert ids == tables[1].column("chunk_id").to_pylist()
     old, new = map(vectors_of, tables)
@@ -111,9 +97,8 @@ def measure(work: Path, language: Language, asked_in: str) -> None:
 
 def main() -> None:
     """Measure German and Chinese, and English questions about German documents."""
-    sets: tuple[tuple[Language, str], ...] = (("de", "de"), ("zh", "zh"), ("de", "en"))
     with tempfile.TemporaryDirectory() as folder:
-        for language, asked_in in sets:
+        for language, asked_in in SETS[:3]:
             measure(Path(folder), language, asked_in)
 
 

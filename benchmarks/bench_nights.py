@@ -7,7 +7,6 @@ sixth of nights must be at most `--slack` times those of the first.
 python -m benchmarks.bench_nights --cycles 300 --rows 100000
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from benchmarks.shared import heading, options, row, windows
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Store, Table
 from rag_pipeline.store.tables import MAX_FRAGMENTS, indexes
@@ -74,15 +74,9 @@ class _Vectors:
 
 def nights(folder: Path, cycles: int, rows: int, dimension: int = 64) -> Iterator[Night]:
     """Build a table of `rows` rows, and replace 1 % of its documents each night."""
-    schema = pa.schema(
-        [
-            ("document_id", pa.string()),
-            ("content_hash", pa.string()),
-            ("fingerprint", pa.string()),
-            ("chunk_id", pa.string()),
-            ("vector", pa.list_(pa.float32(), dimension)),
-        ]
-    )
+    texts = ("document_id", "content_hash", "fingerprint", "chunk_id")
+    vectors = ("vector", pa.list_(pa.float32(), dimension))
+    schema = pa.schema([*((name, pa.string()) for name in texts), vectors])
     table = Store(str(folder), "nights", timedelta(0)).table("vector_index.nights", schema)
     table.ensure()
     made = _Vectors(dimension)
@@ -175,30 +169,24 @@ def worn(measured: list[Night], slack: float = 1.2) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cycles", type=int, default=300)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--flat-rows", type=int, default=vector_index.FLAT_ROWS)
-    parser.add_argument("--slack", type=float, default=1.2)
-    arguments = parser.parse_args()
+    arguments = options(
+        __doc__, cycles=300, rows=100_000, flat_rows=vector_index.FLAT_ROWS, slack=1.2
+    )
     vector_index.FLAT_ROWS = arguments.flat_rows
     with tempfile.TemporaryDirectory() as folder:
         measured = list(nights(Path(folder), arguments.cycles, arguments.rows))
-    print("nights   recall@10 (min)  p95 ms  fragments  parts  partitions  files     MB  upkeep s")
-    width = max(1, arguments.cycles // 6)
-    for first in range(1, len(measured), width):
-        part = measured[first : first + width]
-        print(
-            f"{first:3}-{first + len(part) - 1:<3}  {min(n.recall for n in part):16.3f}"
-            f"  {np.median([n.p95_ms for n in part]):6.1f}  {max(n.fragments for n in part):9}"
-            f"  {max(n.parts for n in part):5}  {part[-1].partitions:10}"
-            f"  {max(n.files for n in part):5}  {max(n.bytes for n in part) / 1e6:5.1f}"
-            f"  {np.mean([n.upkeep_seconds for n in part]):8.2f}"
-        )
+    counts = ("fragments", "parts", "partitions", "files")
+    heading("nights", "recall@10 (min)", "p95 ms", *counts, "MB", "upkeep s")
+    for shown, part in windows(measured, 6):
+        lowest, p95 = min(n.recall for n in part), np.median([n.p95_ms for n in part])
+        most = (max(getattr(n, name) for n in part) for name in counts)
+        megabytes = max(n.bytes for n in part) / 1e6
+        upkeep = np.mean([n.upkeep_seconds for n in part])
+        row(shown, f"{lowest:.3f}", f"{p95:.1f}", *most, f"{megabytes:.1f}", f"{upkeep:.2f}")
     faults = worn(measured, arguments.slack)
     window = _window(measured)
-    early = float(np.median([n.p95_ms for n in measured[1 : window + 1]]))
-    late = float(np.median([n.p95_ms for n in measured[-window:]]))
+    sides = measured[1 : window + 1], measured[-window:]
+    early, late = (float(np.median([n.p95_ms for n in side])) for side in sides)
     if late > arguments.slack * early:
         faults.append(f"p95 grew from {early:.1f} to {late:.1f} ms")
     for fault in faults:

@@ -3,7 +3,6 @@
 python -m benchmarks.bench_overhead
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 from benchmarks.corpora import write_generated
 from benchmarks.processes import kibibytes
+from benchmarks.shared import options
 
 
 def build(file: Path) -> dict[str, float]:
@@ -58,10 +58,7 @@ def child(file: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=400)
-    parser.add_argument("--child", type=Path)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, documents=400, child=Path)
     if arguments.child:
         seconds = build(arguments.child)
         print(json.dumps({**seconds, "peak_mib": kibibytes("self", "VmHWM") / 1024}))

@@ -6,7 +6,6 @@ the speed of eight shorter reports in one process and in two.
 `--files FOLDER` reads the PDFs of a folder and prints warnings about their text.
 """
 
-import argparse
 import io
 import os
 import statistics
@@ -18,13 +17,14 @@ from pathlib import Path
 import pypdfium2
 
 from benchmarks.processes import kibibytes
+from benchmarks.shared import heading, options, row
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import parser_process, scan
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
-from rag_pipeline_tests.testing.pdf_measures import Measured, measure
+from rag_pipeline_tests.testing.pdf_measures import measure
 from rag_pipeline_tests.testing.pdf_scans import scanned
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers, report
 
@@ -58,21 +58,15 @@ def compare(made: list[MadePdf]) -> None:
     """Print the means of each reader over the set."""
     pages = sum(len(pypdfium2.PdfDocument(one.raw)) for one in made)
     print(f"{len(made)} PDFs of {pages} pages")
-    print(f"{'':14}{'characters':>12}{'headings':>10}{'cells':>8}{'furniture':>11}{'pages':>8}"
-          f"{'pages/s':>9}")  # fmt: skip
+    fields = ("characters", "headings", "cells", "furniture", "pages")
+    heading("", *fields, "pages/s")
     for name, reader in READERS.items():
-        found: list[Measured] = []
         started = time.process_time()
         texts = [reader(one.raw) for one in made]
         seconds = time.process_time() - started
         found = [measure(one, *text) for one, text in zip(made, texts, strict=True)]
-        means = (
-            _mean(getattr(one, field) for one in found)
-            for field in ("characters", "headings", "cells", "furniture", "pages")
-        )
-        print(f"{name:14}" + "".join(
-            f"{mean:>{width}}" for mean, width in zip(means, (12, 10, 8, 11, 8), strict=True)
-        ) + f"{pages / seconds:9.1f}")  # fmt: skip
+        means = (_mean(getattr(one, field) for one in found) for field in fields)
+        row(name, *means, f"{pages / seconds:.1f}")
 
 
 def _mean(values: Iterator[float | None]) -> str:
@@ -100,7 +94,7 @@ def read_scans() -> None:
 
 def read_long(pages: int) -> None:
     """Print speed and memory of one long document in the parser's process."""
-    raw = _long(pages)
+    raw = report("long", 1, pages).raw
     settings = DocumentsSource(path="documents", parse_seconds=3600)
     parsed = parser_process.parse_apart("long.pdf", raw, ".pdf", settings)
     (child,) = parser_process._parsers().idle
@@ -115,7 +109,8 @@ def read_several(pages: int, documents: int = 8) -> None:
     """Print the speed of reading documents with `pages` pages in one process and in two."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(documents):
-            Path(folder, f"{number}.pdf").write_bytes(_long(pages // documents, number))
+            made = report("long", number, pages // documents)
+            Path(folder, f"{number}.pdf").write_bytes(made.raw)
         settings = DocumentsSource(path=folder)
         for processes in (1, 2):
             sources = ((source, None) for source in scan(settings, Path(folder)))
@@ -125,10 +120,6 @@ def read_several(pages: int, documents: int = 8) -> None:
             assert not any(isinstance(text, DocumentError) for text in texts)
             print(f"{pages} pages in {documents} documents, {processes} processes: "
                   f"{pages / seconds:.1f} pages a second by the clock")  # fmt: skip
-
-
-def _long(pages: int, seed: int = 1) -> bytes:
-    return report("long", seed, pages).raw
 
 
 def read_folder(folder: Path) -> None:
@@ -147,11 +138,7 @@ def read_folder(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scans", action="store_true")
-    parser.add_argument("--pages", type=int, default=0)
-    parser.add_argument("--files", type=Path)
-    asked = parser.parse_args()
+    asked = options(__doc__, scans=False, pages=0, files=Path)
     if asked.files:
         read_folder(asked.files)
         return

@@ -5,10 +5,10 @@
 Builds the default of `rag init` over generated documents (see `scale_corpus`) with the product's
 code. Vectors and token vectors are random. Every step runs in its own process, and its peak is the
 resident memory of that process. The time of a query excludes its embedding. `--folder` keeps the
-build and skips finished steps; `scale_plot` draws its measurements.
+build and skips finished steps; `scale_plot` draws its measurements. Sizes above `--tokens-up-to`
+have no token vectors. `--step` and `--token-vectors` are for the processes of the steps.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from benchmarks.processes import kibibytes
 from benchmarks.scale_corpus import Asked, ScaleCorpus
+from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.indexing import (
@@ -65,21 +66,11 @@ class Scale:
         self.file = folder / "scale.yaml"
         if not self.file.exists():
             self.documents.mkdir(parents=True, exist_ok=True)
-            write_corpus_file(
-                "scale",
-                self.documents,
-                None,
-                str(folder / "store"),
-                self.file,
-                shown=str(self.file),
-                force=False,
-            )
-            text = self.file.read_text().replace(
-                "token_vectors: true", f"token_vectors: {str(token_vectors).lower()}"
-            )
+            places = "scale", self.documents, None, str(folder / "store"), self.file
+            write_corpus_file(*places, shown=str(self.file), force=False)
             if not token_vectors:
-                text = text.replace("reranker: maxsim", "reranker: none")
-            self.file.write_text(text)
+                text = self.file.read_text().replace("token_vectors: true", "token_vectors: false")
+                self.file.write_text(text.replace("reranker: maxsim", "reranker: none"))
         self.config = load_config(self.file)
         self.workspace = Workspace(self.config)
         self.chosen = self.config.configuration(CONFIGURATION)
@@ -103,6 +94,13 @@ class Scale:
                 )
 
         return replace(partition, build=build)
+
+    def edit(self) -> None:
+        """Write another edition of one document."""
+        editions = self.folder / "editions"
+        edition = int(editions.read_text()) + 1 if editions.exists() else 1
+        editions.write_text(str(edition))
+        self.corpus.write_one(self.documents, self.corpus.documents // 2, edition)
 
     def index(self) -> Index:
         lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")
@@ -175,10 +173,7 @@ def queried(scale: Scale) -> Result:
         for query in [*queries[:WARM], *queries]:
             started = time.perf_counter()
             searcher = Searcher(
-                index=index,
-                retriever=retriever,
-                reranker=reranker,
-                embed=query.embed,
+                index=index, retriever=retriever, reranker=reranker, embed=query.embed
             )
             searcher.search(SearchRequest(query=query.text))
             seconds.append(time.perf_counter() - started)
@@ -227,10 +222,7 @@ def unchanged(scale: Scale) -> Result:
 
 def changed(scale: Scale) -> Result:
     """Edit one document, and bring every table and index up to date."""
-    editions = scale.folder / "editions"
-    edition = int(editions.read_text()) + 1 if editions.exists() else 1
-    editions.write_text(str(edition))
-    scale.corpus.write_one(scale.documents, scale.corpus.documents // 2, edition)
+    scale.edit()
     result: Result = {}
     done: dict[str, Callable[[], object]] = {
         "documents": lambda: documents(scale),
@@ -259,18 +251,8 @@ def _revise_vectors(scale: Scale) -> None:
 STEPS: dict[str, Callable[[Scale], Result]] = {
     step.__name__: step
     for step in (
-        generate,
-        documents,
-        chunks,
-        contexts,
-        lexical,
-        vectors,
-        vector_maintenance,
-        opened,
-        queried,
-        recalled,
-        unchanged,
-        changed,
+        *(generate, documents, chunks, contexts, lexical, vectors, vector_maintenance),
+        *(opened, queried, recalled, unchanged, changed),
     )
 }
 BUILDING = tuple(STEPS)[:7]
@@ -324,15 +306,14 @@ def measure(folder: Path, chunks: int, token_vectors: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--folder", type=Path, help="build here, and keep what is built")
-    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    parser.add_argument("--token-vectors", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--tokens-up-to", type=int, default=1_000_000, help="largest size with token vectors"
+    given = options(
+        __doc__,
+        chunks=[10_000, 100_000, 1_000_000],
+        folder=Path,
+        tokens_up_to=1_000_000,
+        step="",
+        token_vectors=False,
     )
-    given = parser.parse_args()
     if given.step:
         scale = Scale(given.folder, given.chunks[0], given.token_vectors)
         sys.stdout.write(json.dumps(run_step(scale, given.step)) + "\n")

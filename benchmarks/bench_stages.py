@@ -7,13 +7,12 @@ first cited sentence, and any, hits the gold text; on the sample also the F1 of 
 queries are not part of the default; they are added to it.
 """
 
-import sys
 import zlib
-from collections.abc import Callable
+from typing import Any
 
 from benchmarks.bench_ablation import cell
 from benchmarks.bench_citations import SETTINGS, SHARES, built, found_for, hits
-from benchmarks.shared import working
+from benchmarks.shared import heading, row, working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import detect, form_answers, sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
@@ -22,14 +21,16 @@ from rag_pipeline.evaluation.entities.scores import score_entities
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.significance import differences
 
-Metrics = dict[str, float]
-
 
 def answered(
-    corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
-) -> Metrics:
+    corpus: Corpus,
+    query: Query,
+    kind: Kind | None = None,
+    further: bool = True,
+    boosted: bool = False,
+) -> dict[str, float]:
     """Answer a question as the assistant does without a model; return what hits."""
-    found = found_for(corpus, query, kind, further, boosted)
+    found = found_for(corpus, query, kind or detect(query.query).kind, further, boosted)
     (answer,) = form_answers([found], SETTINGS, sentence_vectors, corpus.calibration())
     cited = [hits(c, query) for c in answer.citations[: SETTINGS.sentences]]
     made = {"first cited": float(cited[:1] == [True]), "any cited": float(any(cited))}
@@ -40,21 +41,12 @@ def answered(
     return made
 
 
-STAGES: dict[str, Callable[[Corpus, Query], tuple[Metrics, Metrics]]] = {
-    "intent": lambda corpus, q: (
-        answered(corpus, q, detect(q.query).kind),
-        answered(corpus, q, "general"),
-    ),
-    "further passages": lambda corpus, q: (
-        answered(corpus, q, detect(q.query).kind),
-        answered(corpus, q, detect(q.query).kind, further=False),
-    ),
-    "boosted queries": lambda corpus, q: (
-        answered(corpus, q, detect(q.query).kind, boosted=True),
-        answered(corpus, q, detect(q.query).kind),
-    ),
+STAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "intent": ({}, {"kind": "general"}),
+    "further passages": ({}, {"further": False}),
+    "boosted queries": ({"boosted": True}, {}),
 }
-"""Each stage: a question's metrics with it, and without."""
+"""The settings of an answer with each stage, and without."""
 
 
 def main() -> None:
@@ -69,13 +61,12 @@ def report(name: str, corpus: Corpus, most: int) -> None:
     queries = [q for q in load_queries(corpus.workspace) if q.gold_spans]
     queries = sorted(queries, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
     metrics = ["first cited", "any cited", *(["EntityF1"] if name == "sample" else [])]
-    sys.stdout.write(f"\n| {name}, n = {len(queries)} | {' | '.join(metrics)} |\n")
-    sys.stdout.write(f"|{'---|' * (len(metrics) + 1)}\n")
-    for stage, measure in STAGES.items():
-        both = [measure(corpus, query) for query in queries]
+    print()
+    heading(f"{name}, n = {len(queries)}", *metrics)
+    for stage, sides in STAGES.items():
+        both = [[answered(corpus, query, **side) for side in sides] for query in queries]
         found = differences({m: [(one[m], other[m]) for one, other in both] for m in metrics})
-        sys.stdout.write(f"| {stage} | {' | '.join(cell(found[m]) for m in metrics)} |\n")
-        sys.stdout.flush()
+        row(stage, *(cell(found[m]) for m in metrics))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ document, and changed weights. Two other documents change too. Counts the questi
 at k = 5 or by rank, and how often the planted change is named.
 """
 
-import argparse
 import random
 from collections import Counter
 from dataclasses import replace
 
+from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.causes import causes_between
@@ -28,11 +28,7 @@ def weighted(build: ComparedBuild, chance: random.Random) -> ComparedBuild:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus")
-    parser.add_argument("configuration")
-    parser.add_argument("--changes", type=int, default=200)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, "corpus", "configuration", changes=200)
     workspace = Workspace(load_config(arguments.corpus))
     before = open_build(workspace, arguments.configuration)
     chance = random.Random(0)

@@ -3,10 +3,12 @@
 import argparse
 import os
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def options(what: str | None, *names: str, **settings: Any) -> argparse.Namespace:
@@ -54,6 +56,14 @@ def working(
         arguments.work = arguments.work or Path(temporary)
         arguments.work.mkdir(parents=True, exist_ok=True)
         yield arguments
+
+
+def windows(measured: Sequence[T], count: int) -> Iterator[tuple[str, Sequence[T]]]:
+    """Yield the measurements after the first, from 1, in so many parts with their numbers."""
+    width = max(1, (len(measured) - 1) // count)
+    for first in range(1, len(measured), width):
+        part = measured[first : first + width]
+        yield f"{first}-{first + len(part) - 1}", part
 
 
 def heading(*cells: object) -> None:
