@@ -1,13 +1,13 @@
 """Compare the cost of a change by the daemon's sensors or a backfill with `rag run`.
 
-Two copies of one built corpus get the same changes: an edited document, a changed threshold, a new
-embedding with a configuration, and other retrievers for two configurations. `rag run` updates one
-copy, a real daemon the other: by its sensors, and after the last change by a backfill without
+Two built copies of the sample corpus get the same changes: an edited document, a changed threshold,
+a new embedding with a configuration, and other retrievers for two configurations. `rag run` updates
+one copy, a real daemon the other: by its sensors, and after the last change by a backfill without
 sensors. Prints runs, steps, seconds from the change to the end of the last run, and CPU seconds of
 all processes. Sensors tick every second, to leave out the daemon's own waiting. Also prints the CPU
 seconds of loading the definitions and of importing Dagster, each the least of five.
 
-    python -m benchmarks.bench_automation [--corpus tiny|sample]
+    python -m benchmarks.bench_automation
 """
 
 import json
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,10 @@ import dagster as dg
 import yaml
 
 from benchmarks.processes import cpu_of_children
-from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import (
     command,
     environment,
@@ -43,6 +41,8 @@ from rag_pipeline_tests.testing.dagster_projects import (
 )
 
 SECONDS = 3600
+RETRIEVERS = ("dense", "discovery")
+"""The retrievers of the two configurations that are backfilled."""
 _LOAD = "import rag_pipeline.definitions as d; d.defs()"
 _REPOSITORY = Path(__file__).parents[1]
 _BACKFILL = """mutation ($params: LaunchBackfillParams!) {
@@ -68,37 +68,38 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus file in a folder of its own, with the changes that are made to it."""
+    """A copy of the sample corpus, with the changes that are made to it."""
 
     file: Path
-    document: str
-    chunking: str
-    threshold: float
-    configuration: dict[str, str]
-    retrievers: tuple[str, str]
 
     def edit(self) -> None:
         """Add a sentence to the end of a document."""
-        file = self.file.parent / self.document
+        file = min((self.file.parent / "data/documents").rglob("*.md"))
         file.write_text(file.read_text() + "\nNotices are sent by registered letter.\n")
 
     def set_threshold(self) -> None:
         """Change how one chunking splits."""
         with self._attributes() as attributes:
-            attributes["chunkings"][self.chunking]["threshold"] = self.threshold
+            attributes["chunkings"]["semantic_2_0"]["threshold"] = 1.8
 
     def add_embedding(self) -> None:
         """Add the packaged model without token vectors, and a configuration that uses it."""
         with self._attributes() as attributes:
-            named = {"minilm": {"provider": "minilm", "token_vectors": True}}
-            attributes.setdefault("embeddings", named)["minilm_plain"] = {"provider": "minilm"}
-            added = {**self.configuration, "name": "plain_vectors", "embedding": "minilm_plain"}
-            attributes["configurations"].append(added)
+            attributes["embeddings"]["minilm_plain"] = {"provider": "minilm"}
+            attributes["configurations"].append(
+                {
+                    "name": "plain_vectors",
+                    "chunking": "recursive_500",
+                    "contextualizer": "none",
+                    "embedding": "minilm_plain",
+                    "retriever": "dense",
+                }
+            )
 
     def set_retrievers(self) -> None:
         """Change the retrievers of two configurations."""
         with self._attributes() as attributes:
-            for name in self.retrievers:
+            for name in RETRIEVERS:
                 attributes["retrievers"][name]["k"] -= 1
 
     @contextmanager
@@ -108,40 +109,13 @@ class Corpus:
         self.file.write_text(yaml.safe_dump(read, sort_keys=False))
 
 
-def tiny(folder: Path) -> Corpus:
-    """Write four documents with two chunkings and four configurations."""
-    write_corpus(folder)
-    methods = {"dense": "dense", "other": "dense", "hybrid": "hybrid"}
-    retrievers = {name: {"method": method, "k": 20} for name, method in methods.items()}
-    one = {"chunking": "recursive", "embedding": "minilm", "retriever": "hybrid"}
-    file = write_file(
-        folder,
-        chunkings={
-            "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
-            "recursive": {"method": "recursive", "max_characters": 150},
-        },
-        embeddings={"minilm": {"provider": "minilm", "token_vectors": True}},
-        retrievers=retrievers,
-        configurations=[
-            {**one, "name": "semantic-hybrid", "chunking": "semantic"},
-            {**one, "name": "recursive-hybrid"},
-            {**one, "name": "recursive-dense", "retriever": "dense"},
-            {**one, "name": "recursive-other", "retriever": "other"},
-        ],
-    )
-    return Corpus(file, "documents/policy/travel.md", "semantic", 0.8, one, ("dense", "other"))
-
-
 def sample(folder: Path) -> Corpus:
-    """Copy the sample corpus: 25 documents, 10 configurations."""
+    """Copy the sample corpus to a folder."""
     left_out = shutil.ignore_patterns("store")
     shutil.copytree(_REPOSITORY / "data", folder / "data", ignore=left_out)
     file = folder / "sample.yaml"
     shutil.copy(_REPOSITORY / "rag_pipeline/defs/sample/defs.yaml", file)
-    one = {"chunking": "recursive_500", "contextualizer": "none", "retriever": "dense"}
-    documents = sorted((folder / "data/documents").rglob("*.md"))
-    document = str(documents[0].relative_to(folder))
-    return Corpus(file, document, "semantic_2_0", 1.8, one, ("dense", "discovery"))
+    return Corpus(file)
 
 
 def by_command(corpus: Corpus) -> Cost:
@@ -185,7 +159,7 @@ class Daemon:
     def backfill(self) -> None:
         """Ask for two configurations, and what compares all, as Dagster's page of assets does."""
         config = load_config(self._corpus.file)
-        changed = [c.name for c in config.configurations if c.retriever in self._corpus.retrievers]
+        changed = [c.name for c in config.configurations if c.retriever in RETRIEVERS]
         keys = [{"path": [config.corpus, name]} for name in _BACKFILLED]
         asked = {"params": {"assetSelection": keys, "partitionNames": changed}}
         self._program("dagster-graphql", "-t", _BACKFILL, "-v", json.dumps(asked))
@@ -254,8 +228,6 @@ def _cpu_of_session(leader: int) -> float:
 
 def main() -> None:
     """Print the costs of each change."""
-    makers = {"tiny": tiny, "sample": sample}
-    make = makers[options(__doc__, corpus=tuple(makers)).corpus]
     # As for users: without compiled files, every process compiles the project.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
@@ -263,10 +235,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         theirs, ours = Path(name, "command"), Path(name, "daemon")
         theirs.mkdir()
-        alone = make(theirs)
+        alone = sample(theirs)
         by_command(alone)
         shutil.copytree(theirs, ours)
-        watched = replace(alone, file=ours / alone.file.name)
+        watched = Corpus(ours / alone.file.name)
         print(f"{'':22} {'rag run':>18} {'daemon':>18} {'ratio':>6} {'runs':>5} {'steps':>6}")
         with daemon_of(watched) as daemon:
             for what, change in {

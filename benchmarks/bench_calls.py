@@ -21,6 +21,8 @@ from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
 
 CONCURRENCY = 64
 LATENCY_MS = 200
+PROMPTS = 2000
+"""Number of prompts whose replies fail, and of those of a run that is killed."""
 
 
 def bare(url: str, count: int) -> float:
@@ -56,7 +58,7 @@ def ours(url: str, count: int, folder: Path) -> float:
 
 
 def main() -> None:
-    arguments = options(__doc__, calls=3200, many=20_000, faulty=2000)
+    arguments = options(__doc__, calls=3200, many=20_000)
     command = [sys.executable, "-m", "rag_pipeline_tests.testing.model_server", str(LATENCY_MS)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
@@ -84,14 +86,11 @@ def main() -> None:
     finally:
         server.kill()
         server.wait()
-    if arguments.faulty:
-        with tempfile.TemporaryDirectory() as name:
-            faults = run_with_faults(make(Path(name), 0), arguments.faulty).total()
-            print(f"{arguments.faulty:,} prompts, {faults} faults: in order, each paid once")
-            twice = run_killed(
-                make(Path(name), 1) / "calls.sqlite", arguments.faulty, arguments.faulty // 2
-            )
-            print(f"killed half-way at concurrency 32: {twice} calls twice   (at most 32)")
+    with tempfile.TemporaryDirectory() as name:
+        faults = run_with_faults(make(Path(name), 0), PROMPTS).total()
+        print(f"{PROMPTS:,} prompts, {faults} faults: in order, each paid once")
+        twice = run_killed(make(Path(name), 1) / "calls.sqlite", PROMPTS, PROMPTS // 2)
+        print(f"killed half-way at concurrency 32: {twice} calls twice   (at most 32)")
 
 
 def make(folder: Path, n: int) -> Path:

@@ -146,7 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.folder or Path(temporary)) / str(given.chunks)
         folder.mkdir(parents=True, exist_ok=True)
-        scale = Scale(folder, given.chunks, token_vectors=True)
+        scale = Scale(folder, given.chunks)
         if not (folder / "queries.jsonl").exists():
             build(scale)
             run(scale, "first run (besides the indexes)")

@@ -1,12 +1,12 @@
 """Peak memory of `rag run` on LegalBench-RAG, on ten times its documents, and of `rag serve`.
 
-    python -m benchmarks.bench_memory [--times N] [--anew] [--data FOLDER] [--work FOLDER]
+    python -m benchmarks.bench_memory [--times N] [--data FOLDER] [--work FOLDER]
 
 Each command is a process of its own. What counts is the most that it and all its children hold
 resident at one time, by the kernel: files that they map and pages that they share are counted, the
 latter once for each. Every index is built from nothing, the questions are the set's. The documents
 beyond its own are copies under other names, each with a last line of its own, so that most texts
-are embedded once; with --anew it is the first line, and hardly any text is the same.
+are embedded once.
 """
 
 import sys
@@ -35,18 +35,17 @@ def serve(file: Path, questions: list[str], seconds: float, clients: int) -> int
     return watch.mib
 
 
-def multiplied(documents: Path, times: int, anew: bool) -> None:
-    """Add copies of documents under other names, each with a last or first line of its own."""
+def multiplied(documents: Path, times: int) -> None:
+    """Add copies of documents under other names, each with a last line of its own."""
     for file in sorted(documents.rglob("*.txt")):
         text = file.read_text()
         for number in range(1, times):
             copy = file.with_name(f"{file.stem}-{number}{file.suffix}")
-            line = f"Copy {number} of {file.stem}"
-            copy.write_text(f"{line}\n\n{text}" if anew else f"{text}\n\n{line}\n")
+            copy.write_text(f"{text}\n\nCopy {number} of {file.stem}\n")
 
 
 def main() -> None:
-    with working(__doc__, times=10, anew=False, seconds=20.0, clients=8) as arguments:
+    with working(__doc__, times=10, seconds=20.0, clients=8) as arguments:
         data, work = arguments.data / SETS[SET][0], arguments.work
         small = prepared(SET, data, work / "small")
         once = run_watched(small)
@@ -59,7 +58,7 @@ def main() -> None:
         faults = [once > RUN_MIB, served > SERVER_MIB]
         if arguments.times > 1:
             large = prepared(SET, data, work / "large")
-            multiplied(large.parent / "documents", arguments.times, arguments.anew)
+            multiplied(large.parent / "documents", arguments.times)
             many = run_watched(large)
             print(f"rag run, {arguments.times} times the documents: {many} MiB, ", end="")
             print(f"{many / once:.2f} times as much (must be at most {GROWTH})")

@@ -2,7 +2,7 @@
 
 Each night replaces the vectors of 1 % of the documents; their centres drift. Recall@10 must stay at
 0.95. Fragments, index parts, files, bytes and the 95th percentile of the search time of the last
-sixth of nights must be at most `--slack` times those of the first.
+sixth of nights must be at most 1.2 times those of the first.
 
 python -m benchmarks.bench_nights --cycles 300 --rows 100000
 """
@@ -26,6 +26,7 @@ from rag_pipeline.store.tables import MAX_FRAGMENTS, indexes
 
 CHUNKS = 10
 """Number of chunks of each document."""
+SLACK = 1.2
 _CENTRES = 200
 _NOISE = 0.5
 _QUERIES = 40
@@ -152,7 +153,7 @@ def _window(measured: list[Night]) -> int:
     return max(MAX_FRAGMENTS + 1, len(measured) // 6)
 
 
-def worn(measured: list[Night], slack: float = 1.2) -> list[str]:
+def worn(measured: list[Night]) -> list[str]:
     """Return the measurements that became worse over the nights."""
     window = _window(measured)
     early, late = measured[1 : window + 1], measured[-window:]
@@ -163,16 +164,13 @@ def worn(measured: list[Night], slack: float = 1.2) -> list[str]:
     for name in ("fragments", "parts", "files", "bytes"):
         before = max(getattr(n, name) for n in early)
         after = max(getattr(n, name) for n in late)
-        if after > slack * before:
+        if after > SLACK * before:
             faults.append(f"{name} grew from {before:,} to {after:,}")
     return faults
 
 
 def main() -> None:
-    arguments = options(
-        __doc__, cycles=300, rows=100_000, flat_rows=vector_index.FLAT_ROWS, slack=1.2
-    )
-    vector_index.FLAT_ROWS = arguments.flat_rows
+    arguments = options(__doc__, cycles=300, rows=100_000)
     with tempfile.TemporaryDirectory() as folder:
         measured = list(nights(Path(folder), arguments.cycles, arguments.rows))
     counts = ("fragments", "parts", "partitions", "files")
@@ -183,11 +181,11 @@ def main() -> None:
         megabytes = max(n.bytes for n in part) / 1e6
         upkeep = np.mean([n.upkeep_seconds for n in part])
         row(shown, f"{lowest:.3f}", f"{p95:.1f}", *most, f"{megabytes:.1f}", f"{upkeep:.2f}")
-    faults = worn(measured, arguments.slack)
+    faults = worn(measured)
     window = _window(measured)
     sides = measured[1 : window + 1], measured[-window:]
     early, late = (float(np.median([n.p95_ms for n in side])) for side in sides)
-    if late > arguments.slack * early:
+    if late > SLACK * early:
         faults.append(f"p95 grew from {early:.1f} to {late:.1f} ms")
     for fault in faults:
         print(f"FAILED: {fault}")

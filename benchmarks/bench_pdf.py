@@ -3,7 +3,6 @@
 `python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of a part, slowly.
 `--pages N` writes a report of N pages, and prints the speed and memory of reading it. It prints
 the speed of eight shorter reports in one process and in two.
-`--files FOLDER` reads the PDFs of a folder and prints warnings about their text.
 """
 
 import io
@@ -122,26 +121,8 @@ def read_several(pages: int, documents: int = 8) -> None:
                   f"{pages / seconds:.1f} pages a second by the clock")  # fmt: skip
 
 
-def read_folder(folder: Path) -> None:
-    """Print the warnings about the text of each PDF in a folder."""
-    for path in sorted(folder.rglob("*.pdf")):
-        started = time.process_time()
-        try:
-            read = read_pdf(path.name, path.read_bytes())
-        except DocumentError as error:
-            print(f"{path}: {error.reason}")
-            continue
-        quality = TextQuality.from_json(str(read.metadata["text_quality"]))
-        speed = quality.pages / (time.process_time() - started)
-        print(f"{path}: {read.title!r}, {quality.pages} pages, {speed:.0f} a second"
-              + "".join(f"; {warning}" for warning in quality.warnings()))  # fmt: skip
-
-
 def main() -> None:
-    asked = options(__doc__, scans=False, pages=0, files=Path)
-    if asked.files:
-        read_folder(asked.files)
-        return
+    asked = options(__doc__, scans=False, pages=0)
     if asked.pages:
         read_long(asked.pages)
         read_several(asked.pages)

@@ -5,8 +5,8 @@
 Builds the default of `rag init` over generated documents (see `scale_corpus`) with the product's
 code. Vectors and token vectors are random. Every step runs in its own process, and its peak is the
 resident memory of that process. The time of a query excludes its embedding. `--folder` keeps the
-build and skips finished steps; `scale_plot` draws its measurements. Sizes above `--tokens-up-to`
-have no token vectors. `--step` and `--token-vectors` are for the processes of the steps.
+build and skips finished steps; `scale_plot` draws its measurements. `--step` is for the processes
+of the steps.
 """
 
 import json
@@ -59,7 +59,7 @@ Result = dict[str, Any]
 class Scale:
     """One corpus of generated documents in a folder."""
 
-    def __init__(self, folder: Path, chunks: int, token_vectors: bool) -> None:
+    def __init__(self, folder: Path, chunks: int) -> None:
         self.folder = folder
         self.documents = folder / "documents"
         self.corpus = ScaleCorpus(chunks)
@@ -68,13 +68,9 @@ class Scale:
             self.documents.mkdir(parents=True, exist_ok=True)
             places = "scale", self.documents, None, str(folder / "store"), self.file
             write_corpus_file(*places, shown=str(self.file), force=False)
-            if not token_vectors:
-                text = self.file.read_text().replace("token_vectors: true", "token_vectors: false")
-                self.file.write_text(text.replace("reranker: maxsim", "reranker: none"))
         self.config = load_config(self.file)
         self.workspace = Workspace(self.config)
         self.chosen = self.config.configuration(CONFIGURATION)
-        self.token_vectors = self.chosen.reranker == "maxsim"
 
     def vectors(self) -> TablePartition:
         """Return the vector table with random vectors."""
@@ -87,7 +83,7 @@ class Scale:
                 documents = batch.column("document_id").to_pylist()
 
                 def made(texts: Sequence[str], of: Sequence[str] = documents) -> Embedded:
-                    return self.corpus.embedded(texts, of, self.token_vectors)
+                    return self.corpus.embedded(texts, of)
 
                 yield from vector_index.index_chunks(
                     [batch], made, partition.table.schema, partition.fingerprint
@@ -164,9 +160,10 @@ def queried(scale: Scale) -> Result:
     queries = scale.queries(index)
     retriever = single_pass(scale.config.retrievers[scale.chosen.retriever])
     assert retriever.method == "hybrid"
-    rerankers: dict[str, MaxSimReranker | NoReranker] = {"hybrid": NoReranker(method="none")}
-    if scale.token_vectors:
-        rerankers["hybrid, maxsim"] = MaxSimReranker(method="maxsim", weight=0.4, candidates=50)
+    rerankers = {
+        "hybrid": NoReranker(method="none"),
+        "hybrid, maxsim": MaxSimReranker(method="maxsim", weight=0.4, candidates=50),
+    }
     result: Result = {}
     for name, reranker in rerankers.items():
         seconds = []
@@ -281,48 +278,37 @@ def sizes(scale: Scale) -> Result:
     }
 
 
-def measure(folder: Path, chunks: int, token_vectors: bool) -> None:
+def measure(folder: Path, chunks: int) -> None:
     """Run every step over one size, and print a line for each."""
-    sys.stdout.write(f"\n{chunks:,} chunks, token vectors: {token_vectors}\n")
+    print(f"\n{chunks:,} chunks")
     done = folder / "done.json"
     known: dict[str, Result] = json.loads(done.read_text()) if done.exists() else {}
     for name in STEPS:
         if name not in BUILDING or name not in known:
             arguments = ["--step", name, "--folder", str(folder), "--chunks", str(chunks)]
             command = [sys.executable, "-W", "ignore", "-m", __spec__.name, *arguments]
-            if token_vectors:
-                command.append("--token-vectors")
             made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             known[name] = json.loads(made.stdout.splitlines()[-1])
             done.write_text(json.dumps(known, indent=1))
         said = "  ".join(f"{key} {value}" for key, value in known[name].items())
-        sys.stdout.write(f"  {name:20} {said}\n")
-        sys.stdout.flush()
-    scale = Scale(folder, chunks, token_vectors)
+        print(f"  {name:20} {said}", flush=True)
+    scale = Scale(folder, chunks)
     known["sizes"] = sizes(scale)
     done.write_text(json.dumps(known, indent=1))
     said = "  ".join(f"{name} {size}" for name, size in known["sizes"].items())
-    sys.stdout.write(f"  MiB on disk          {said}\n")
+    print(f"  MiB on disk          {said}")
 
 
 def main() -> None:
-    given = options(
-        __doc__,
-        chunks=[10_000, 100_000, 1_000_000],
-        folder=Path,
-        tokens_up_to=1_000_000,
-        step="",
-        token_vectors=False,
-    )
+    given = options(__doc__, chunks=[10_000, 100_000, 1_000_000], folder=Path, step="")
     if given.step:
-        scale = Scale(given.folder, given.chunks[0], given.token_vectors)
-        sys.stdout.write(json.dumps(run_step(scale, given.step)) + "\n")
+        print(json.dumps(run_step(Scale(given.folder, given.chunks[0]), given.step)))
         return
     for chunks in given.chunks:
         with tempfile.TemporaryDirectory() as temporary:
             folder = (given.folder or Path(temporary)) / str(chunks)
             folder.mkdir(parents=True, exist_ok=True)
-            measure(folder, chunks, chunks <= given.tokens_up_to)
+            measure(folder, chunks)
 
 
 if __name__ == "__main__":

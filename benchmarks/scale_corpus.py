@@ -131,9 +131,7 @@ class ScaleCorpus:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self.text(number, edition), encoding="utf-8")
 
-    def embedded(
-        self, texts: Sequence[str], documents: Sequence[str], token_vectors: bool
-    ) -> Embedded:
+    def embedded(self, texts: Sequence[str], documents: Sequence[str]) -> Embedded:
         """Return vectors that depend on the document, the text and nothing else."""
         rng = _seeded("vectors", documents[0], texts[0])
         numbers = [int(d.rpartition("-")[2].removesuffix(".txt")) for d in documents]
@@ -142,11 +140,9 @@ class ScaleCorpus:
             [own[n] for n in numbers]
         )
         vectors += 0.8 * self._noise(rng, len(texts))
-        packed: list[bytes] = [b""] * len(texts)
-        if token_vectors:
-            tokens = self._token_ids(rng, len(texts), CHUNK_TOKENS)
-            size = CHUNK_TOKENS * DIMENSION // 8
-            packed = [ids.tobytes() + rng.bytes(size) for ids in tokens]
+        size = CHUNK_TOKENS * DIMENSION // 8
+        tokens = self._token_ids(rng, len(texts), CHUNK_TOKENS)
+        packed = [ids.tobytes() + rng.bytes(size) for ids in tokens]
         return Embedded(_unit(vectors), packed)
 
     @staticmethod
