@@ -22,7 +22,8 @@ import pyarrow as pa
 from benchmarks.shared import heading, options, row, windows
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Store, Table
-from rag_pipeline.store.tables import MAX_FRAGMENTS, indexes
+from rag_pipeline.store.lance import indexes
+from rag_pipeline.store.tables import MAX_FRAGMENTS
 
 CHUNKS = 10
 """Number of chunks of each document."""

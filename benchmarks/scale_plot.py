@@ -1,4 +1,4 @@
-"""What `bench_scale --folder DIR` measured, as curves over the number of chunks.
+"""Draw the measurements of `bench_scale --folder DIR` as curves over the number of chunks.
 
 python -m benchmarks.scale_plot DIR FILE.svg
 """
@@ -13,26 +13,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-BUILDING = {
+STEPS = {
     "documents": "documents",
     "chunks": "chunks",
     "contexts": "contexts",
     "lexical": "BM25 index",
     "vectors": "vector table",
     "vector_maintenance": "vector index",
+    "unchanged": "nothing changed",
+    "changed": "one changed document",
 }
-AGAIN = {"unchanged": "nothing changed", "changed": "one changed document"}
 QUERIES = ("hybrid p50 ms", "hybrid p95 ms", "hybrid, maxsim p50 ms", "hybrid, maxsim p95 ms")
 Measured = dict[int, dict[str, Any]]
-"""Number of chunks -> step -> what it took."""
+"""Number of chunks -> step -> its measurements."""
 
 
 def read(folder: Path) -> Measured:
-    """Return what was measured of each size, the smallest first."""
+    """Return the measurements of each size, the smallest first."""
     found = (json.loads(file.read_text()) for file in folder.glob("*/done.json"))
-    return {
-        done["chunks"]["rows"]: done for done in sorted(found, key=lambda d: d["chunks"]["rows"])
-    }
+    return dict(sorted((done["chunks"]["rows"], done) for done in found))
 
 
 def draw(measured: Measured) -> Figure:
@@ -40,29 +39,26 @@ def draw(measured: Measured) -> Figure:
     mpl.rcParams.update({"svg.hashsalt": "scale", "font.size": 9, "legend.fontsize": 7})
     figure = Figure(figsize=(9.0, 6.6), layout="constrained")
     (time, memory), (size, latency) = figure.subplots(2, 2)
-    for step, label in {**BUILDING, **AGAIN}.items():
-        style = "--" if step in AGAIN else "-"
-        _curve(time, {n: done[step]["cpu"] for n, done in measured.items()}, label, style)
-        _curve(memory, {n: done[step]["peak_mib"] for n, done in measured.items()}, label, style)
-    _curve(memory, {n: d["queried"]["peak_mib"] for n, d in measured.items()}, "queries", ":")
-    names = sorted({name for done in measured.values() for name in done["sizes"]})
-    for name in names:
-        held = {n: done["sizes"].get(name, 0) for n, done in measured.items()}
-        if any(held.values()):
-            _curve(size, held, name.split(".")[0].replace("lexical", "BM25 indexes"))
+
+    def curve(axes: Axes, step: str, name: str, label: str, style: str = "-") -> None:
+        shown = {n: done[step][name] for n, done in measured.items() if done[step].get(name)}
+        if shown:
+            axes.plot(list(shown), list(shown.values()), style, marker="o", ms=3, label=label)
+
+    for step, label in STEPS.items():
+        style = "--" if step.endswith("changed") else "-"
+        curve(time, step, "cpu", label, style)
+        curve(memory, step, "peak_mib", label, style)
+    curve(memory, "queried", "peak_mib", "queries", ":")
+    for name in sorted({name for done in measured.values() for name in done["sizes"]}):
+        curve(size, "sizes", name, name.split(".")[0].replace("lexical", "BM25 indexes"))
     for name in QUERIES:
-        held = {n: d["queried"][name] for n, d in measured.items() if name in d["queried"]}
-        _curve(latency, held, name.removesuffix(" ms"), "--" if "p95" in name else "-")
+        curve(latency, "queried", name, name.removesuffix(" ms"), "--" if "p95" in name else "-")
     _dress(time, "processor time", "CPU seconds")
     _dress(memory, "peak memory of the step's process", "MiB")
     _dress(size, "size of the store", "MiB")
     _dress(latency, "query, besides its embedding", "milliseconds")
     return figure
-
-
-def _curve(axes: Axes, values: dict[int, float], label: str, style: str = "-") -> None:
-    shown = {n: value for n, value in values.items() if value}
-    axes.plot(list(shown), list(shown.values()), style, marker="o", markersize=3, label=label)
 
 
 def _dress(axes: Axes, title: str, unit: str) -> None:

@@ -23,6 +23,7 @@ from rag_pipeline_tests.testing.servers import free_port, program
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 INSTANCES = sorted((DEPLOY / "instances").glob("*.yaml"))
 VARIABLES = {
     "DAGSTER_POSTGRES_URL": "postgresql+psycopg2://dagster@localhost:5432/dagster",
@@ -46,11 +47,6 @@ def test_an_instance_file_is_what_dagster_accepts(file, tmp_path, monkeypatch):
         assert result.success, (data.class_name, [e.message for e in result.errors or ()])
     assert "Postgres" in ref.run_storage_data.class_name
     assert ref.run_coordinator_data.class_name == "QueuedRunCoordinator"
-
-
-def test_every_kind_of_deployment_has_its_files():
-    assert [file.stem for file in INSTANCES] == ["celery", "ecs", "postgres"]
-    assert {p.name for p in DEPLOY.iterdir()} >= {"Dockerfile", "compose.yaml", "helm"}
 
 
 def instructions() -> list[tuple[str, list[str]]]:
@@ -94,8 +90,7 @@ def test_what_the_dockerfile_copies_can_be_installed(tmp_path):
 
 
 def test_the_compose_file_names_what_exists():
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    services = compose["services"]
+    services = COMPOSE["services"]
     assert set(services) == {"postgres", "redis", "webserver", "daemon", "worker"}
     known = "build command depends_on environment healthcheck image ports restart volumes".split()
     for name, service in services.items():
@@ -103,7 +98,7 @@ def test_the_compose_file_names_what_exists():
         for needed in service.get("depends_on", {}):
             assert services[needed]["healthcheck"], "what is waited for says when it is ready"
         for volume in service.get("volumes", ()):
-            assert volume.split(":")[0] in compose["volumes"]
+            assert volume.split(":")[0] in COMPOSE["volumes"]
         if "build" in service:
             assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
             instance = service["build"]["args"]["INSTANCE"]
@@ -112,19 +107,14 @@ def test_the_compose_file_names_what_exists():
     assert (ROOT / "rag_pipeline" / "orchestration" / "celery_app.py").exists()
 
 
-def test_all_containers_share_executor_broker_and_database():
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER")
-    for name in shared:
-        assert (
-            len({services[s]["environment"][name] for s in ("webserver", "daemon", "worker")}) == 1
-        )
-    assert services["worker"]["environment"]["RAG_CELERY_BROKER"].startswith("redis://redis:")
-
-
-def test_all_workers_share_the_database_of_calls(monkeypatch):
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+def test_all_containers_share_executor_broker_and_the_database_of_calls(monkeypatch):
+    services = COMPOSE["services"]
     worker = services["worker"]["environment"]
+    for name in ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER"):
+        assert all(
+            services[s]["environment"][name] == worker[name] for s in ("webserver", "daemon")
+        )
+    assert worker["RAG_CELERY_BROKER"].startswith("redis://redis:")
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", worker["DAGSTER_POSTGRES_URL"])
     database = shared_database()
     assert database is not None

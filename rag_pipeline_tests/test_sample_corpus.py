@@ -46,6 +46,8 @@ def test_documents_are_many_and_of_many_formats(documents: dict[str, Document]) 
     assert len(documents) >= 15
     assert set(formats) == {".md", ".txt", ".html", ".docx", ".pdf", ".jsonl"}
     assert sum(p.stat().st_size for p in (DATA / "documents").rglob("*")) < MEGABYTE
+    assert len({d.content_hash for d in documents.values()}) == len(documents)
+    assert all(d.title and len(d.text) > 400 for d in documents.values())
 
 
 def test_plain_text_is_the_decoded_file(documents: dict[str, Document]) -> None:
@@ -56,15 +58,19 @@ def test_plain_text_is_the_decoded_file(documents: dict[str, Document]) -> None:
     assert sum("\r\n" in documents[i].text for i in plain) == 1
 
 
-def test_documents_are_distinct_and_titled(documents: dict[str, Document]) -> None:
-    assert len({d.content_hash for d in documents.values()}) == len(documents)
-    assert all(d.title and len(d.text) > 400 for d in documents.values())
-
-
-def test_queries_are_many_with_unique_ids(queries: list[Query]) -> None:
+def test_queries_are_many_and_complete(
+    queries: list[Query], documents: dict[str, Document]
+) -> None:
     assert len(queries) >= 55
     assert [q.query_id for q in queries] == [f"q{n:03}" for n in range(1, len(queries) + 1)]
     assert len({q.query for q in queries}) == len(queries)
+    for query in queries:
+        assert query.answer and query.entities and query.critical_types and query.tags
+        assert set(query.critical_types) <= set(query.entities), query.query_id
+        needed = {s.document_id for s in query.gold_spans}
+        assert ("multi-document" in query.tags) == (len(needed) > 1), query.query_id
+    assert sum("multi-document" in q.tags for q in queries) >= 5
+    assert {s.document_id for q in queries for s in q.gold_spans} == set(documents)
 
 
 def test_gold_is_given_by_offsets_and_by_quotes(records: list[QueryRecord]) -> None:
@@ -87,19 +93,6 @@ def test_every_gold_span_is_whole_words(
     assert [s for q in queries for s in q.gold_spans if not is_whole(s)] == []
 
 
-def test_every_document_is_asked_about(
-    queries: list[Query], documents: dict[str, Document]
-) -> None:
-    assert {s.document_id for q in queries for s in q.gold_spans} == set(documents)
-
-
-def test_some_queries_need_two_documents(queries: list[Query]) -> None:
-    for query in queries:
-        needed = {s.document_id for s in query.gold_spans}
-        assert ("multi-document" in query.tags) == (len(needed) > 1), query.query_id
-    assert sum("multi-document" in q.tags for q in queries) >= 5
-
-
 def test_every_entity_stands_in_the_gold_or_the_answer(
     queries: list[Query], documents: dict[str, Document]
 ) -> None:
@@ -114,9 +107,3 @@ def test_every_entity_stands_in_the_gold_or_the_answer(
                 if not any(variant.casefold() in said for variant in group)
             ]
     assert missing == []
-
-
-def test_every_query_has_answer_entities_and_critical_types(queries: list[Query]) -> None:
-    for query in queries:
-        assert query.answer and query.entities and query.critical_types and query.tags
-        assert set(query.critical_types) <= set(query.entities), query.query_id

@@ -264,7 +264,7 @@ def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> 
     for name, version in wanted:
         table = workspace.store.table(name, None)
         # A whole newest version vouches for the files that an older one shares with it.
-        readable = table.is_readable(version) if name in broken else table.has_version(version)
+        readable = table.has_version(version, whole=name in broken)
         if not readable:
             yield f"{name} at version {version}"
 

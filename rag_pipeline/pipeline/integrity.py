@@ -69,7 +69,7 @@ def _corrupt(
     newest = max(versions)
     if newest in corrupt:
         whole = (v for v in sorted(versions, reverse=True) if v not in corrupt)
-        older = next((v for v in whole if table.is_readable(v)), None)
+        older = next((v for v in whole if table.has_version(v, whole=True)), None)
         yield restored(table, _said(bad), older, drop)
         return
     for tag, version in (_pins(table) or {}).items():

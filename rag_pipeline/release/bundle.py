@@ -16,8 +16,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -84,7 +83,10 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
                 "format": FORMAT,
                 "corpus": workspace.config.corpus,
                 "release": asdict(replace(release, files={})),
-                "files": {name: _described(path) for name, path in files.items()},
+                "files": {
+                    name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+                    for name, path in files.items()
+                },
                 "named": _named(workspace.config, release.typed_settings()),
             }
             archive.writestr(_LISTING, json.dumps(listing, ensure_ascii=False, indent=1))
@@ -195,17 +197,11 @@ def _write_builds(workspace: Workspace, listing: _Listing, folder: Path, file: P
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
         (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
         store.publish_folder(moved, pinned.lexical_path)
-    with _read_rows(folder / _VECTORS) as rows:
-        schema = _vector_schema(rows.schema)
-        vectors = store.table(pinned.vector_table, schema)
-        vectors.overwrite(_with_schema(batch, schema) for batch in rows)
+    vectors = _written_table(store, pinned.vector_table, folder / _VECTORS)
     maintain(vectors)
     documents_version = None
     if (folder / _DOCUMENTS).exists():
-        with _read_rows(folder / _DOCUMENTS) as rows:
-            batches = (_with_schema(batch, DOCUMENTS_SCHEMA) for batch in rows)
-            workspace.documents().overwrite(batches)
-        documents_version = workspace.documents().version
+        documents_version = _written_table(store, "documents", folder / _DOCUMENTS).version
     pinned = replace(pinned, vector_version=vectors.version, documents_version=documents_version)
     scores = (folder / _SCORES).read_bytes() if (folder / _SCORES).exists() else None
     return serve_imported(workspace, replace(release, pinned=pinned), scores)
@@ -243,10 +239,14 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
             out.write_batch(_with_schema(batch, schema))
 
 
-@contextmanager
-def _read_rows(file: Path) -> Iterator[pa.RecordBatchReader]:
+def _written_table(store: Store, name: str, file: Path) -> Table:
+    """Return a table of the store whose rows are replaced by those of a file."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
-        yield rows
+        is_documents = file.name == _DOCUMENTS
+        schema = DOCUMENTS_SCHEMA if is_documents else _vector_schema(rows.schema)
+        table = store.table(name, schema)
+        table.overwrite(_with_schema(batch, schema) for batch in rows)
+    return table
 
 
 def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -300,7 +300,3 @@ def _extract(archive: zipfile.ZipFile, files: dict[str, _Listed], folder: Path, 
             raise InputError(f"{file}: {name} is torn: {error}") from None
         if digest != about["sha256"]:
             raise InputError(f"{file}: {name} is torn or altered: its hash differs")
-
-
-def _described(file: Path) -> _Listed:
-    return {"bytes": file.stat().st_size, "sha256": sha256_of(file)}

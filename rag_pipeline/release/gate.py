@@ -136,18 +136,15 @@ def _compare(
     # A metric that the candidate lacks is missing on every query.
     ids = _query_ids(own)
     own = {**{metric: dict.fromkeys(ids) for metric in wanted}, **own}
-    gains: dict[str, dict[str, float]] = {}
-    for metric in compared:
-        sign = -1 if direction(metric) == "lower" else 1
-        theirs = served.get(metric, {})
-        found = {
-            q: sign * (mine - other)
+    gains = {
+        metric: {
+            q: (other - mine) if direction(metric) == "lower" else (mine - other)
             for q, mine in own[metric].items()
-            if mine is not None and (other := theirs.get(q)) is not None
+            if mine is not None and (other := served.get(metric, {}).get(q)) is not None
         }
-        if found:
-            gains[metric] = found
-    losses = loss_p_values(gains, groups)
+        for metric in compared
+    }
+    losses = loss_p_values({m: of_query for m, of_query in gains.items() if of_query}, groups)
     return {
         metric: MetricComparison(
             comparison=comparison,

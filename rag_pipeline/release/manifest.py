@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.release.settings import ReleaseSettings, read_settings
@@ -45,18 +45,6 @@ class Release:
         with suppress(ConfigError):
             return self.typed_settings().digest(self.run_digest)
         return self.run_digest
-
-
-class Pointer(NamedTuple):
-    """The content of `releases/current.json` with its version tag for conditional writes."""
-
-    record: Mapping[str, Any] | None
-    tag: str | None
-
-    @property
-    def release_id(self) -> str | None:
-        """Return the id of the served release; None before the first release."""
-        return self.record["release_id"] if self.record else None
 
 
 def current(workspace: Workspace) -> Release:

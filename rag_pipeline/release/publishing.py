@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
@@ -21,7 +22,6 @@ from rag_pipeline.release.candidate import (
 from rag_pipeline.release.gate import Decision, decide, keep_refusal, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
     CURRENT,
-    Pointer,
     Release,
     current,
     current_id,
@@ -36,6 +36,8 @@ from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 _TRIES = 5
+Pointer = tuple[dict[str, Any] | None, str | None]
+"""The content of `releases/current.json` with its version tag for conditional writes."""
 
 
 def publish(workspace: Workspace) -> Release:
@@ -54,12 +56,12 @@ def publish(workspace: Workspace) -> Release:
 
 def _try_to_publish(workspace: Workspace) -> Release | None:
     """Publish once; return None if another process changed the served release meanwhile."""
-    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    seen = workspace.store.read_tagged_json(CURRENT)
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
         corpus, name = workspace.config.corpus, configuration.name
         raise CheckFailedError(f"{corpus}: {name} is not released: {'; '.join(problems)}")
-    before = seen.release_id
+    before = _served_id(seen)
     if before:
         serving = load(workspace, before)
         if serving.digest == served_digest(workspace, configuration):
@@ -148,7 +150,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
 
     Publishing skips the builds of the release that was rolled back.
     """
-    corpus, seen = workspace.config.corpus, Pointer(*workspace.store.read_tagged_json(CURRENT))
+    corpus, seen = workspace.config.corpus, workspace.store.read_tagged_json(CURRENT)
     serving = current(workspace)
     target = release_id or serving.previous
     if target is None:
@@ -176,11 +178,11 @@ def serve(workspace: Workspace, release_id: str) -> None:
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
     """Serve a release of another store under a new id; its builds must be in this store."""
-    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    seen = workspace.store.read_tagged_json(CURRENT)
     release = replace(
         made,
         release_id=next_id(workspace),
-        previous=seen.release_id,
+        previous=_served_id(seen),
         reasons=(*made.reasons, f"imported: {made.release_id}, made {made.created}"),
         files=hash_files(workspace, made.pinned),
     )
@@ -224,10 +226,15 @@ def _move_pointer(
     allow: Collection[str] = (),
 ) -> bool:
     """Serve a release; return False, and change nothing, if the pointer changed since `seen`."""
-    before = (seen.record or {}).get("held_back", [])
+    record, tag = seen
+    before = (record or {}).get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
-    record = {"release_id": release_id, "held_back": held_back}
-    return workspace.store.write_json_if(CURRENT, record, seen.tag)
+    moved = {"release_id": release_id, "held_back": held_back}
+    return workspace.store.write_json_if(CURRENT, moved, tag)
+
+
+def _served_id(seen: Pointer) -> str | None:
+    return (seen[0] or {}).get("release_id")
 
 
 def _pin(workspace: Workspace, release: Release) -> None:

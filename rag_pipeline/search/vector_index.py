@@ -13,8 +13,8 @@ from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.store import Table
 from rag_pipeline.store.errors import clear_errors, is_of_store
+from rag_pipeline.store.lance import index_names
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
-from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
 """Maximum number of rows that are scanned exactly; larger tables get an IVF index."""

@@ -11,11 +11,11 @@ State is per document: each row of a derived table holds the document, content h
 that it was made from, so the table itself tells what is stale.
 """
 
+from rag_pipeline.store.lance import id_filter as id_filter
+from rag_pipeline.store.lance import quoted as quoted
 from rag_pipeline.store.states import DocumentState as DocumentState
 from rag_pipeline.store.states import TableState as TableState
 from rag_pipeline.store.states import state_digest as state_digest
 from rag_pipeline.store.store import SHARED_CALLS as SHARED_CALLS
 from rag_pipeline.store.store import Store as Store
 from rag_pipeline.store.tables import Table as Table
-from rag_pipeline.store.tables import id_filter as id_filter
-from rag_pipeline.store.tables import quoted as quoted

@@ -118,14 +118,9 @@ def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | Non
 
 
 def _is_whole(folder: Path, listed: FileRecords) -> bool:
-    try:
-        return all(
-            (folder / name).stat().st_size == entry["bytes"]
-            and sha256_of(folder / name) == entry["sha256"]
-            for name, entry in listed.items()
-        )
-    except OSError:
-        return False
+    with suppress(OSError):
+        return read_list(list_files(folder), str(folder)) == listed
+    return False
 
 
 def sha256_of(file: Path) -> str:

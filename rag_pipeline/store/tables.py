@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
+from rag_pipeline.store.lance import data_files, id_filters, index_names, indexes
 from rag_pipeline.store.states import DocumentState, StateCache, TableState
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ MAX_UNINDEXED = 0.05
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` gets an index."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in index statistics
-_IDS_PER_FILTER = 500
 _PATIENCE_SECONDS = 120.0
 """Time for which a replacement is repeated while other processes commit first."""
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -113,10 +113,12 @@ class Table:
             )
         return table
 
-    def has_version(self, version: int) -> bool:
-        """Return whether a version can still be read."""
+    def has_version(self, version: int, whole: bool = False) -> bool:
+        """Return whether a version opens; with `whole`, also whether its files are there."""
         with suppress(StoreError):
-            self.open(version)
+            table = self.open(version)
+            if whole:
+                self._read_state(table)
             return True
         return False
 
@@ -348,13 +350,6 @@ class Table:
         counted = self._counted(table, columns)
         return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
 
-    def is_readable(self, version: int) -> bool:
-        """Return whether a version is there with all its files."""
-        with suppress(StoreError):
-            self._read_state(self.open(version))
-            return True
-        return False
-
     def last_readable(self) -> int | None:
         """Return the newest version with all its files; None if there is none."""
         try:
@@ -362,7 +357,7 @@ class Table:
                 versions = [int(v["version"]) for v in self.open().list_versions()]
         except StoreError:
             return None
-        return next((v for v in sorted(versions, reverse=True) if self.is_readable(v)), None)
+        return next((v for v in sorted(versions, reverse=True) if self.has_version(v, True)), None)
 
     def restore(self, version: int) -> None:
         """Make an earlier version the newest."""
@@ -397,38 +392,3 @@ def _format_of(schema: pa.Schema) -> int:
 
 def _identity_of(schema: pa.Schema) -> str:
     return str(schema.metadata[_IDENTITY].decode())
-
-
-def quoted(value: str) -> str:
-    """Return a string literal of LanceDB's SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def id_filter(column: str, values: Iterable[str]) -> str:
-    """Return the SQL that keeps rows whose column is one of the values."""
-    return f"{column} IN ({', '.join(quoted(v) for v in values)})"
-
-
-def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
-    """Yield filters that together keep the rows of these documents, 500 of them at a time."""
-    for first in range(0, len(document_ids), _IDS_PER_FILTER):
-        yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
-
-
-def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
-    """Return the data files of each fragment of a Lance dataset; a file never changes."""
-    return {
-        fragment.fragment_id: tuple(file.path for file in fragment.data_files())
-        for fragment in lance.get_fragments()
-    }
-
-
-def indexes(lance: Any) -> list[dict[str, Any]]:
-    """Return the statistics of each index of a Lance dataset, with its `name`."""
-    names = index_names(lance).values()
-    return [{**lance.stats.index_stats(name), "name": name} for name in names]
-
-
-def index_names(lance: Any) -> dict[str, str]:
-    """Return the names of a Lance dataset's indexes by their columns."""
-    return {index.field_names[0]: index.name for index in lance.describe_indices()}

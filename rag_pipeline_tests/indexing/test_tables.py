@@ -9,6 +9,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing import lexical, tables
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_replies import DIMENSION
@@ -40,8 +41,7 @@ def test_documents_that_cannot_be_used_are_kept_apart_with_the_reason(tmp_path, 
 
 
 def test_stages_wait_for_the_stage_before_them(tmp_path, workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
+    index(workspace, "recursive_150")
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 80}}
     changed = Workspace(load_config(write_file(tmp_path, chunkings=chunkings)))
     partition = indexing.open_partition(changed, "contextualized_chunks", "recursive_150.none")
@@ -70,8 +70,7 @@ def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(t
     ]
     (tmp_path / "chunks.jsonl").write_text("\n".join(json.dumps(span) for span in spans))
     workspace = Workspace(load_config(file))
-    indexing.update_documents(workspace)
-    report = indexing.update(workspace, "chunks", "recursive_150")
+    report = index(workspace, "recursive_150")
     assert list(report.quarantined) == ["policy/leave.md"]
     assert set(workspace.chunks("recursive_150").state()) == {"nda/acme.txt"}
     plan = indexing.plan(indexing.open_partition(workspace, "chunks", "recursive_150"))
@@ -79,10 +78,8 @@ def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(t
 
 
 def test_a_lexical_index_is_built_once_per_content(workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
     key = "recursive_150.structural"
-    indexing.update(workspace, "contextualized_chunks", key)
+    index(workspace, key)
     assert indexing.plan_lexical(workspace, key) == ["bm25s"]
     built = indexing.update_lexical(workspace, key)
     assert built.rows == workspace.contextualized_chunks(key).count()
@@ -97,9 +94,7 @@ def test_after_an_edit_a_lexical_index_reads_the_edited_documents_alone(
     read = []
 
     def bring_up_to_date():
-        indexing.update_documents(workspace)
-        indexing.update(workspace, "chunks", "recursive_150")
-        indexing.update(workspace, "contextualized_chunks", key)
+        index(workspace, key)
         indexing.update_lexical(workspace, key)
         path = workspace.store.local_folder(workspace.lexical_path(key, "bm25s"))
         return open_lexical_index(path)
@@ -168,11 +163,8 @@ def refusing(text, tmp_path, monkeypatch, **chunkings):
 
 def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
     with refusing("180 euros", tmp_path, monkeypatch) as (server, workspace):
-        indexing.update_documents(workspace)
-        indexing.update(workspace, "chunks", "markdown")
-        indexing.update(workspace, "contextualized_chunks", "markdown.none")
         for _ in range(2):
-            report = indexing.update(workspace, "vector_index", "markdown.none.remote")
+            report = index(workspace, "markdown.none.remote")
             assert set(report.failed) == {"policy/travel.md"}
             assert "HTTP 500" in report.failed["policy/travel.md"]
         partition = indexing.open_partition(workspace, "vector_index", "markdown.none.remote")
@@ -186,8 +178,7 @@ def test_a_document_whose_sentences_cannot_be_embedded_is_named_and_the_others_a
 ):
     semantic = {"method": "semantic", "embedding": "remote", "window": 0}
     with refusing("180 euros", tmp_path, monkeypatch, semantic=semantic) as (_, workspace):
-        indexing.update_documents(workspace)
-        report = indexing.update(workspace, "chunks", "semantic")
+        report = index(workspace, "semantic")
         assert set(report.failed) == {"policy/travel.md"}
         assert set(workspace.chunks("semantic").state()) == set(DOCUMENTS) - {"policy/travel.md"}
 
@@ -204,10 +195,7 @@ def test_an_old_text_is_dropped_when_its_document_is_to_blame_and_not_the_model(
     with refusing("190 euros", tmp_path, monkeypatch) as (_, workspace):
 
         def update():
-            indexing.update_documents(workspace)
-            indexing.update(workspace, "chunks", "markdown")
-            indexing.update(workspace, "contextualized_chunks", "markdown.none")
-            report = indexing.update(workspace, "vector_index", "markdown.none.remote")
+            report = index(workspace, "markdown.none.remote")
             partition = indexing.open_partition(workspace, "vector_index", "markdown.none.remote")
             return report.failed, set(partition.table.state()), indexing.plan(partition)
 

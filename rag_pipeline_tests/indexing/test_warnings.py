@@ -2,10 +2,10 @@
 
 import pytest
 
-from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import window_warnings
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import write_file
 
 # A word of the model's vocabulary each: 400 tokens in 2,000 characters.
@@ -40,6 +40,5 @@ def test_chunks_longer_than_the_window_are_reported(tmp_path, chunking, expected
     )
     workspace = Workspace(load_config(file))
     assert window_warnings(workspace) == [], "nothing is chunked yet"
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
+    index(workspace, "recursive_150")
     assert window_warnings(workspace) == expected

@@ -169,82 +169,70 @@ def rewritten(zipped: Path, target: Path, change) -> Path:
     return target
 
 
-def escape(listing, files):
-    about = listing["files"]["documents.arrow"]
-    listing["files"] = {**listing["files"], "../../outside.txt": about}
-    files["../../outside.txt"] = files["documents.arrow"]
+def listed(name):
+    def change(listing, files):
+        listing["files"] = {**listing["files"], name: listing["files"]["documents.arrow"]}
+        files[name] = files["documents.arrow"]
+
+    return change
 
 
-def absolute(listing, files):
-    listing["files"]["/tmp/outside.txt"] = listing["files"]["documents.arrow"]
-    files["/tmp/outside.txt"] = files["documents.arrow"]
+def given(value, *place):
+    """Return a change of one value of the listing."""
+
+    def change(listing, _):
+        for key in place[:-1]:
+            listing = listing[key]
+        listing[place[-1]] = value
+
+    return change
 
 
-def grow(listing, files):
-    files["vectors.arrow"] += b"more"
-
-
-def alter(listing, files):
+def altered(listing, files):
     content = bytearray(files["vectors.arrow"])
     content[len(content) // 2] ^= 1
     files["vectors.arrow"] = bytes(content)
 
 
-def lose(listing, files):
-    del files["vectors.arrow"]
-
-
-def newer(listing, files):
-    listing["format"] = 9
-
-
-def newer_manifest(listing, files):
-    listing["release"]["format"] = 9
-
-
-def table_outside(listing, files):
-    listing["release"]["pinned"]["vector_table"] = "../../outside"
-
-
-def index_outside(listing, files):
-    listing["release"]["pinned"]["lexical_path"] = "lexical/../../../outside"
-
-
-def index_elsewhere(listing, files):
-    listing["release"]["pinned"]["lexical_path"] = "releases"
-
-
-def huge(listing, files):
-    listing["files"]["vectors.arrow"]["bytes"] = 10**18
-
-
-def other(listing, files):
-    listing["corpus"] = "other"
+PINNED = ("release", "pinned")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (escape, r"lists '\.\./\.\./outside\.txt', which is not a safe name"),
-        (absolute, "lists '/tmp/outside.txt', which is not a safe name"),
-        (table_outside, r"names '\.\./\.\./outside', which is not a safe name"),
-        (index_outside, r"names 'lexical/\.\./.*', which is not a safe name"),
-        (index_elsewhere, "'releases' is not the path of a BM25 index"),
-        (grow, r"vectors\.arrow is not as large as the bundle says"),
-        (huge, r"vectors\.arrow is not as large as the bundle says"),
-        (alter, r"vectors\.arrow is torn or altered: its hash differs"),
-        (lose, r"not a release bundle: .*vectors\.arrow"),
-        (newer, "bundle format 9, this build reads 2"),
-        (newer_manifest, "manifest format 9, this build reads 2"),
-        (other, "belongs to corpus 'other', not 'tiny'"),
+        (listed("../../outside.txt"), r"lists '\.\./\.\./outside\.txt', which is not a safe name"),
+        (listed("/tmp/outside.txt"), "lists '/tmp/outside.txt', which is not a safe name"),
+        (
+            given("../../outside", *PINNED, "vector_table"),
+            r"names '\.\./\.\./outside', which is not a safe name",
+        ),
+        (
+            given("lexical/../../../outside", *PINNED, "lexical_path"),
+            r"names 'lexical/\.\./.*', which is not a safe name",
+        ),
+        (
+            given("releases", *PINNED, "lexical_path"),
+            "'releases' is not the path of a BM25 index",
+        ),
+        (
+            lambda _, files: files.update({"vectors.arrow": files["vectors.arrow"] + b"more"}),
+            r"vectors\.arrow is not as large as the bundle says",
+        ),
+        (
+            given(10**18, "files", "vectors.arrow", "bytes"),
+            r"vectors\.arrow is not as large as the bundle says",
+        ),
+        (altered, r"vectors\.arrow is torn or altered: its hash differs"),
+        (lambda _, files: files.pop("vectors.arrow"), r"not a release bundle: .*vectors\.arrow"),
+        (given(9, "format"), "bundle format 9, this build reads 2"),
+        (given(9, "release", "format"), "manifest format 9, this build reads 2"),
+        (given("other", "corpus"), "belongs to corpus 'other', not 'tiny'"),
     ],
 )
 def test_a_damaged_bundle_changes_nothing(exported, tmp_path, change, message):
-    file, zipped = exported
-    bad = rewritten(zipped, tmp_path / "bad.zip", change)
-    config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
+    bad = rewritten(exported[1], tmp_path / "bad.zip", change)
     with pytest.raises(InputError, match=message):
-        bundle.import_release(Workspace(config), bad)
+        bundle.import_release(elsewhere(exported, tmp_path), bad)
     left = [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
     assert [p.name for p in left if p.stat().st_size] == [], "the lease's file holds nothing"
 
@@ -255,10 +243,9 @@ def contents(folder):
 
 def test_a_bundle_with_one_wrong_bit_is_refused_or_read_correctly(exported, tmp_path, monkeypatch):
     file, zipped = exported
-    config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
-    workspace = Workspace(config)
+    workspace = elsewhere(exported, tmp_path)
     bundle.import_release(workspace, zipped)
-    before = contents(tmp_path / "store")
+    before = contents(tmp_path / "there")
     taken = []
 
     def write_builds(_, listing, folder, file):
@@ -281,13 +268,12 @@ def test_a_bundle_with_one_wrong_bit_is_refused_or_read_correctly(exported, tmp_
             refused += 1
     assert refused > 400
     assert all(one == taken[0] for one in taken), "names and contents, from whatever was accepted"
-    assert contents(tmp_path / "store") == before
+    assert contents(tmp_path / "there") == before
     monkeypatch.undo()
-    assert Corpus(config).search(QUESTION) == Corpus.load(file).search(QUESTION)
+    assert Corpus(workspace.config).search(QUESTION) == Corpus.load(file).search(QUESTION)
 
 
 def test_another_kind_of_file_is_named(exported, tmp_path):
     (tmp_path / "notes.zip").write_text("notes")
-    config = load_config(exported[0]).model_copy(update={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match=r"notes\.zip: not a release bundle"):
-        bundle.import_release(Workspace(config), tmp_path / "notes.zip")
+        bundle.import_release(elsewhere(exported, tmp_path), tmp_path / "notes.zip")

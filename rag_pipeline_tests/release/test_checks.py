@@ -1,10 +1,12 @@
 """Each blocking check against a table in which exactly its fault was planted."""
 
+import pyarrow as pa
 import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.evaluation import runs
 from rag_pipeline.release import checks
+from rag_pipeline_tests.testing.builds import index
 
 CHUNKS = "recursive_150"
 CONTEXT = "recursive_150.none"
@@ -13,11 +15,7 @@ VECTORS = "recursive_150.none.minilm"
 
 @pytest.fixture
 def built(workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", CHUNKS)
-    indexing.update(workspace, "contextualized_chunks", CONTEXT)
-    indexing.update(workspace, "vector_index", VECTORS)
-    indexing.update_lexical(workspace, "recursive_150.structural")
+    index(workspace, VECTORS)
     runs.update_queries(workspace)
     return workspace
 
@@ -78,11 +76,8 @@ def test_a_broken_vector_is_found(built, vector, fault):
     table = built.vector_index(VECTORS)
     row = table.open().search().where("start = 0").limit(1).to_arrow()
     column = row.schema.get_field_index("vector")
-    import pyarrow as pa
-
-    broken = row.set_column(
-        column, row.schema.field("vector"), pa.array([vector], row.schema.field("vector").type)
-    )
+    kind = row.schema.field("vector")
+    broken = row.set_column(column, kind, pa.array([vector], kind.type))
     chunk_id = row.column("chunk_id")[0].as_py()
     table.open().delete(f"chunk_id = '{chunk_id}'")
     table.open().add(broken)

@@ -5,29 +5,21 @@ from collections import Counter
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.evaluation import runs
 from rag_pipeline.release import incremental_checks
 from rag_pipeline.release.incremental_checks import run_check
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
-CHUNKS, CONTEXT, VECTORS = "recursive_150", "recursive_150.none", "recursive_150.none.minilm"
+CHUNKS, VECTORS = "recursive_150", "recursive_150.none.minilm"
 ROWS = {"chunks": CHUNKS, "vector_index": VECTORS}
-
-
-def build(workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", CHUNKS)
-    indexing.update(workspace, "contextualized_chunks", CONTEXT)
-    indexing.update(workspace, "vector_index", VECTORS)
-    runs.update_queries(workspace)
-    return workspace
 
 
 @pytest.fixture
 def built(workspace):
-    return build(workspace)
+    index(workspace, VECTORS)
+    return workspace
 
 
 @pytest.fixture
@@ -72,7 +64,8 @@ def test_only_changed_documents_are_read_after_a_change(tmp_path, built, rows_re
     check_rows(built)
     text = DOCUMENTS["policy/travel.md"].replace("180", "250")
     write_documents(tmp_path / "documents", {"policy/travel.md": text})
-    workspace = build(Workspace(built.config))
+    workspace = Workspace(built.config)
+    index(workspace, VECTORS)
     rows_read()
     assert all(result.passed for result in check_rows(workspace))
     of_travel = workspace.chunks(CHUNKS).state()["policy/travel.md"].rows
@@ -111,7 +104,7 @@ def test_a_new_version_of_the_checks_reads_every_row(built, rows_read, monkeypat
 
 def test_a_lexical_index_is_checked_once(built, monkeypatch):
     key = "recursive_150.structural"
-    indexing.update(built, "contextualized_chunks", key)
+    index(built, key)
     indexing.update_lexical(built, key)
     assert run_check(built, "lexical_index", key).passed
     monkeypatch.setattr("rag_pipeline.release.checks.open_lexical_index", None)

@@ -12,6 +12,7 @@ from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, 
 from rag_pipeline.release import publish
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
 
@@ -152,8 +153,7 @@ def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
 ):
     edit(tmp_path, 250)
     workspace = Workspace(load_config(built_file))
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
+    index(workspace, "recursive_150")
     table = workspace.chunks("recursive_150").open()
     table.update(where="text LIKE '%250 euros%'", values={"text": "not in the document"})
     with pytest.raises(CheckFailedError, match="text_differs in 1 of 4: policy/travel"):
@@ -164,16 +164,10 @@ def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
 def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built_file):
     corpus = Corpus.load(built_file)
     pinned = corpus.release().pinned
-    table = corpus.workspace.store.table(
-        pinned.vector_table, corpus.workspace.contextualized_chunks("x.y").schema
-    )
+    table = corpus.workspace.store.table(pinned.vector_table, None)
     for number in range(3):
         edit(tmp_path, number)
-        indexing.update_documents(corpus.workspace)
-        key = pinned.vector_table.removeprefix("vector_index.")
-        indexing.update(corpus.workspace, "chunks", key.split(".")[0])
-        indexing.update(corpus.workspace, "contextualized_chunks", key.rpartition(".")[0])
-        indexing.update(corpus.workspace, "vector_index", key)
+        index(corpus.workspace, pinned.vector_table.removeprefix("vector_index."))
     assert corpus.release().release_id in table.open().tags.list()
     assert table.version > pinned.vector_version
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text

@@ -30,23 +30,16 @@ for _ in range(times):
 """Adds one to a counter the given number of times; repeats when another writer was first."""
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def url(request, tmp_path):
-    if request.param == "folder":
-        return str(tmp_path / "store")
-    return request.getfixturevalue("bucket")
-
-
-def test_a_file_is_created_once(url):
-    store = Store(url, "tiny")
+def test_a_file_is_created_once(any_store):
+    store = any_store
     assert store.read_tagged_json("a/b.json") == (None, None)
     assert store.write_json_if("a/b.json", "first", None)
     assert not store.write_json_if("a/b.json", "second", None)
     assert store.read_json("a/b.json") == "first"
 
 
-def test_a_file_is_replaced_only_as_it_was_read(url):
-    store = Store(url, "tiny")
+def test_a_file_is_replaced_only_as_it_was_read(any_store):
+    store = any_store
     store.write_json_if("a.json", 1, None)
     _, mine = store.read_tagged_json("a.json")
     _, theirs = store.read_tagged_json("a.json")
@@ -58,11 +51,9 @@ def test_a_file_is_replaced_only_as_it_was_read(url):
     assert store.read_json("a.json") is None
 
 
-def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
-    url = str(tmp_path / "store")
-    store = Store(url, "tiny")
+def test_no_process_overwrites_what_it_has_not_seen(store):
     store.write_json_if("counter.json", [0, ""], None)
-    processes = [Forked(COUNT_UP, url, name, 50) for name in "abc"]
+    processes = [Forked(COUNT_UP, store.url, name, 50) for name in "abc"]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # all count together
@@ -73,13 +64,12 @@ def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
     assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
 
 
-def test_one_of_many_creates(tmp_path):
-    url = str(tmp_path / "store")
-    stores = [Store(url, "tiny") for _ in range(8)]
+def test_one_of_many_creates(store):
+    stores = [Store(store.url, "tiny") for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: stores[n].write_json_if("release.json", n, None), range(8)))
     assert sum(won) == 1
-    assert stores[0].read_json("release.json") == won.index(True)
+    assert store.read_json("release.json") == won.index(True)
 
 
 ONE = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
@@ -102,38 +92,29 @@ def evaluated(built, tmp_path):
     return Workspace(load_config(tmp_path / "tiny.yaml"))
 
 
-def test_of_two_releasers_one_wins_and_the_other_finds_its_release(evaluated, monkeypatch):
+# Beaten to the pointer, its manifest had the first number already: the winner's has the second.
+@pytest.mark.parametrize(
+    ("beaten_to", "number"), [("releases/release-", 1), ("releases/current.json", 2)]
+)
+def test_of_two_releasers_one_wins_and_the_other_finds_its_release(
+    evaluated, monkeypatch, beaten_to, number
+):
     other = Workspace(evaluated.config)
     moves = []
     write = Store.write_json_if
 
     def beaten(store, path, value, tag):
-        if store is evaluated.store and not moves:  # the other one releases just before this
-            moves.append(release.publish(other))
+        if store is evaluated.store and path.startswith(beaten_to) and not moves:
+            moves.append(release.publish(other))  # the other one releases just before this
         return write(store, path, value, tag)
 
     monkeypatch.setattr(Store, "write_json_if", beaten)
-    assert release.publish(evaluated).release_id == moves[0].release_id
-    assert [r.release_id for r in release.history(evaluated)] == ["release-000001"]
+    left = f"release-{number:06}"
+    assert release.publish(evaluated).release_id == moves[0].release_id == left
+    assert [r.release_id for r in release.history(evaluated)] == [left]
     assert release.current(evaluated).previous is None
-
-
-def test_a_releaser_that_is_beaten_to_the_pointer_leaves_nothing(evaluated, monkeypatch):
-    other = Workspace(evaluated.config)
-    moves = []
-    write = Store.write_json_if
-
-    def beaten(store, path, value, tag):
-        if store is evaluated.store and path == "releases/current.json" and not moves:
-            moves.append(release.publish(other))
-        return write(store, path, value, tag)
-
-    monkeypatch.setattr(Store, "write_json_if", beaten)
-    # Its manifest had the first number already, so the winner's has the second.
-    assert release.publish(evaluated).release_id == moves[0].release_id
-    assert [r.release_id for r in release.history(evaluated)] == ["release-000002"]
     pins = evaluated.vector_index("recursive_150.none.minilm").pins()
-    assert [name for name in pins if name.startswith("release-")] == ["release-000002"]
+    assert [name for name in pins if name.startswith("release-")] == [left]
 
 
 def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypatch):

@@ -4,15 +4,13 @@ import pyarrow as pa
 import pytest
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store import Store
 from rag_pipeline.store.hashes import holds, page_holds, seal, seal_page, unsealed
 from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def store(request, tmp_path):
-    url = str(tmp_path) if request.param == "folder" else request.getfixturevalue("bucket")
-    return Store(url, "tiny")
+@pytest.fixture
+def store(any_store):
+    return any_store
 
 
 def row(document_id):

@@ -22,11 +22,6 @@ def held_elsewhere(store, seconds):
     store.write_json(FILE, {**OTHER, "until": time.time() + seconds})
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(str(tmp_path / "store"), "tiny")
-
-
 def held_by_another(store):
     """Return a block that holds the lease as another process would: by a handle of its own."""
     return store.files.try_lock(FILE, OTHER)

@@ -5,12 +5,7 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import Store
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(str(tmp_path / "store"), "tiny")
-
-
-def test_small_files_are_written_whole_and_listed(store, tmp_path):
+def test_small_files_are_written_whole_and_listed(store):
     store.write_json("releases/a.json", {"n": 1})
     store.write_json("releases/a.json", {"n": 2})
     assert store.read_json("releases/a.json") == {"n": 2}
@@ -23,7 +18,7 @@ def test_small_files_are_written_whole_and_listed(store, tmp_path):
     assert store.read_parquet("evaluation/run.parquet").column("a").to_pylist() == [1]
 
 
-def test_a_torn_file_is_named(store, tmp_path):
+def test_a_torn_file_is_named(store):
     store.write_bytes("releases/a.json", b'{"n": ')
     with pytest.raises(StoreError, match=r"releases/a\.json: not JSON"):
         store.read_json("releases/a.json")

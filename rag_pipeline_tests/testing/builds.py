@@ -4,10 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.indexing import TABLES, Report, update, update_documents
 from rag_pipeline.pipeline.driver import Done, Failed, drive
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
+
+
+def index(workspace: Workspace, key: str) -> Report:
+    """Load documents, and bring the tables of a key up to date; return the last one's report."""
+    report, variants = update_documents(workspace), key.split(".")
+    for number, asset in enumerate(list(TABLES)[: len(variants)], 1):
+        report = update(workspace, asset, ".".join(variants[:number]))
+    return report
 
 
 def build(file: Path, until: str = "", configuration: str | None = None) -> None:

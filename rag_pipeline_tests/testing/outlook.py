@@ -1,4 +1,4 @@
-"""Mails as RunPlan saves them: OLE compound files with a stream for each property."""
+"""Mails as Outlook saves them: OLE compound files with a stream for each property."""
 
 import struct
 from collections.abc import Mapping
