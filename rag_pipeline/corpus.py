@@ -173,12 +173,13 @@ class Corpus:
         """Return each chunk's place in its document; None if the release lacks the document."""
         wanted = sorted({chunk.document_id for chunk in chunks})
         version = self.searched().pinned.documents_version
-        found: dict[str, Place] = {}
-        for document in read_documents(self.workspace, wanted, version):
-            for chunk in chunks:
-                if chunk.document_id == document.document_id:
-                    found[chunk.chunk_id] = place_of(document, chunk.start, chunk.end)
-        return [found.get(chunk.chunk_id) for chunk in chunks]
+        documents = {d.document_id: d for d in read_documents(self.workspace, wanted, version)}
+        return [
+            place_of(documents[c.document_id], c.start, c.end)
+            if c.document_id in documents
+            else None
+            for c in chunks
+        ]
 
     def page_image(self, document_id: str, page: int) -> bytes:
         """Return a page of a PDF of the release as PNG, drawn from the original file.

@@ -238,16 +238,12 @@ def document_rows(
     documents: Sequence[Document], fingerprint: str, origins: Mapping[str, str | None]
 ) -> pa.RecordBatch:
     """Return rows of the documents table, with the origin of each document."""
+    same = ("document_id", "content_hash", "title", "media_type", "text", "page_map")
     columns: dict[str, Sequence[object]] = {
-        "document_id": [d.document_id for d in documents],
-        "content_hash": [d.content_hash for d in documents],
+        **{name: [getattr(d, name) for d in documents] for name in same},
         "fingerprint": [fingerprint] * len(documents),
-        "title": [d.title for d in documents],
         "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
         "origin": [origins[d.document_id] for d in documents],
-        "media_type": [d.media_type for d in documents],
         "characters": [len(d.text) for d in documents],
-        "text": [d.text for d in documents],
-        "page_map": [d.page_map for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)

@@ -23,8 +23,7 @@ from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
-from rag_pipeline.release.checks import check_queries_complete
-from rag_pipeline.release.incremental_checks import INCREMENTAL_CHECKS
+from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import state_digest

@@ -17,7 +17,7 @@ from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
-from rag_pipeline.release.incremental_checks import FOLDER
+from rag_pipeline.release.checks import FOLDER
 from rag_pipeline.release.manifest import readable
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace

@@ -1,6 +1,7 @@
 """Export a release as one zip file, and import it into the store of another machine.
 
-    bundle.json        format, corpus, manifest, and the size and SHA-256 of each file
+    bundle.json        format, corpus, manifest, and the size and SHA-256 of each file; by section
+                       of the corpus file, the variants that the release's settings refer to
     vectors.arrow      pinned rows of the vector index, Arrow IPC
     documents.arrow    pinned documents, which citations show
     scores.parquet     the release's scores, for the gate
@@ -16,10 +17,10 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,20 +48,6 @@ _MAX_LISTING_BYTES = 10_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
 """Errors that `zipfile` raises for a damaged file; RuntimeError for unknown compression."""
-
-
-class _Listed(TypedDict):
-    bytes: int
-    sha256: str
-
-
-class _Listing(TypedDict):
-    format: int
-    corpus: str
-    release: dict[str, Any]
-    files: dict[str, _Listed]
-    named: dict[str, dict[str, Any]]
-    """Variants that the release's settings refer to, by section of the corpus file."""
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
@@ -186,7 +173,9 @@ def _import(workspace: Workspace, file: Path) -> Release:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _write_builds(workspace: Workspace, listing: _Listing, folder: Path, file: Path) -> Release:
+def _write_builds(
+    workspace: Workspace, listing: Mapping[str, Any], folder: Path, file: Path
+) -> Release:
     store = workspace.store
     release = _manifest(listing["release"], file)
     pinned = release.pinned
@@ -263,11 +252,11 @@ def _opened(file: Path) -> zipfile.ZipFile:
         raise InputError(f"{file}: not a release bundle: {error}") from None
 
 
-def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
+def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
     try:
         if archive.getinfo(_LISTING).file_size > _MAX_LISTING_BYTES:
             raise InputError(f"{file}: not a release bundle: {_LISTING} is too large")
-        listing: _Listing = json.loads(archive.read(_LISTING))
+        listing: dict[str, Any] = json.loads(archive.read(_LISTING))
         files = listing["files"]
         if listing["format"] != FORMAT:
             formats = f"bundle format {listing['format']!r}, this build reads {FORMAT}"
@@ -284,7 +273,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
     return listing
 
 
-def _extract(archive: zipfile.ZipFile, files: dict[str, _Listed], folder: Path, file: Path) -> None:
+def _extract(archive: zipfile.ZipFile, files: Mapping[str, Any], folder: Path, file: Path) -> None:
     needed, free = sum(about["bytes"] for about in files.values()), shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(

@@ -15,9 +15,8 @@ from rag_pipeline.evaluation.runs import retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
-from rag_pipeline.release.checks import CHECKS, CheckResult
+from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
-from rag_pipeline.release.incremental_checks import run_check
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.release.settings import read_settings, record_chats
 from rag_pipeline.workspace import Workspace
@@ -232,9 +231,9 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
     left_out = () if workspace.config.engine(configuration) else ("lexical_index",)
     return [
         f"{asset}: {failure}"
-        for asset in CHECKS
+        for asset, check in INCREMENTAL_CHECKS.items()
         if asset not in left_out
-        for failure in run_check(workspace, asset, configuration.key).failures
+        for failure in check(workspace, configuration.key).failures
     ]
 
 

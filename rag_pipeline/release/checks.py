@@ -2,17 +2,23 @@
 
 One pass over a table makes a small frame: a row per document (or query) with the number of its
 faults of each kind. The expectations read that frame, so memory does not grow with the chunks.
+
+An incremental check stores the names of the data files on which it passed, by table. LanceDB never
+uses the name of a data file twice, so the documents to check are those with rows in other files.
+A table that was compacted, restored or rebuilt has new files. Only passed checks are stored.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, wraps
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from rag_pipeline.config import Key
+from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.imports import import_great_expectations
@@ -23,6 +29,9 @@ from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS_AT_ONCE = 64
 _UNIT_TOLERANCE = 1e-3
+VERSION = 1
+"""Raise it when a check finds new faults: every document is then checked again."""
+FOLDER = "passed_checks"
 _MAX_CACHED_ROWS = 100
 """Results over at most this many rows are cached: Great Expectations needs 0.1 s for any number."""
 
@@ -243,3 +252,61 @@ def _batch_definition() -> Any:
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
     return asset.add_batch_definition_whole_dataframe("all")
+
+
+# --- changed rows alone ---
+
+
+def _on_changed_rows(
+    check: Callable[..., CheckResult], tables_of: Callable[[Workspace, str], tuple[Table, ...]]
+) -> Callable[[Workspace, str], CheckResult]:
+    """Return a check that reads the changed documents of tables; the first is the one checked."""
+
+    @wraps(check)
+    def incremental(workspace: Workspace, key: str) -> CheckResult:
+        tables = tables_of(workspace, key)
+        file = f"{FOLDER}/{tables[0].name}.json"
+        passed = _read(workspace, file)
+        changed: set[str] = set()
+        files: dict[str, list[str]] = {}
+        for table in tables:
+            ids, files[table.name] = table.documents_since(passed.get(table.name, ()))
+            changed |= ids
+        result = check(workspace, key, changed if passed else None)
+        if result.passed and files != passed:
+            workspace.store.write_json(file, {"version": VERSION, "files": files})
+        return replace(result, checked=len(tables[0].state()))
+
+    return incremental
+
+
+@wraps(check_lexical_index)
+def _lexical(workspace: Workspace, key: str) -> CheckResult:
+    # The path of an index names the chunks that it is built from.
+    engines = workspace.config.lexical_engines(key)
+    paths = [workspace.lexical_path(key, engine) for engine in engines]
+    file = f"{FOLDER}/lexical_index.{Key.parse(key).at('contextualizer')}.json"
+    passed = _read(workspace, file)
+    if passed.get("paths") == paths and all(map(workspace.store.files.has_folder, paths)):
+        return CheckResult(passed=True, checked=len(paths))
+    result = check_lexical_index(workspace, key)
+    if result.passed:
+        workspace.store.write_json(file, {"version": VERSION, "files": {"paths": paths}})
+    return result
+
+
+def _read(workspace: Workspace, file: str) -> Mapping[str, Any]:
+    try:
+        record = workspace.store.read_json(file) or {}
+    except StoreError:
+        return {}
+    files: Mapping[str, Any] = record.get("files", {}) if record.get("version") == VERSION else {}
+    return files
+
+
+INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHECKS | {
+    "chunks": _on_changed_rows(check_chunks, lambda w, key: (w.chunks(key), w.documents())),
+    "vector_index": _on_changed_rows(check_vector_index, lambda w, key: (w.vector_index(key),)),
+    "lexical_index": _lexical,
+}
+"""The same checks; those of rows read only documents that have changed since they passed."""
