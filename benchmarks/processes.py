@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 _RAG = "from rag_pipeline.cli import main; main()"
@@ -13,22 +14,18 @@ _PAUSE = 0.02
 """Seconds between two looks at the processes."""
 
 
+@dataclass
 class Watch:
-    """The most memory that a process and its children have held at one time."""
+    """The most memory, in MiB, that a process and its children have held at one time."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._most = 0
-
-    @property
-    def mib(self) -> int:
-        return self._most >> 10
+    pid: int
+    mib: int = 0
 
     def look(self) -> None:
         """Count once; the kernel's own mark of a process that is alone misses no peak."""
-        ids = list(family(self._pid))
+        ids = list(family(self.pid))
         held = sum(kibibytes(pid, "VmRSS") for pid in ids)
-        self._most = max(self._most, held, *(kibibytes(pid, "VmHWM") for pid in ids))
+        self.mib = max(self.mib, max(held, *(kibibytes(pid, "VmHWM") for pid in ids)) >> 10)
 
 
 def family(pid: int) -> Iterator[int]:

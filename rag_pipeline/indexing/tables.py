@@ -126,8 +126,6 @@ TABLES: dict[str, Callable[[Workspace, Key], TablePartition]] = {
 
 def open_partition(workspace: Workspace, asset: str, partition: str) -> TablePartition:
     """Open one partition (`chunking[.contextualizer[.embedding]]`) of a table."""
-    if asset not in TABLES:
-        raise ValueError(f"{asset!r} is not one of: {', '.join(TABLES)}")
     return TABLES[asset](workspace, Key.parse(partition))
 
 
