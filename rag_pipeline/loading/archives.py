@@ -12,7 +12,7 @@ from pathlib import Path
 from rag_pipeline.loading.folder import UNSAFE
 from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate, oversized
 
-ARCHIVE_SUFFIX = ".zip"
+_CORRUPT = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
 _MAX_MEMBERS = 10_000
 _MAX_TOTAL = 20
 """Maximum unpacked size of an archive, as a multiple of `max_bytes`."""
@@ -25,7 +25,7 @@ _OUTSIDE = re.compile(r"^([/\\]|[A-Za-z]:)|(^|[/\\])\.\.([/\\]|$)|\\")
 
 def is_archive(name: str) -> bool:
     """Return whether a file is a ZIP archive, by its suffix."""
-    return name.lower().endswith(ARCHIVE_SUFFIX)
+    return name.lower().endswith(".zip")
 
 
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
@@ -46,14 +46,13 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
                 return
             for member in members:
                 yield from _located(archive, member, relative, max_bytes)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+    except _CORRUPT as error:
         yield _refused(path, relative, f"corrupt .zip: {error}")
 
 
 def read_member(path: Path, member: str) -> bytes:
     """Return the bytes of a member; raise OSError if it is missing or corrupt."""
-    status = path.stat()
-    return _unpacked(path, member, status.st_size, status.st_mtime_ns)
+    return _unpacked(path, member, path.stat().st_mtime_ns)
 
 
 def member_of(name: str) -> tuple[str, str] | None:
@@ -66,7 +65,7 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
+def _unpacked(path: Path, member: str, changed: int) -> bytes:
     """Return a member's bytes; the cache serves the records of one member."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,7 +73,7 @@ def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
             if found is None:
                 raise OSError(f"it no longer contains {member}")
             return archive.read(found)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+    except _CORRUPT as error:
         raise OSError(f"corrupt .zip: {error}") from None
 
 
@@ -105,7 +104,7 @@ def _located(
     reason, raw = _obstacle(member, max_bytes), b""
     try:
         raw = archive.read(member) if not reason else raw
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except _CORRUPT as error:
         reason = f"corrupt in its .zip: {error}"
     if reason:
         shown = UNSAFE.sub("?", place)

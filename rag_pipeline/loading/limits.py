@@ -11,10 +11,8 @@ _STATUS = Path("/proc/self/statm")
 
 def limit_memory(more_bytes: int) -> None:
     """Let the process's address space grow by at most `more_bytes` from now on."""
-    size = _address_space()
-    if size:
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (_below(size + more_bytes, hard), hard))
+    if size := _address_space():
+        _limit(size + more_bytes)
 
 
 def _address_space() -> int:
@@ -25,17 +23,19 @@ def _address_space() -> int:
         return 0
 
 
-def _below(wanted: int, hard: int) -> int:
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+def _limit(wanted: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
     """Raise the limits, where they are set, for a slow task such as recognising a page."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     if soft != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_AS, (_below(soft + more_bytes, hard), hard))
+        _limit(soft + more_bytes)
     if left:
         signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -45,5 +45,4 @@ def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, left)
         if soft != resource.RLIM_INFINITY:
             # Mapped memory stays mapped: the models are kept for the next page.
-            room = max(soft, _address_space() + (256 << 20))
-            resource.setrlimit(resource.RLIMIT_AS, (_below(room, hard), hard))
+            _limit(max(soft, _address_space() + (256 << 20)))

@@ -91,8 +91,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     """
     request = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
     parsed = Parsed(**_call(request, raw, settings))
-    packed = parsed.page_map
-    return parsed._replace(page_map=None if packed is None else base64.b64decode(packed))
+    return parsed._replace(page_map=parsed.page_map and base64.b64decode(parsed.page_map))
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
@@ -174,27 +173,20 @@ def serve() -> None:
             reply = _answer(request, raw)
         except DocumentError as error:
             reply = {"reason": error.reason}
+        except Exception as error:  # noqa: BLE001 (a hostile file raises anything)
+            reply = {"reason": f"page {request.get('page')} can't be shown: {error}"}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        answers.write(json.dumps(reply).encode() + b"\n")
+        answers.write(json.dumps(reply, default=_as_json).encode() + b"\n")
         answers.flush()
 
 
 def _answer(request: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
-    document_id = request["id"]
     if "page" in request:
-        return {"image": base64.b64encode(_render(document_id, raw, request["page"])).decode()}
-    parsed = parse(document_id, raw, request["suffix"], request["max_bytes"])
-    packed = parsed.page_map
-    page_map = None if packed is None else base64.b64encode(packed).decode()
-    return {**parsed._asdict(), "page_map": page_map, "metadata": dict(parsed.metadata)}
+        from rag_pipeline.loading.pdf.render import render_page
+
+        return {"image": render_page(request["id"], raw, request["page"])}
+    return parse(request["id"], raw, request["suffix"], request["max_bytes"])._asdict()
 
 
-def _render(document_id: str, raw: bytes, page: int) -> bytes:
-    from rag_pipeline.loading.pdf.render import render_page
-
-    try:
-        return render_page(document_id, raw, page)
-    except DocumentError:
-        raise
-    except Exception as error:  # noqa: BLE001 (a hostile file raises anything)
-        raise DocumentError(document_id, f"page {page} can't be shown: {error}") from None
+def _as_json(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else dict(value)

@@ -3,8 +3,10 @@
 import json
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
 from rag_pipeline.datamodels import Document
@@ -57,19 +59,21 @@ def place_of(document: Document, start: int, end: int) -> Place:
         pages, boxes = placed.pages(start, end), placed.areas(start, end)
         return Place(_pages(pages), pages[0], _section(document, start), boxes=boxes)
     if kind == f"{_OFFICE}presentationml.presentation":
-        slide = _last(_SLIDE, text, start)
-        return (
-            Place(f"slide {slide[1]}", slide=int(slide[1])) if slide else _by_line(document, start)
-        )
+        if slide := _last(_SLIDE, text, start):
+            return Place(f"slide {slide[1]}", slide=int(slide[1]))
+        return _by_line(document, start)
     if kind == f"{_OFFICE}spreadsheetml.sheet":
         return _in_sheet(document, start)
     if kind == "application/x-ipynb+json" and "cells" in document.metadata:
-        return _in_notebook(document, start)
+        cell = bisect_right(json.loads(str(document.metadata["cells"])), start)
+        return Place(f"cell {cell:,}", cell=cell, section=_section(document, start))
     if kind in ("text/csv", "text/tab-separated-values"):
         row = _row(text, start)
         return Place(f"row {row:,}", row=row, line=_line(text, start))
     if kind == "application/json":
-        return _in_json(text, start, end)
+        first, last = _json_pointer(text, start), _json_pointer(text, max(end - 1, start))
+        label = first or "the whole file"
+        return Place(label if last.startswith(first) else f"{first} to {last}", pointer=first)
     if kind in CODE_SUFFIXES.values():
         name, at = symbol_at(symbols_of(document), start), _line(text, start)
         return Place(", ".join(filter(None, (name, f"line {at:,}"))), section=name, line=at)
@@ -100,12 +104,9 @@ def _pages(pages: tuple[int, ...]) -> str:
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    last = None
-    for last_so_far in pattern.finditer(text):
-        if last_so_far.start() > start:
-            break
-        last = last_so_far
-    return last
+    """Return the last match that begins at an offset or before it."""
+    before = takewhile(lambda found: found.start() <= start, pattern.finditer(text))
+    return next(iter(deque(before, maxlen=1)), None)
 
 
 def _section(document: Document, start: int) -> str:
@@ -138,12 +139,6 @@ def _in_sheet(document: Document, start: int) -> Place:
     return Place(f"sheet {sheet[1]}, row {row:,}", sheet=sheet[1], row=row)
 
 
-def _in_notebook(document: Document, start: int) -> Place:
-    cell = bisect_right(json.loads(str(document.metadata["cells"])), start)
-    section = _section(document, start)
-    return Place(f"cell {cell:,}", cell=cell, section=section)
-
-
 def _row(text: str, start: int) -> int:
     """Return the number of a CSV record, from 1 for the header.
 
@@ -151,12 +146,6 @@ def _row(text: str, start: int) -> int:
     """
     lines = _QUOTED.sub("", text[:start]).split("\n")
     return sum(1 for line in lines[:-1] if line.strip()) + 1
-
-
-def _in_json(text: str, start: int, end: int) -> Place:
-    first, last = _json_pointer(text, start), _json_pointer(text, max(end - 1, start))
-    label = first or "the whole file"
-    return Place(label if last.startswith(first) else f"{first} to {last}", pointer=first)
 
 
 def _json_pointer(text: str, offset: int) -> str:

@@ -63,7 +63,8 @@ def import_dataset(
         raise InputError(f"{destination}: is inside {corpus}, the source; choose another folder")
     dataset = _READERS[format](source)
     if not dataset.documents:
-        raise InputError(f"{source}: no documents in it to import; {_reasons(dataset)}")
+        skipped = f"skipped {len(dataset.skipped)}, the first: {[*dataset.skipped, 'none'][0]}"
+        raise InputError(f"{source}: no documents in it to import; {skipped}")
     try:
         paths = write(dataset, format, destination, progress)
     except OSError as error:
@@ -77,8 +78,3 @@ def import_dataset(
         reanchored=dataset.reanchored,
         paths=paths,
     )
-
-
-def _reasons(dataset: DataSet) -> str:
-    first = dataset.skipped[0] if dataset.skipped else "none"
-    return f"skipped {len(dataset.skipped)}, the first: {first}"

@@ -111,15 +111,13 @@ def _locate_chunks(
             raise InputError(f"{where}: original_index {given.original_index} is there twice")
         previous = spans[-1] if spans else Chunk(document_id, -1, 0, "")
         place = _find_chunk(text, given.content, previous)
-        span = None
         if place is None:
             reason = f"its text is not in {document_id}" if given.content.strip() else "it is blank"
             dataset.skip(f"chunk {given.chunk_id}", reason)
         else:
-            span = Chunk(document_id, *place, text[slice(*place)])
-            dataset.reanchored += span.text != given.content
-            spans.append(span)
-        located[given.original_index] = given.content, span
+            spans.append(Chunk(document_id, *place, text[slice(*place)]))
+            dataset.reanchored += spans[-1].text != given.content
+        located[given.original_index] = given.content, spans[-1] if place else None
     if dataset.chunks is not None:
         dataset.chunks.extend(spans)
     return located

@@ -7,7 +7,6 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, safe_path
@@ -23,17 +22,14 @@ class _Reference(SourceRecord):
     end_index: int
 
 
-class _ChromaQuestion(NamedTuple):
-    query_id: str
-    question: str
-    references: list[_Reference]
-    corpus_id: str
+_Question = tuple[str, str, list[_Reference], str]
+"""Query id, question, references and corpus id."""
 
 
 def read(source: Path) -> DataSet:
     """Read the folder with the questions and, beside them or in `corpora/`, the `*.md` files."""
     questions = list(_read_questions(source / _QUESTIONS))
-    asked = {q.corpus_id for q in questions}
+    asked = {corpus_id for *_, corpus_id in questions}
     dataset = DataSet()
     for path in sorted([*source.glob("*.md"), *source.glob("corpora/*.md")]):
         if path.stem not in asked:
@@ -42,15 +38,13 @@ def read(source: Path) -> DataSet:
             raise InputError(f"{path}: the corpus {path.stem!r} is there twice; remove one")
         else:
             dataset.documents[path.name] = _read_text(path)
-    for question in questions:
-        document_id = f"{question.corpus_id}.md"
+    for query_id, question, references, corpus_id in questions:
+        document_id = f"{corpus_id}.md"
         if document_id not in dataset.documents:
-            dataset.skip(question.query_id, f"the corpus {question.corpus_id!r} is not there")
+            dataset.skip(query_id, f"the corpus {corpus_id!r} is not there")
             continue
-        found = question.references
-        evidence = [GivenSpan(document_id, r.start_index, r.end_index, r.content) for r in found]
-        tags = (question.corpus_id,)
-        dataset.add_query(question.query_id, question.question, evidence, tags=tags)
+        found = [GivenSpan(document_id, r.start_index, r.end_index, r.content) for r in references]
+        dataset.add_query(query_id, question, found, tags=(corpus_id,))
     return dataset
 
 
@@ -61,7 +55,7 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _read_questions(path: Path) -> Iterator[_ChromaQuestion]:
+def _read_questions(path: Path) -> Iterator[_Question]:
     rows = csv.DictReader(
         io.StringIO(_read_text(path).removeprefix("\ufeff"), newline=""), strict=True
     )
@@ -79,8 +73,6 @@ def _read_questions(path: Path) -> Iterator[_ChromaQuestion]:
             if "/" in corpus_id:
                 raise InputError(f"{where}: corpus_id: {corpus_id!r}: expected a name without '/'")
             references = parse(list[_Reference], row["references"], f"{where}: references")
-            yield _ChromaQuestion(
-                f"chroma-chunking-{number:04d}", row["question"], references, corpus_id
-            )
+            yield f"chroma-chunking-{number:04d}", row["question"], references, corpus_id
     except csv.Error as error:
         raise InputError(f"{path}: line {rows.reader.line_num}: not valid CSV: {error}") from error

@@ -6,7 +6,6 @@ spans are the evidence, its answer is the choice. Hypotheses without evidence ar
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -62,34 +61,26 @@ def read(source: Path) -> DataSet:
         agreements = parse_file(_Agreements, path)
         for i, document in enumerate(agreements.documents):
             identity = document.model_dump_json()
-            if identity not in seen:
-                seen.add(identity)
-                _add(document, agreements.labels, numbers, f"{path}: documents[{i}]", dataset)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            where = f"{path}: documents[{i}].annotation_sets[0].annotations"
+            document_id = _unique_file_name(document.file_name, dataset)
+            dataset.documents[document_id] = document.text
+            for key, annotation in document.annotation_sets[0].annotations.items():
+                labels = agreements.labels
+                if key not in labels:
+                    expected = f"{key!r} is not one of the labels: {', '.join(labels)}"
+                    raise InputError(f"{where}.{key}: {expected}")
+                query_id, choice = f"contractnli-{next(numbers):04d}", annotation.choice
+                evidence = _evidence(document, document_id, annotation, f"{where}.{key}")
+                if not evidence:
+                    dataset.skip(query_id, f"no evidence: {key} is {choice} in {document_id!r}")
+                    continue
+                clauses = f'Which clauses of "{_title(document_id)}" support or contradict this'
+                query = f"{clauses}: {labels[key].hypothesis}"
+                dataset.add_query(query_id, query, evidence, answer=choice, tags=(key, choice))
     return dataset
-
-
-def _add(
-    document: _Contract,
-    labels: dict[str, _Label],
-    numbers: Iterator[int],
-    where: str,
-    dataset: DataSet,
-) -> None:
-    document_id = _unique_file_name(document.file_name, dataset)
-    dataset.documents[document_id] = document.text
-    for key, annotation in document.annotation_sets[0].annotations.items():
-        place = f"{where}.annotation_sets[0].annotations.{key}"
-        if key not in labels:
-            raise InputError(f"{place}: {key!r} is not one of the labels: {', '.join(labels)}")
-        query_id = f"contractnli-{next(numbers):04d}"
-        evidence = _evidence(document, document_id, annotation, place)
-        if not evidence:
-            dataset.skip(query_id, f"no evidence: {key} is {annotation.choice} in {document_id!r}")
-            continue
-        clauses = f'Which clauses of "{_title(document_id)}" support or contradict this'
-        query = f"{clauses}: {labels[key].hypothesis}"
-        tags = (key, annotation.choice)
-        dataset.add_query(query_id, query, evidence, answer=annotation.choice, tags=tags)
 
 
 def _evidence(

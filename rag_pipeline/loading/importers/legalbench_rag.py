@@ -34,13 +34,6 @@ def read(source: Path) -> DataSet:
     if not benchmarks:
         raise InputError(f"{source / 'benchmarks'}: no *.json file there; expected the benchmarks")
     dataset = DataSet()
-    _read_corpus(corpus, dataset)
-    for path in benchmarks:
-        _read_benchmark(path, dataset)
-    return dataset
-
-
-def _read_corpus(corpus: Path, dataset: DataSet) -> None:
     files = {p.relative_to(corpus).as_posix(): p for p in corpus.rglob("*") if p.is_file()}
     for name, path in sorted(files.items()):
         if any(part.startswith(".") for part in name.split("/")):
@@ -52,17 +45,13 @@ def _read_corpus(corpus: Path, dataset: DataSet) -> None:
             dataset.skip(name, f"not UTF-8: {error.reason} at byte {error.start}")
             continue
         dataset.documents[safe_path(name, str(corpus))] = text
-
-
-def _read_benchmark(path: Path, dataset: DataSet) -> None:
-    for number, test in enumerate(parse_file(_Benchmark, path).tests, start=1):
-        evidence = [
-            GivenSpan(
-                safe_path(s.file_path, f"{path}: tests[{number - 1}].snippets[{i}].file_path"),
-                *s.span,
-                s.answer,
-            )
-            for i, s in enumerate(test.snippets)
-        ]
-        query_id = f"legalbench-rag-{path.stem}-{number:04d}"
-        dataset.add_query(query_id, test.query, evidence, tags=(path.stem, *test.tags))
+    for path in benchmarks:
+        for index, test in enumerate(parse_file(_Benchmark, path).tests):
+            where = f"{path}: tests[{index}].snippets"
+            evidence = [
+                GivenSpan(safe_path(s.file_path, f"{where}[{i}].file_path"), *s.span, s.answer)
+                for i, s in enumerate(test.snippets)
+            ]
+            query_id = f"legalbench-rag-{path.stem}-{index + 1:04d}"
+            dataset.add_query(query_id, test.query, evidence, tags=(path.stem, *test.tags))
+    return dataset

@@ -6,11 +6,12 @@ A strip that crosses the gutter, such as a title, ends the band.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.loading.pdf.elements import Line, Word
-from rag_pipeline.loading.pdf.lines import make_line
+from rag_pipeline.loading.pdf.lines import between, make_line, rows_of
+from rag_pipeline.loading.pdf.tables import tabulate
 
 _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
@@ -22,10 +23,6 @@ _WIDE = 0.8
 _DEEPEST = 4
 _FULL = 0.7
 _AHEAD = 5
-
-Tabulate = Callable[[list[list[Word]], list[tuple[float, float]]], "list[list[str]] | None"]
-"""Takes rows of words and gutters as (x0, x1), and returns the cells of a table. It returns [] for
-rows to be read one by one, and None for columns of text."""
 
 
 @dataclass(slots=True)
@@ -47,57 +44,44 @@ class _Band:
     """Gutters of the first strips, which the strips below must confirm."""
 
 
-def read_columns(words: Sequence[Word], tabulate: Tabulate, head: float = 0) -> list[Line]:
+def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:
     """Return the page's lines in reading order.
 
     Above `head`, a horizontal white line ends columns, because authors are set side by side.
     """
-    reader = _Reader(tabulate, head)
-    reader.read(list(words), 0)
-    return reader.lines
+    lines: list[Line] = []
+    for number, column in enumerate(_columns(words, head, 0), 1):
+        for line in column:
+            line.column = number
+        lines += column
+    return lines
 
 
-class _Reader:
-    def __init__(self, tabulate: Tabulate, head: float) -> None:
-        self.lines: list[Line] = []
-        self._tabulate = tabulate
-        self._head = head
-        self._columns = 0
-
-    def read(self, words: list[Word], depth: int) -> None:
-        if not words:
-            return
-        strips = _strips(words)
-        bands = _bands(strips, self._head if depth == 0 else 0)
-        for band in bands:
-            inside = [word for strip in band.strips for word in strip.words]
-            if not band.gutters or depth >= _DEEPEST:
-                self._plain(band, words if len(bands) == 1 else inside)
-                continue
-            gutters = [(float(a), float(b)) for a, b in band.gutters]
-            rows = [row for strip in band.strips for row in rows_of(strip.words)]
-            cells = self._tabulate(rows, gutters)
-            if cells is not None:
-                if cells:
-                    self._columns += 1
-                    self.lines.append(table_line(rows, cells, self._columns))
-                else:
-                    self._plain(band, inside)
-                continue
+def _columns(words: Sequence[Word], head: float, depth: int) -> Iterator[list[Line]]:
+    bands = _bands(_strips(words), head)
+    for band in bands:
+        inside = [word for strip in band.strips for word in strip.words]
+        if not band.gutters or depth >= _DEEPEST:
+            yield _plain(band, words if len(bands) == 1 else inside)
+            continue
+        gutters = [(float(a), float(b)) for a, b in band.gutters]
+        rows = [row for strip in band.strips for row in rows_of(strip.words)]
+        cells = tabulate(rows, gutters)
+        if cells:
+            yield [table_line(rows, cells)]
+        elif cells is not None:
+            yield _plain(band, inside)
+        else:
             for column in between(inside, [(a + b) / 2 for a, b in gutters]):
-                self.read(column, depth + 1)
-
-    def _plain(self, band: _Band, around: list[Word]) -> None:
-        self._columns += 1
-        left, right = min(w.x0 for w in around), max(w.x1 for w in around)
-        for strip in band.strips:
-            for row in rows_of(strip.words):
-                line = make_line(row, left, right)
-                line.column = self._columns
-                self.lines.append(line)
+                yield from _columns(column, 0, depth + 1)
 
 
-def table_line(rows: list[list[Word]], cells: list[list[str]], column: int) -> Line:
+def _plain(band: _Band, around: Sequence[Word]) -> list[Line]:
+    left, right = min(w.x0 for w in around), max(w.x1 for w in around)
+    return [make_line(r, left, right) for strip in band.strips for r in rows_of(strip.words)]
+
+
+def table_line(rows: list[list[Word]], cells: list[list[str]], column: int = 0) -> Line:
     """Return a line that represents a table."""
     words = [word for row in rows for word in row]
     left, right = min(w.x0 for w in words), max(w.x1 for w in words)
@@ -108,26 +92,7 @@ def table_line(rows: list[list[Word]], cells: list[list[str]], column: int) -> L
     return line
 
 
-def rows_of(words: Sequence[Word]) -> list[list[Word]]:
-    """Group words by baseline; raised and lowered words join the row beside them."""
-    rows: list[tuple[float, float, list[Word]]] = []
-    for word in sorted(words, key=lambda w: (-w.size, w.base)):
-        best = None
-        for index, (base, size, _) in enumerate(rows):
-            middle = word.base - 0.3 * word.size
-            if base - 0.8 * size <= middle <= base + 0.15 * size and (
-                best is None or abs(rows[best][0] - word.base) > abs(base - word.base)
-            ):
-                best = index
-        if best is None:
-            rows.append((word.base, word.size, [word]))
-        else:
-            rows[best][2].append(word)
-    rows.sort(key=lambda row: row[0])
-    return [row for _, _, row in rows]
-
-
-def _strips(words: list[Word]) -> list[_Strip]:
+def _strips(words: Sequence[Word]) -> list[_Strip]:
     strips: list[_Strip] = []
     for word in sorted(words, key=lambda w: w.base - 0.5 * w.size):
         y0, y1 = word.base - 0.5 * word.size, word.base + 0.02 * word.size
@@ -335,11 +300,3 @@ def _merged(bands: list[_Band]) -> list[_Band]:
         else:
             result.append(band)
     return result
-
-
-def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Split words at borders by the middle of each word, from left to right."""
-    columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
-    for word in words:
-        columns[sum(word.middle[0] > border for border in borders)].append(word)
-    return columns

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.elements import Word, split
-from rag_pipeline.loading.pdf.lines import join
+from rag_pipeline.loading.pdf.lines import between, join, rows_of
 
 TableCells = tuple[list[list[Word]], list[list[str]]]
 """Rows of words, and the texts of their cells."""

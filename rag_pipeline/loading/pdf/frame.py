@@ -20,21 +20,14 @@ class Frame:
     def __init__(self, page: Any) -> None:
         box = pdfium.FS_RECTF()
         pdfium.FPDF_GetPageBoundingBox(page, box)
-        self.left, self.right = min(box.left, box.right), max(box.left, box.right)
-        self.bottom, self.top = min(box.bottom, box.top), max(box.bottom, box.top)
+        self.left, self.top = min(box.left, box.right), max(box.bottom, box.top)
         self.turns = pdfium.FPDFPage_GetRotation(page) % 4
-        sides = self.right - self.left, self.top - self.bottom
-        self.width, self.height = sides if self.turns % 2 == 0 else sides[::-1]
+        self._sides = abs(box.right - box.left), abs(box.top - box.bottom)
+        self.width, self.height = self._sides if self.turns % 2 == 0 else self._sides[::-1]
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         """Return the position of a content point on the displayed page."""
-        if self.turns == 0:
-            return x - self.left, self.top - y
-        if self.turns == 1:
-            return y - self.bottom, x - self.left
-        if self.turns == 2:
-            return self.right - x, y - self.bottom
-        return self.top - y, self.right - x
+        return turn(x - self.left, self.top - y, 90 * self.turns, *self._sides)
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 
@@ -47,6 +47,33 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
         first_width=_width_to_first_blank(words), marker=first.text if raised else "",
         rtl=any(w.clusters for w in words) and _mostly_rtl(text), parts=parts,
     )  # fmt: skip
+
+
+def rows_of(words: Sequence[Word]) -> list[list[Word]]:
+    """Group words by baseline; raised and lowered words join the row beside them."""
+    rows: list[tuple[float, float, list[Word]]] = []
+    for word in sorted(words, key=lambda w: (-w.size, w.base)):
+        best = None
+        for index, (base, size, _) in enumerate(rows):
+            middle = word.base - 0.3 * word.size
+            if base - 0.8 * size <= middle <= base + 0.15 * size and (
+                best is None or abs(rows[best][0] - word.base) > abs(base - word.base)
+            ):
+                best = index
+        if best is None:
+            rows.append((word.base, word.size, [word]))
+        else:
+            rows[best][2].append(word)
+    rows.sort(key=lambda row: row[0])
+    return [row for _, _, row in rows]
+
+
+def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
+    """Split words at borders by the middle of each word, from left to right."""
+    columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
+    for word in words:
+        columns[sum(word.middle[0] > border for border in borders)].append(word)
+    return columns
 
 
 def _width_to_first_blank(words: Sequence[Word]) -> float:

@@ -7,7 +7,7 @@ from rag_pipeline.loading.pdf.elements import Line, Page, Word
 from rag_pipeline.loading.pdf.figures import TableCells
 from rag_pipeline.loading.pdf.furniture import without_line_numbers
 from rag_pipeline.loading.pdf.glyphs import read_glyphs
-from rag_pipeline.loading.pdf.tables import ruled_tables, tabulate
+from rag_pipeline.loading.pdf.tables import ruled_tables
 
 _HEAD = 0.45
 _STAND_IN = "\ufffc"
@@ -31,7 +31,7 @@ def lay_out(page: Page, number: int) -> Page:
     for index, table in enumerate(tables):
         rest += _stand_ins(index, table)
     head = _HEAD * page.height if number == 0 else 0
-    page.lines = _with_tables(read_columns(rest, tabulate, head), tables)
+    page.lines = _with_tables(read_columns(rest, head), tables)
     for line in page.lines:
         line.page = number
     page.words, page.rules = [], []

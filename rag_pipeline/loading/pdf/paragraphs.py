@@ -3,9 +3,10 @@
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import zip_longest
 from typing import Literal
 
 from rag_pipeline.loading.pdf.elements import Line, split
@@ -121,7 +122,7 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
     floats: list[Block] = []
     for number, lines in enumerate(pages):
         body, page_notes = _split_notes(lines, styles, heights[number])
-        blocks = list(_page_blocks(body, styles))
+        blocks = _page_blocks(body, styles)
         for place, block in enumerate(blocks):
             target = found[-1] if found else None
             if target is not None and _continues(target, block, bool(floats)):
@@ -185,12 +186,14 @@ def _split_notes(
     lines: list[Line], styles: Styles, height: float
 ) -> tuple[list[Line], list[Block]]:
     """Separate the footnotes at the ends of a page's columns from its text."""
-    columns: defaultdict[int, list[Line]] = defaultdict(list)
-    for line in lines:
-        columns[line.column].append(line)
     taken: set[int] = set()
     blocks: list[Block] = []
-    for column in columns.values():
+
+    def begins(before: Line, line: Line) -> bool:
+        far = line.base - before.base > 1.45 * styles.leading(line.size)
+        return _marked(line) or far
+
+    for column in _by_column(lines):
         start = len(column)
         largest = _SMALL * styles.body
         while start and column[start - 1].table is None and column[start - 1].size <= largest:
@@ -209,17 +212,17 @@ def _split_notes(
             first = start if first is None else min(first, start)
         if first is None or _CAPTION.match(column[first].text):
             continue
-        for line in column[first:]:
-            taken.add(id(line))
-            previous = blocks[-1].last if blocks else None
-            far = previous is not None and previous.column == line.column and (
-                line.base - previous.base > 1.45 * styles.leading(line.size)
-            )  # fmt: skip
-            if previous is None or previous.column != line.column or _marked(line) or far:
-                blocks.append(Block("note", [line]))
-            else:
-                blocks[-1].lines.append(line)
+        notes = column[first:]
+        taken |= {id(line) for line in notes}
+        blocks += [Block("note", note) for note in split(notes, begins)]
     return [line for line in lines if id(line) not in taken], blocks
+
+
+def _by_column(lines: Iterable[Line]) -> list[list[Line]]:
+    columns: defaultdict[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        columns[line.column].append(line)
+    return list(columns.values())
 
 
 def _marked(line: Line) -> bool:
@@ -233,11 +236,7 @@ def _limit_columns(lines: Sequence[Line]) -> None:
 
     A table or a caption beside the text, as on a last page, may have made a column too wide.
     """
-    columns: defaultdict[int, list[Line]] = defaultdict(list)
-    for line in lines:
-        if line.table is None and not line.rtl:
-            columns[line.column].append(line)
-    for column in columns.values():
+    for column in _by_column(line for line in lines if line.table is None and not line.rtl):
         ends = Counter(round(line.x1) for line in column)
         full = [
             end for end in ends if sum(ends[end + near] for near in (-1, 0, 1)) >= _JUSTIFIED_LINES
@@ -264,34 +263,34 @@ def _narrow(lines: Sequence[Line], styles: Styles) -> None:
                 line.left, line.right = left, right
 
 
-def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
+def _page_blocks(lines: Sequence[Line], styles: Styles) -> list[Block]:
     _limit_columns(lines)
     _narrow(lines, styles)
-    block: Block | None = None
-    for index, line in enumerate(lines):
-        kind: Kind = "table" if line.table is not None else _kind(line)
-        following = lines[index + 1] if index + 1 < len(lines) else None
+    blocks: list[Block] = []
+    for line, following in zip_longest(lines, lines[1:]):
+        kind = _kind(line)
         joint = Joint.NEW_BLOCK
-        if block is not None and "table" not in (kind, block.kind):
-            joint = _joint(block, line, kind, styles, following)
-        if block is None or joint is Joint.NEW_BLOCK:
-            if block is not None:
-                yield _completed(block, styles)
-            block = Block(kind, [line])
+        if blocks and "table" not in (kind, blocks[-1].kind):
+            joint = _joint(blocks[-1], line, kind, styles, following)
+        if joint is Joint.NEW_BLOCK:
+            blocks.append(Block(kind, [line]))
             continue
         if joint is Joint.KEEP_BREAK:
-            block.breaks.add(len(block.lines))
-        block.lines.append(line)
-    if block is not None:
-        yield _completed(block, styles)
+            blocks[-1].breaks.add(len(blocks[-1].lines))
+        blocks[-1].lines.append(line)
+    for block in blocks:
+        if block.kind in ("text", "item") and _is_heading(block, styles):
+            block.kind = "heading"
+            block.breaks.clear()
+    return blocks
 
 
 def _kind(line: Line) -> Kind:
+    if line.table is not None:
+        return "table"
     if _CAPTION.match(line.text):
         return "caption"
-    if BULLET.match(line.text) or _ITEM.match(line.text):
-        return "item"
-    return "text"
+    return "item" if BULLET.match(line.text) or _ITEM.match(line.text) else "text"
 
 
 def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line | None) -> Joint:
@@ -361,13 +360,6 @@ def _differs_in_style(last: Line, line: Line, styles: Styles) -> bool:
 def _centred(line: Line) -> bool:
     before, behind = line.x0 - line.left, line.right - line.x1
     return before > 2 * line.size and abs(before - behind) < 0.5 * line.size
-
-
-def _completed(block: Block, styles: Styles) -> Block:
-    if block.kind in ("text", "item") and _is_heading(block, styles):
-        block.kind = "heading"
-        block.breaks.clear()
-    return block
 
 
 def _is_heading(block: Block, styles: Styles) -> bool:

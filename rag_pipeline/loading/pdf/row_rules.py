@@ -4,10 +4,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
-from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.elements import Rule, Word
 from rag_pipeline.loading.pdf.figures import TableCells
-from rag_pipeline.loading.pdf.lines import join
+from rag_pipeline.loading.pdf.lines import between, join, rows_of
 
 _TOUCH = 3.0
 _MIN_ROWS = 3

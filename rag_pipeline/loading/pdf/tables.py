@@ -5,11 +5,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.elements import Rule, Word, split
 from rag_pipeline.loading.pdf.figures import TableCells, figure_tables
 from rag_pipeline.loading.pdf.frame import Sides
-from rag_pipeline.loading.pdf.lines import join
+from rag_pipeline.loading.pdf.lines import between, join, rows_of
 from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
 
 _TOUCH = 3.0
