@@ -8,7 +8,7 @@ exactly its origin, and the extra is still missing. A killed load leaves fewer r
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -142,14 +142,17 @@ def _why(for_extra: Mapping[str, str]) -> str:
     return "; ".join(reasons)
 
 
-def compare(workspace: Workspace) -> Comparison:
-    """List the files or objects, and compare them with the documents and quarantine tables."""
+def compare(workspace: Workspace, doubtful: Collection[str] = ()) -> Comparison:
+    """List the files or objects, and compare them with the documents and quarantine tables.
+
+    Objects with a `doubtful` id are stale.
+    """
     config = workspace.config
     # The listing comes before the first file is read: a file that changes later differs from it.
     listing = list_documents(config)
     given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
     if config.documents.s3:
-        return _compare_objects(workspace, listing, given)
+        return _compare_objects(workspace, listing, given, doubtful)
     return _compare_files(workspace, listing, given)
 
 
@@ -199,7 +202,7 @@ def _seen_files(workspace: Workspace) -> SeenFiles:
 
 
 def _compare_objects(
-    workspace: Workspace, listing: Listing, given: Mapping[str, Given]
+    workspace: Workspace, listing: Listing, given: Mapping[str, Given], contested: Collection[str]
 ) -> Comparison:
     config = workspace.config
     tables = (
@@ -208,7 +211,7 @@ def _compare_objects(
     )
     by_origin: dict[str, list[str]] = {}
     known: dict[str, str] = {}
-    doubtful: set[str] = set()
+    doubtful = set(contested)
     for_extra: dict[str, str] = {}
     for table, fingerprint in tables:
         for row in table.read_rows(["document_id", "fingerprint", "origin"]):

@@ -6,7 +6,7 @@ A load is a plan, shards that read, parse and commit, and an end. In one process
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
@@ -82,14 +82,15 @@ def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
 
 
 def plan_load(
-    workspace: Workspace, plan: Plan | None = None
+    workspace: Workspace, plan: Plan | None = None, doubtful: Collection[str] = ()
 ) -> tuple[Sequence[Stale], set[str], LoadFound]:
     """Compare the files or objects with the tables; create the tables.
 
     Returns the files' documents, or the objects, to load, and the ids of the current documents.
+    Objects with a `doubtful` id are loaded in any case.
     """
     started = time.perf_counter()
-    compared = plan.compared if isinstance(plan, LoadPlan) else compare(workspace)
+    compared = plan.compared if isinstance(plan, LoadPlan) else compare(workspace, doubtful)
     documents = workspace.documents()
     documents.ensure()
     workspace.quarantine("documents").ensure()
@@ -172,22 +173,24 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
 def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
     """Drop the documents that are gone, maintain the table, and report all shards.
 
-    Objects that share an id are read again here, in their order: the first one keeps the id.
+    Objects that share an id are read again here, in their order: the first one keeps the id. The
+    rows of shared ids stay until they are replaced.
     """
     started = time.perf_counter()
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
     keys = {(i, key) for part in parts for i, (key, _) in part.ids.items()}
     times = Counter(i for i, _ in keys)
     contested = {i for part in parts for i in part.contested}
-    doubtful = sorted(i for i in times if times[i] > 1 or i in contested)
+    doubtful = {i for i in times if times[i] > 1 or i in contested}
     gone = found.gone
-    if doubtful or contested:
-        documents.drop(doubtful)
-        quarantine.drop(doubtful)
-        stale, taken, again = plan_load(workspace)
-        gone = again.gone
-        parts = [*parts, load_stale(workspace, stale, taken, gone)]
     ended = {i: reason for part in parts for i, (_, reason) in part.ids.items()}
+    if doubtful or contested:
+        stale, taken, again = plan_load(workspace, doubtful=doubtful)
+        gone = again.gone
+        last = load_stale(workspace, stale, taken, gone)
+        parts = [*parts, last]
+        ended = {i: reason for i, reason in ended.items() if i not in doubtful}
+        ended |= {i: reason for i, (_, reason) in last.ids.items()}
     unread = {i for part in parts for i in part.unread}
     orphans = sorted(i for i, key in gone.items() if i not in ended and key not in unread)
     held = sum(rows.num_rows for rows in documents.read(["document_id"], orphans))

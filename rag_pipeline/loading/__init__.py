@@ -5,7 +5,7 @@ HTML, PDF and Office files to Markdown. `parser_process` runs a parser in a sepa
 `text` decodes text and finds titles, and `sources` combines these modules.
 """
 
-from rag_pipeline.loading.duplicates import duplicate_groups as duplicate_groups
 from rag_pipeline.loading.sources import Rejected as Rejected
 from rag_pipeline.loading.sources import SourceFile as SourceFile
+from rag_pipeline.loading.sources import duplicate_groups as duplicate_groups
 from rag_pipeline.loading.sources import scan as scan

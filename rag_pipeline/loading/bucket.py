@@ -27,17 +27,12 @@ class Listed(NamedTuple):
 
     relative: str
     etag: str
-    size: int
+    n_bytes: int
     reason: str = ""
-
-    @property
-    def n_bytes(self) -> int:
-        """Return the size in bytes, under the name that sources use."""
-        return self.size
 
     def origin(self, documents: int) -> str:
         """Return the mark for rows of this version of the object, with its number of documents."""
-        return json.dumps([self.relative, self.etag, self.size, documents])
+        return json.dumps([self.relative, self.etag, self.n_bytes, documents])
 
 
 def list_bucket(source: DocumentsSource) -> list[Listed]:
@@ -117,7 +112,7 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
         try:
             # boto3 resumes after a lost connection, and never mixes two versions.
             client.download_file(bucket, key, str(target))
-            changed = target.stat().st_size != listed.size
+            changed = target.stat().st_size != listed.n_bytes
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _REFUSED:

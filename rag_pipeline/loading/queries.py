@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -91,12 +91,6 @@ class SpanRecord(_Record):
         return self
 
 
-class WholeDocument(NamedTuple):
-    """A gold document without a span."""
-
-    document_id: str
-
-
 class QueryRecord(_Record):
     """One line of the file; `metadata` holds fields of your own."""
 
@@ -166,10 +160,10 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, text
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _explain(error: Any) -> str:
@@ -209,7 +203,7 @@ def resolve_queries(
     for record in records:
         for span in record.gold_spans:
             wanted.setdefault(span.document_id, set()).add(span)
-    resolved: dict[SpanRecord, GoldSpan | WholeDocument | str] = {}
+    resolved: dict[SpanRecord, GoldSpan | str | None] = {}
     for document_id, same in wanted.items():
         text = text_of(document_id)
         if text is None:
@@ -226,7 +220,7 @@ def resolve_queries(
         problems += [f"{start}gold_spans.{n}: {problem}" for n, problem in lost]
         if not lost:
             spans = dict.fromkeys(one for one in found if isinstance(one, GoldSpan))
-            whole = dict.fromkeys(o.document_id for o in found if isinstance(o, WholeDocument))
+            whole = dict.fromkeys(s.document_id for s in record.gold_spans if resolved[s] is None)
             other = record.model_dump(exclude={"gold_spans", "metadata"})
             queries.append(Query(gold_spans=tuple(spans), gold_documents=tuple(whole), **other))
     return queries, problems
@@ -256,12 +250,12 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
     return f"{missing}; {meant}correct document_id"
 
 
-def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument | str:
-    """Return the span in the document, or a message about the mistake and its correction."""
+def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:
+    """Return the span, None for the whole document, or a message about the mistake."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
     if span.start is None and quote is None:
-        return WholeDocument(span.document_id)
+        return None
     if span.start is None or span.end is None:
         return _resolve_quote(span.document_id, quote or "", document)
     if span.end > len(text):
@@ -282,7 +276,7 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
     name = _shown(document_id)
     if not found:
         nearest = document.nearest(quote)
-        fix = f"the nearest to it is {_quoted(nearest)}; " if nearest else ""
+        fix = f"the nearest to it is {_shown(nearest, _MAX_OFFER)}; " if nearest else ""
         return f"{name} doesn't hold the quote {_shown(quote)}; {fix}copy it from the document"
     if len(found) > 1:
         starts = [start for start, _ in found]
@@ -290,8 +284,3 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
         many = f"{name} holds the quote {_shown(quote)} {len(starts)} times (at {places})"
         return f"{many}; lengthen it, or give start and end"
     return GoldSpan(document_id, *found[0])
-
-
-def _quoted(passage: str) -> str:
-    shown = json.dumps(passage, ensure_ascii=False)
-    return shown if len(shown) <= _MAX_OFFER else f"{shown[: _MAX_OFFER - 3]}..."

@@ -4,7 +4,8 @@ import hashlib
 import os
 import posixpath
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
@@ -376,3 +377,15 @@ def _printable(text: str) -> str:
 
 def _unreadable(error: OSError) -> str:
     return f"cannot read the file: {error.strerror or error}"
+
+
+def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Group the ids with the same content hash, from (document_id, content_hash) pairs.
+
+    Return sorted groups of at least two; an unknown hash ("") is ignored.
+    """
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for document_id, content_hash in pairs:
+        if content_hash:
+            groups[content_hash].append(document_id)
+    return sorted(sorted(group) for group in groups.values() if len(group) > 1)

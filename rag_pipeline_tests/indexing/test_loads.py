@@ -227,6 +227,26 @@ def test_objects_whose_ids_meet_in_two_shards_are_chosen_as_by_one_process(bucke
     assert indexing.plan_documents(shared).is_current
 
 
+def test_a_shared_id_keeps_a_row_while_its_objects_are_read_again(bucket, pair, monkeypatch):
+    _, shared = pair(**IN_BUCKET)
+    put("b.jsonl", record("x", "X of b."))
+    put("c.txt", "Alone.")
+    put("d.txt", "Alone, too.")
+    put("e.jsonl", record("x", "X of e."))
+    read, seen = loads.load_stale, []
+
+    def watched(workspace, stale, taken=None, gone=None):
+        if taken is not None:
+            seen.append({row["document_id"] for row in rows(workspace)[0]})
+        return read(workspace, stale, taken, gone)
+
+    monkeypatch.setattr(loads, "load_stale", watched)
+    report = load(shared)
+    assert seen == [{"x", "c.txt", "d.txt"}]
+    assert list(report.quarantined) == ["e.jsonl:x"]
+    assert {row["text"] for row in rows(shared)[0]} >= {"X of b."}
+
+
 def test_records_that_move_to_another_object_are_dropped_nowhere(bucket, pair):
     alone, shared = pair(**IN_BUCKET)
     for key in "abc":

@@ -1,20 +1,16 @@
 """Documents in ZIP archives, and the reasons for refusing members."""
 
-import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.formats import packed, pdf_bytes
-from rag_pipeline_tests.testing.scanning import outcomes
+from rag_pipeline_tests.testing.scanning import outcomes, workspace_of
 
 LINES = b'{"id": "first", "text": "The first record."}\n{"text": "The second record."}\n'
 
@@ -127,9 +123,7 @@ def test_only_changed_members_are_stale(tmp_path):
     folder.mkdir()
     lease = pdf_bytes("The rent is due.")
     (folder / "a.zip").write_bytes(packed({"a.txt": b"Fees", "lease.pdf": lease}))
-    workspace = Workspace(
-        load_config(write_file(tmp_path, queries=None, documents={"path": "documents"}))
-    )
+    workspace = workspace_of(tmp_path)
     assert indexing.update_documents(workspace).documents == 2
     assert indexing.plan_documents(workspace).is_current
     (document,) = read_documents(workspace, ["a.zip/lease.pdf"])
@@ -149,13 +143,11 @@ def test_an_archive_in_a_bucket_is_a_folder_too(bucket, tmp_path):
     members = {"lease.pdf": lease, "records.jsonl": LINES}
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="raw/x/a.zip", Body=packed(members))
-    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
-    workspace = Workspace(load_config(file))
+    workspace = workspace_of(tmp_path, s3="s3://bucket/raw")
     assert indexing.update_documents(workspace).documents == 3
     assert indexing.plan_documents(workspace).is_current
     assert sorted(workspace.documents().state()) == [
         "first", "x/a.zip/lease.pdf", "x/a.zip/records.jsonl:2",
     ]  # fmt: skip
     (document,) = read_documents(workspace, ["x/a.zip/lease.pdf"])
-    assert read_original(document, DocumentsSource(s3="s3://bucket/raw"), tmp_path) == lease
-    assert json.loads(LINES.splitlines()[0])["id"] == "first"
+    assert read_original(document, workspace.config.documents, tmp_path) == lease

@@ -7,14 +7,13 @@ import boto3
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.config import load_config, parse_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import listing_digest
 from rag_pipeline.indexing.documents import plan_documents
 from rag_pipeline.loading import bucket as objects
 from rag_pipeline.loading.parsers import PARSER_VERSIONS
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import write_documents
+from rag_pipeline_tests.testing.scanning import workspace_of
 
 TEXTS = {"nda/acme.txt": "The Acme agreement.", "policy/leave.md": "# Leave\n\nSixteen weeks."}
 RECORDS = [{"id": "r1", "text": "The first record."}, {"id": "r2", "text": "The second record."}]
@@ -37,8 +36,7 @@ def lines(*records):
 def workspace(bucket, tmp_path):
     for key, text in TEXTS.items():
         put(key, text)
-    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
-    return Workspace(load_config(file))
+    return workspace_of(tmp_path, s3="s3://bucket/raw")
 
 
 @pytest.fixture
@@ -64,12 +62,10 @@ def test_objects_give_the_same_rows_as_files(workspace, tmp_path):
     put("records.jsonl", lines(*RECORDS))
     write_documents(tmp_path / "documents", {**TEXTS, "records.jsonl": lines(*RECORDS)})
     (tmp_path / "local").mkdir()
-    local = write_file(
-        tmp_path / "local", queries=None, documents={"path": str(tmp_path / "documents")}
-    )
+    local = workspace_of(tmp_path / "local", path=str(tmp_path / "documents"))
     indexing.update_documents(workspace)
-    indexing.update_documents(Workspace(load_config(local)))
-    assert rows(workspace) == rows(Workspace(load_config(local)))
+    indexing.update_documents(local)
+    assert rows(workspace) == rows(local)
     assert [row["document_id"] for row in rows(workspace)] == [
         "nda/acme.txt",
         "policy/leave.md",
@@ -186,31 +182,11 @@ def test_the_sensor_sees_changes_in_the_listing(workspace):
     assert listing_digest(workspace.config) not in (digest, changed)
 
 
-def config_of(tmp_path, **documents):
-    return load_config(write_file(tmp_path, queries=None, documents=documents))
-
-
 def test_globs_and_a_prefix_choose_objects(workspace, tmp_path):
     put("policy/.draft.md", "hidden")
     boto3.client("s3").put_object(Bucket="bucket", Key="rawest/x.md", Body=b"not below raw/")
-    config = config_of(tmp_path, s3="s3://bucket/raw", include=["**/*.md"])
-    assert [listed.relative for listed in objects.list_bucket(config.documents)] == [
-        "policy/leave.md"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        ({}, r"documents: nothing is named; name either `path`"),
-        ({"path": "a", "s3": "s3://b/c"}, r"documents: both path 'a' and s3 's3://b/c' are named"),
-        ({"s3": "bucket/raw"}, r"documents: s3: 'bucket/raw' is not an address like s3://bucket/"),
-        ({"s3": "s3://"}, r"documents: s3: 's3://' is not an address"),
-    ],
-)
-def test_one_place_must_be_named(documents, message):
-    with pytest.raises(ConfigError, match=message):
-        parse_config(attributes(documents=documents))
+    source = workspace_of(tmp_path, s3="s3://bucket/raw", include=["**/*.md"]).config.documents
+    assert [listed.relative for listed in objects.list_bucket(source)] == ["policy/leave.md"]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +199,7 @@ def test_one_place_must_be_named(documents, message):
 )
 def test_an_empty_place_is_named(workspace, tmp_path, documents, message):
     indexing.update_documents(workspace)
-    broken = Workspace(config_of(tmp_path, **documents))
+    broken = workspace_of(tmp_path, **documents)
     with pytest.raises(ConfigError, match=message):
         indexing.update_documents(broken)
     assert broken.documents().count() == 2, "a wrong address empties nothing"
@@ -265,8 +241,7 @@ def test_a_line_about_an_object_brings_it_up_to_date(workspace, tmp_path):
     indexing.update_documents(workspace)
     sidecar = tmp_path / "documents.csv"
     sidecar.write_text("document_id,access\nnda/acme.txt,legal\n")
-    documents = {"s3": "s3://bucket/raw", "metadata": str(sidecar)}
-    described = Workspace(load_config(write_file(tmp_path, queries=None, documents=documents)))
+    described = workspace_of(tmp_path, s3="s3://bucket/raw", metadata=str(sidecar))
     assert plan_documents(described).stale == ("nda/acme.txt",)
     assert plan_documents(described).why == ""
     indexing.update_documents(described)

@@ -1,6 +1,5 @@
 """Source code: definitions, chunks, and the places of passages."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,10 @@ from rag_pipeline import indexing
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.markdown import MarkdownChunking
 from rag_pipeline.chunking.recursive import RecursiveChunking
-from rag_pipeline.config import DocumentsSource, load_config
-from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.indexing import code_warning, read_documents
-from rag_pipeline.loading import parser_process, scan
 from rag_pipeline.loading.code import find_symbols
-from rag_pipeline.loading.places import place_of
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.scanning import at, load, without_module, workspace_of
 
 PYTHON = '''\
 """Rätsel."""
@@ -103,15 +97,9 @@ def test_broken_code_is_read_as_far_as_possible() -> None:
     assert find_symbols("{" * 20_000, ".cpp") == []
 
 
-def load(folder: Path, text: str = PYTHON) -> Document:
-    (folder / "shop.py").write_bytes(text.encode())
-    (source,) = scan(DocumentsSource(path=str(folder)), folder)
-    return source.load()  # type: ignore[union-attr]
-
-
 def test_no_chunk_splits_a_definition_that_fits(tmp_path: Path) -> None:
     text = PYTHON.replace("\n", "\r\n")
-    document = load(tmp_path, text)
+    document = load(tmp_path / "shop.py", text)
     assert (document.text, document.title) == (text, "shop.py")
     for settings in (
         RecursiveChunking(method="recursive", max_characters=130),
@@ -126,34 +114,25 @@ def test_no_chunk_splits_a_definition_that_fits(tmp_path: Path) -> None:
 
 
 def test_a_passage_names_its_function_and_line(tmp_path: Path) -> None:
-    document = load(tmp_path)
-    at = PYTHON.index('return "ö"')
-    place = place_of(document, at, at + 6)
+    document = load(tmp_path / "shop.py", PYTHON)
+    place = at(document, 'return "ö"')
     assert (place.label, place.section, place.line) == ("Shop.open, line 15", "Shop.open", 15)
-    assert place_of(document, 0, 3).label == "line 1"
+    assert at(document, '"""').label == "line 1"
 
 
 def test_code_read_without_the_extra_is_read_again_with_it(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "shop.py").write_text(PYTHON)
-    file = write_file(tmp_path, queries=None, documents={"path": "documents"})
-    workspace = Workspace(load_config(file))
-    at = PYTHON.index("return None")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "tree_sitter", None)
-        without = f"import sys; sys.modules['tree_sitter'] = None; {parser_process._CHILD}"
-        patch.setattr(parser_process, "_CHILD", without)
-        patch.setattr(parser_process, "_started", {})
+    workspace = workspace_of(tmp_path)
+    with without_module("tree_sitter"):
         indexing.update_documents(workspace)
         (read,) = read_documents(workspace, ["shop.py"])
-        assert place_of(read, at, at + 1).section == ""
+        assert at(read, "return None").section == ""
         assert str(MissingExtraError("", "code")).partition("run: ")[2] in code_warning(workspace)
         assert indexing.plan_documents(workspace).is_current
-        for parser in parser_process._parsers().idle:
-            parser.communicate()
     plan = indexing.plan_documents(workspace)
     assert plan.why.endswith("the extra 'code' was missing and is installed now")
     indexing.update_documents(workspace)
     (read,) = read_documents(workspace, ["shop.py"])
-    assert place_of(read, at, at + 1).section == "Shop.close"
+    assert at(read, "return None").section == "Shop.close"
     assert (code_warning(workspace), indexing.plan_documents(workspace).is_current) == ("", True)

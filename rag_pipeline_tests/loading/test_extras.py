@@ -1,40 +1,30 @@
 """Documents read without an extra are read again once it is installed."""
 
-import sys
 from pathlib import Path
 
 import boto3
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.config import load_config
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.indexing import listing_digest, read_documents
-from rag_pipeline.loading import originals, parser_process
+from rag_pipeline.loading import originals
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.formats import pdf_bytes
 from rag_pipeline_tests.testing.pdf_scans import mixed_pdf
+from rag_pipeline_tests.testing.scanning import without_module, workspace_of
 
 LEFT_OUT = "The rent falls due in March."
 WHY = "1 PDF is read again: the extra 'ocr' was missing and is installed now"
-WITHOUT_OCR = f"import sys; sys.modules['rapidocr'] = None; {parser_process._CHILD}"
 
 
-def load_without_ocr(workspace: Workspace) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "rapidocr", None)
-        patch.setattr(parser_process, "_CHILD", WITHOUT_OCR)
-        patch.setattr(parser_process, "_started", {})
+def check_that_it_is_read_again(workspace: Workspace) -> None:
+    with without_module("rapidocr"):
         listing = listing_digest(workspace.config)
         assert indexing.update_documents(workspace).documents == 2
         assert indexing.plan_documents(workspace).is_current
         assert indexing.loaded_listing(workspace) == listing
-
-
-def check_that_it_is_read_again(workspace: Workspace) -> None:
-    load_without_ocr(workspace)
     (partly,) = read_documents(workspace, ["mixed.pdf"])
     assert LEFT_OUT not in partly.text
     loaded = dict(workspace.documents().state())
@@ -49,8 +39,7 @@ def check_that_it_is_read_again(workspace: Workspace) -> None:
     assert state["notes.txt"] == loaded["notes.txt"]
     # The new hash makes everything after the document stale.
     assert state["mixed.pdf"].content_hash != loaded["mixed.pdf"].content_hash
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "rapidocr", None)
+    with without_module("rapidocr"):
         assert indexing.plan_documents(workspace).is_current, "what has more is not taken back"
 
 
@@ -59,24 +48,21 @@ def test_unread_pages_of_a_file_are_read_with_the_extra(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "mixed.pdf").write_bytes(mixed_pdf())
     (folder / "notes.txt").write_text("Keys are with the porter.")
-    file = write_file(tmp_path, queries=None, documents={"path": "documents"})
-    check_that_it_is_read_again(Workspace(load_config(file)))
+    check_that_it_is_read_again(workspace_of(tmp_path))
 
 
 def test_unread_pages_of_an_object_are_read_with_the_extra(bucket: str, tmp_path: Path) -> None:
     client = boto3.client("s3")
     for name, raw in {"mixed.pdf": mixed_pdf(), "notes.txt": b"Keys are with the porter."}.items():
         client.put_object(Bucket="bucket", Key=f"raw/{name}", Body=raw)
-    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
-    check_that_it_is_read_again(Workspace(load_config(file)))
+    check_that_it_is_read_again(workspace_of(tmp_path, s3="s3://bucket/raw"))
 
 
 def test_the_original_is_the_version_that_was_read(bucket: str, tmp_path: Path) -> None:
     raw = pdf_bytes("Fees are due.")
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="raw/fees.pdf", Body=raw)
-    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
-    workspace = Workspace(load_config(file))
+    workspace = workspace_of(tmp_path, s3="s3://bucket/raw")
     indexing.update_documents(workspace)
     (document,) = read_documents(workspace, ["fees.pdf"])
     settings = workspace.config.documents

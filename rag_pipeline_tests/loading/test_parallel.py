@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, UnreadDocumentError
-from rag_pipeline.loading import SourceFile, parser_process, scan
+from rag_pipeline.loading import SourceFile, parser_process
 from rag_pipeline.loading.parallel import load_all
-from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.loading.test_parser_process import start_anew, with_pdf_parser
-from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.scanning import items, workspace_of
 
 MEETING = """(
     open(raw.decode().split()[0] + str(os.getpid()), 'w').close(),
@@ -25,10 +23,7 @@ MEETING = """(
 
 
 def listed(folder: Path) -> list[tuple[SourceFile, int]]:
-    found = list(scan(DocumentsSource(path=str(folder)), folder))
-    return [
-        (source, number) for number, source in enumerate(found) if isinstance(source, SourceFile)
-    ]
+    return [(one, n) for n, one in enumerate(items(folder)) if isinstance(one, SourceFile)]
 
 
 def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) -> Path:
@@ -88,7 +83,6 @@ def test_an_abandoned_load_stops_its_parsers(tmp_path, monkeypatch):
 
 def test_a_corpus_sets_the_number_of_parsers(tmp_path, monkeypatch):
     meeting_of(tmp_path, monkeypatch, 2)
-    documents = {"path": "documents", "processes": 2}
-    file = write_file(tmp_path, queries=None, documents=documents)
-    assert indexing.update_documents(Workspace(load_config(file))).documents == 2
+    workspace = workspace_of(tmp_path, path="documents", processes=2)
+    assert indexing.update_documents(workspace).documents == 2
     assert len(list((tmp_path / "met").iterdir())) == 2

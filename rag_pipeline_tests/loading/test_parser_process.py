@@ -2,39 +2,22 @@
 
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading import parser_process
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.formats import docx_bytes
-from rag_pipeline_tests.testing.scanning import outcomes
-
-
-def endless_pdf() -> bytes:
-    """Return a PDF of a few kilobytes whose one page draws three million letters."""
-    page = zlib.compress(b"BT /F 9 Tf " + b"(a)Tj " * 3_000_000 + b"ET")
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R"
-        b"/Resources<</Font<</F 5 0 R>>>>>>",
-        b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(page), page),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    body = b"".join(b"%d 0 obj%s endobj\n" % entry for entry in enumerate(objects, 1))
-    return b"%PDF-1.4\n" + body + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF"
+from rag_pipeline_tests.testing.hostile_pdfs import page_of, stream
+from rag_pipeline_tests.testing.scanning import outcomes, workspace_of
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Path:
-    (tmp_path / "a.pdf").write_bytes(endless_pdf())
+    three_million_letters = b"BT /F 9 Tf " + b"(a)Tj " * 3_000_000 + b"ET"
+    (tmp_path / "a.pdf").write_bytes(page_of(stream(three_million_letters)))
     (tmp_path / "b.docx").write_bytes(docx_bytes("Fees"))
     return tmp_path
 
@@ -111,12 +94,11 @@ def test_a_refused_document_is_tried_again_under_another_limit(tmp_path, monkeyp
     (tmp_path / "documents" / "a.txt").write_text("twelve bytes")
 
     def refused(limit: int) -> dict[str, str]:
-        documents = {"path": "documents", "max_bytes": limit}
-        file = write_file(tmp_path, queries=None, documents=documents)
-        return indexing.update_documents(Workspace(load_config(file))).quarantined
+        workspace = workspace_of(tmp_path, path="documents", max_bytes=limit)
+        return indexing.update_documents(workspace).quarantined
 
     assert refused(10) == {"a.txt": "oversized: 12 bytes, and documents.max_bytes is 10"}
     assert refused(10) == {}, "not again under the same"
     assert refused(11) == {"a.txt": "oversized: 12 bytes, and documents.max_bytes is 11"}
     assert refused(12) == {}
-    assert Workspace(load_config(tmp_path / "tiny.yaml")).documents().count() == 1
+    assert workspace_of(tmp_path).documents().count() == 1

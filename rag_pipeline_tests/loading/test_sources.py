@@ -1,5 +1,6 @@
 """Listed documents are hashed, unique, and unchanged when they are loaded."""
 
+import hashlib
 import pickle
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import Rejected, SourceFile, duplicate_groups, scan
+from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
 
@@ -48,16 +50,6 @@ def test_one_file_is_a_corpus(tmp_path: Path) -> None:
     assert ids(tmp_path / "a.txt", include=["*.md"]) == ["a.txt"]
 
 
-def test_same_bytes_are_kept_and_reported(tmp_path: Path) -> None:
-    fill(tmp_path, "a.txt", "b.txt", "sub/c.txt")
-    (tmp_path / "d.txt").write_text("other")
-    found = items(tmp_path)
-    assert all(isinstance(item, SourceFile) for item in found)
-    assert duplicate_groups((i.document_id, i.content_hash) for i in found) == [
-        ["a.txt", "b.txt", "sub/c.txt"]
-    ]
-
-
 def test_duplicate_groups_are_sorted_and_ignore_unknown_hashes() -> None:
     pairs = [("z", "1"), ("m", "2"), ("b", "1"), ("a", "2"), ("x", ""), ("y", ""), ("q", "3")]
     assert duplicate_groups(pairs) == [["a", "m"], ["b", "z"]]
@@ -78,3 +70,28 @@ def test_every_document_id_is_unique(tmp_path: Path) -> None:
     assert texts == {"a.jsonl:2": "1", "b.txt": "3", "a.jsonl:3": "4"}
     assert len(results) == 6
     assert all(i.content_hash for i in listed)
+
+
+def test_truncation_anywhere_gives_a_document_or_a_reason(tmp_path: Path) -> None:
+    files = {"a.docx": docx_bytes(), "a.xlsx": xlsx_bytes(), "a.pdf": pdf_bytes("one")}
+    for name, raw in files.items():
+        for part in range(1, 8):
+            (tmp_path / f"{part}-{name}").write_bytes(raw[: len(raw) * part // 8])
+    results = outcomes(tmp_path)
+    assert len(results) == 21
+    assert all(isinstance(r, str) and r.startswith("corrupt ") for r in results.values())
+
+
+def test_oversized_files_are_refused_by_hash_alone(tmp_path: Path) -> None:
+    (tmp_path / "big.json").write_text("[1, 2, 3, 4, 5]")
+    (tmp_path / "big.txt").write_bytes(b"x" * 11)
+    (tmp_path / "fits.txt").write_bytes(b"x" * 10)
+    big_json, big_text, fits = items(tmp_path, max_bytes=10)
+    assert isinstance(fits, SourceFile)
+    assert fits.n_bytes == 10
+    assert big_text == Rejected(
+        "big.txt",
+        hashlib.sha256(b"x" * 11).hexdigest(),
+        "oversized: 11 bytes, and documents.max_bytes is 10",
+    )
+    assert isinstance(big_json, Rejected)

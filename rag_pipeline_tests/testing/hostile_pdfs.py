@@ -107,7 +107,7 @@ def assembled(*objects: bytes) -> bytes:
     return b"%PDF-1.7\n" + body + b"trailer<</Root 1 0 R/Size 99>>\n%%EOF"
 
 
-def _page(contents: bytes, resources: bytes = b"", box: bytes = b"0 0 600 800") -> bytes:
+def page_of(contents: bytes, resources: bytes = b"", box: bytes = b"0 0 600 800") -> bytes:
     return assembled(
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -117,12 +117,12 @@ def _page(contents: bytes, resources: bytes = b"", box: bytes = b"0 0 600 800") 
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
         b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</X 6 0 R>>>>/Length 5>>"
         b"stream\n/X Do\nendstream",
-        _stream(bytes(1 << 20), b"/Type/XObject/Subtype/Image/Width 60000/Height 60000"
+        stream(bytes(1 << 20), b"/Type/XObject/Subtype/Image/Width 60000/Height 60000"
                 b"/BitsPerComponent 8/ColorSpace/DeviceGray"),
     )  # fmt: skip
 
 
-def _stream(data: bytes, entries: bytes = b"", filters: int = 1) -> bytes:
+def stream(data: bytes, entries: bytes = b"", filters: int = 1) -> bytes:
     names = b"/FlateDecode " * filters
     for _ in range(filters):
         data = zlib.compress(data, 9)
@@ -131,23 +131,23 @@ def _stream(data: bytes, entries: bytes = b"", filters: int = 1) -> bytes:
 
 def _bombs() -> Iterator[tuple[str, bytes]]:
     text = b"BT /F 12 Tf 72 700 Td (Fees are due in March.) Tj ET "
-    yield "form in itself", _page(_stream(text + b"/X Do "), b"/XObject<</X 6 0 R>>")
+    yield "form in itself", page_of(stream(text + b"/X Do "), b"/XObject<</X 6 0 R>>")
     image = b"/XObject<</I 7 0 R>>"
-    yield "image of 60,000 by 60,000", _page(_stream(b"q 600 0 0 800 0 0 cm /I Do Q"), image)
-    yield "page of a mile", _page(_stream(b"q 1e7 0 0 1e7 0 0 cm /I Do Q"), image, b"0 0 1e7 1e7")
-    yield "zip bomb", _page(_stream(bytes(300_000_000)))
-    yield "zip bomb in zip bomb", _page(_stream(bytes(100_000_000), filters=3))
-    yield "lines without end", _page(_stream(b"0 0 m 9 9 l S " * 400_000 + text))
-    yield "braces without end", _page(_stream(b"[" * 2_000_000 + text))
-    yield "states without end", _page(_stream(b"q " * 3_000_000 + text))
+    yield "image of 60,000 by 60,000", page_of(stream(b"q 600 0 0 800 0 0 cm /I Do Q"), image)
+    yield "page of a mile", page_of(stream(b"q 1e7 0 0 1e7 0 0 cm /I Do Q"), image, b"0 0 1e7 1e7")
+    yield "zip bomb", page_of(stream(bytes(300_000_000)))
+    yield "zip bomb in zip bomb", page_of(stream(bytes(100_000_000), filters=3))
+    yield "lines without end", page_of(stream(b"0 0 m 9 9 l S " * 400_000 + text))
+    yield "braces without end", page_of(stream(b"[" * 2_000_000 + text))
+    yield "states without end", page_of(stream(b"q " * 3_000_000 + text))
     nested = b"<</A " * 50_000 + b"1" + b">>" * 50_000
     yield "dictionaries without end", assembled(nested, nested)
     yield "only a head", b"%PDF-1.7\n%%EOF"
-    yield "numbers without end", _page(_stream(b"9" * 5_000_000 + b" " + text))
-    yield "letters of no size", _page(_stream(b"BT /F 0 Tf (a) Tj /F 1e9 Tf (b) Tj ET"))
-    yield "letters far away", _page(_stream(b"BT /F 9 Tf 1e9 -1e9 Td (a) Tj ET " + text))
+    yield "numbers without end", page_of(stream(b"9" * 5_000_000 + b" " + text))
+    yield "letters of no size", page_of(stream(b"BT /F 0 Tf (a) Tj /F 1e9 Tf (b) Tj ET"))
+    yield "letters far away", page_of(stream(b"BT /F 9 Tf 1e9 -1e9 Td (a) Tj ET " + text))
     everywhere = b"".join(
         b"BT /F 8 Tf 1 0 0 1 %d %d Tm (%d) Tj ET " % (n * 37 % 590, n * 61 % 790, n)
         for n in range(20_000)
     )
-    yield "words everywhere", _page(_stream(everywhere))
+    yield "words everywhere", page_of(stream(everywhere))

@@ -38,14 +38,12 @@ class Sheet:
             self.canvas.rotate(turned)
 
     def heading(self, text: str, points: float) -> None:
-        """Write a title across the page, near its top."""
         self.canvas.setFont(_BOLD[self.font], points)
         self.canvas.drawCentredString(self.width / 2, self.height - 90, text)
         self.headings.append(text)
         self.texts.append((self.page, text))
 
     def column(self, left: float, right: float, top: float, bottom: float) -> None:
-        """Go to the top of a column."""
         self.left, self.right, self.y, self.bottom = left, right, top, bottom
 
     def heading_in_column(self, text: str, points: float) -> None:
@@ -133,13 +131,11 @@ class Sheet:
         self.notes.append((self.page, f"{mark} {text}"))
 
     def running(self, text: str, x: float, y: float) -> None:
-        """Write a header or a footer."""
         self.canvas.setFont(self.font, 8)
         self.canvas.drawString(x, y, text)
         self.furniture.append(text)
 
     def next_page(self) -> None:
-        """Go to the next page."""
         self.canvas.showPage()
         self.page += 1
 

@@ -26,7 +26,6 @@ _ENDINGS = (
 
 
 def sentence(chance: random.Random) -> str:
-    """Return one sentence."""
     words = (
         f"{chance.choice(_SUBJECTS)} {chance.choice(_VERBS)} {chance.choice(_OBJECTS)} "
         f"{chance.choice(_ENDINGS)}."
@@ -35,7 +34,6 @@ def sentence(chance: random.Random) -> str:
 
 
 def paragraph(chance: random.Random, least: int = 3, most: int = 6) -> str:
-    """Return a paragraph of a few sentences."""
     return " ".join(sentence(chance) for _ in range(chance.randint(least, most)))
 
 

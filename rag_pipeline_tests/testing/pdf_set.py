@@ -7,6 +7,8 @@ import io
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from fpdf import FPDF
 from reportlab.lib import colors
@@ -43,9 +45,9 @@ class MadePdf:
     title: str = ""
 
 
-def paper(name: str, seed: int, **style: object) -> MadePdf:
+def paper(name: str, seed: int, **style: Any) -> MadePdf:
     """Return a paper of two columns, as LaTeX sets it."""
-    return _of_sheet(name, two_columns(random.Random(seed), **style))  # type: ignore[arg-type]
+    return _of_sheet(name, two_columns(random.Random(seed), **style))
 
 
 def report(name: str, seed: int, pages: int = 4, font: str = "Helvetica") -> MadePdf:
@@ -340,27 +342,27 @@ def of_fpdf(name: str, seed: int) -> MadePdf:
 
 def makers() -> Iterator[tuple[str, Callable[[], MadePdf]]]:
     """Yield the names of the born-digital PDFs with their makers."""
-    styles: list[dict[str, object]] = [
+    styles: list[dict[str, Any]] = [
         {}, {"gutter": 12.0, "stamp": True}, {"font": "Helvetica", "size": 9.0, "pages": 4},
         {"gutter": 14.0, "stamp": True, "notes": True, "size": 10.0},
         {"ragged": True, "notes": True}, {"abstract_across": True, "stamp": True},
     ]  # fmt: skip
+    fonts = ("Helvetica", "Times-Roman", "Helvetica", "Times-Roman")
+    rules = ("grid", "rules", "aligned", "grid", "rules", "aligned")
+    made: list[tuple[str, Callable[..., MadePdf], tuple[Any, ...]]] = [
+        *((f"report-{n}", report, (n, 3 + n, font)) for n, font in enumerate(fonts)),
+        *((f"invoice-{kind}-{n}", invoice, (n, kind)) for n, kind in enumerate(rules)),
+        *((f"slides-{n}", slides, (n,)) for n in range(3)),
+        *((f"notes-{n}", notes, (n,)) for n in range(3)),
+        *((f"fpdf-{n}", of_fpdf, (n,)) for n in range(3)),
+        *((f"statement-{n}", statement, (n,)) for n in range(2)),
+        *((f"clauses-{n}", clauses, (n,)) for n in range(2)),
+        *((f"newsletter-{n}", newsletter, (n,)) for n in range(2)),
+        *((f"lines-{n}", line_numbers, (n,)) for n in range(2)),
+        *((f"turned-{n}", turned, (n, n)) for n in (90, 180, 270)),
+        *((f"cjk-{font}", cjk, (font,)) for font in _CJK),
+    ]
     for seed, style in enumerate(styles):
-        yield f"paper-{seed}", lambda s=seed, k=style: paper(f"paper-{s}", s, **k)  # type: ignore[misc]
-    for seed, font in enumerate(("Helvetica", "Times-Roman", "Helvetica", "Times-Roman")):
-        yield f"report-{seed}", lambda s=seed, f=font: report(f"report-{s}", s, 3 + s, f)  # type: ignore[misc]
-    for seed, kind in enumerate(("grid", "rules", "aligned", "grid", "rules", "aligned")):
-        yield f"invoice-{kind}-{seed}", lambda s=seed, k=kind: invoice(f"invoice-{k}-{s}", s, k)  # type: ignore[misc]
-    for seed in range(3):
-        yield f"slides-{seed}", lambda s=seed: slides(f"slides-{s}", s)  # type: ignore[misc]
-        yield f"notes-{seed}", lambda s=seed: notes(f"notes-{s}", s)  # type: ignore[misc]
-        yield f"fpdf-{seed}", lambda s=seed: of_fpdf(f"fpdf-{s}", s)  # type: ignore[misc]
-    for seed in range(2):
-        yield f"statement-{seed}", lambda s=seed: statement(f"statement-{s}", s)  # type: ignore[misc]
-        yield f"clauses-{seed}", lambda s=seed: clauses(f"clauses-{s}", s)  # type: ignore[misc]
-        yield f"newsletter-{seed}", lambda s=seed: newsletter(f"newsletter-{s}", s)  # type: ignore[misc]
-        yield f"lines-{seed}", lambda s=seed: line_numbers(f"lines-{s}", s)  # type: ignore[misc]
-    for degrees in (90, 180, 270):
-        yield f"turned-{degrees}", lambda d=degrees: turned(f"turned-{d}", d, d)  # type: ignore[misc]
-    for font in _CJK:
-        yield f"cjk-{font}", lambda f=font: cjk(f"cjk-{f}", f)  # type: ignore[misc]
+        yield f"paper-{seed}", partial(paper, f"paper-{seed}", seed, **style)
+    for name, make, given in made:
+        yield name, partial(make, name, *given)

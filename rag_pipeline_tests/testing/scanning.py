@@ -1,13 +1,20 @@
 """Load the documents of a test folder."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.config import DocumentsSource
+import pytest
+
+from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Rejected, SourceFile, scan
+from rag_pipeline.loading import Rejected, SourceFile, parser_process, scan
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import write_file
 
 
 def items(root: Path, **settings: Any) -> list[SourceFile | Rejected]:
@@ -38,6 +45,25 @@ def load(path: Path, raw: bytes | str, **settings: Any) -> Document:
     (document,) = outcomes(path, **settings).values()
     assert isinstance(document, Document), document
     return document
+
+
+def workspace_of(folder: Path, **documents: Any) -> Workspace:
+    """Return the workspace of a corpus without queries; its documents are in `documents`."""
+    documents = documents or {"path": "documents"}
+    return Workspace(load_config(write_file(folder, queries=None, documents=documents)))
+
+
+@contextmanager
+def without_module(name: str) -> Iterator[None]:
+    """Hide the module of an extra from this process and its parsers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, name, None)
+        child = f"import sys; sys.modules[{name!r}] = None; {parser_process._CHILD}"
+        patch.setattr(parser_process, "_CHILD", child)
+        patch.setattr(parser_process, "_started", {})
+        yield
+        for parser in parser_process._parsers().idle:
+            parser.communicate()
 
 
 def at(document: Document, words: str) -> Place:

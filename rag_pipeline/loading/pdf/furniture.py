@@ -28,22 +28,17 @@ def without_furniture(
 ) -> list[list[Line]]:
     """Return the pages' lines without headers, footers and page numbers."""
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
-    repeated = _repeated(edges, len(pages))
-    numbered = _numbered(edges, body)
-    for number, lines in enumerate(pages):
-        if number:
-            numbered |= _alone(lines, heights[number], body)
-    result = []
-    for number, lines in enumerate(pages):
-        edge = {id(line) for line, _ in edges[number]}
-        result.append([
-            line
-            for line in lines
-            if id(line) not in edge
-            or not (id(line) in repeated | numbered or _is_page_number(line, len(pages)))
-            or (number == 0 and line.size >= 1.25 * body and not _is_page_number(line, 2))
-        ])  # fmt: skip
-    return result
+    furniture = _repeated(edges, len(pages)) | _numbered(edges, body)
+    for lines, height in zip(pages[1:], heights[1:], strict=True):
+        furniture |= _alone(lines, height, body)
+    dropped = {
+        id(line)
+        for number, found in enumerate(edges)
+        for line, _ in found
+        if (id(line) in furniture or _is_page_number(line, len(pages)))
+        and not (number == 0 and line.size >= 1.25 * body and not _is_page_number(line, 2))
+    }
+    return [[line for line in lines if id(line) not in dropped] for lines in pages]
 
 
 def without_line_numbers(words: list[Word]) -> list[Word]:

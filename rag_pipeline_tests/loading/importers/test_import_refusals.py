@@ -13,12 +13,12 @@ from rag_pipeline_tests.testing.small_sets import (
     CAT,
     CODE,
     FEE,
+    LABELS,
     NDA,
     SMALL,
     anthropic,
     chroma,
     contractnli,
-    legalbench,
     lines,
     refused,
     snippet,
@@ -72,15 +72,78 @@ BAD_BENCHMARKS: list[tuple[Any, str]] = [
         for path in ["../x.txt", "/etc/passwd", "C:\\x", "a\\b", "a/./b", "a//b", "", "a\0b"]
     ),
 ]
+BAD_QUESTIONS: list[tuple[Any, str]] = [
+    ("", "line 1: no column 'question', got None"),
+    ("question,corpus_id\n", "line 1: no column 'references'"),
+    ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: expected"),
+    ("question,references,corpus_id\nWho?,[],../wiki\n", "row 1 (up to line 2): corpus_id: "),
+    ("question,references,corpus_id\nWho?,[],a/b\n", "row 1 (up to line 2): corpus_id: 'a/b'"),
+    (
+        "question,references,corpus_id\nWho?,[{},wiki\n",
+        "row 1 (up to line 2): references: Invalid JSON",
+    ),
+    (
+        'question,references,corpus_id\nWho?,"[{""content"": 1}]",wiki\n',
+        "row 1 (up to line 2): references: [0].content: Input should be a valid string, got 1",
+    ),
+    (
+        'question,references,corpus_id\n"Who?,[],wiki\n',
+        "line 2: not valid CSV: unexpected end of data",
+    ),
+    (b"question\xff", "not UTF-8: invalid start byte at byte 8"),
+]
+BAD_DOCUMENTS: list[tuple[Any, str]] = [
+    ({}, "Input should be a valid array, got {}"),
+    ([{**CODE, "doc_id": "../x"}], "[0].doc_id: '../x': expected a relative path"),
+    ([{**CODE, "doc_id": "a/b"}], "[0].doc_id: 'a/b': expected a name without '/'"),
+    ([CODE, {**CODE, "doc_id": "DOC_1"}], "[1].doc_id: 'DOC_1' is there twice"),
+    ([CODE, {**CODE, "doc_id": "d"}], "[1].original_uuid: 'u1' is there twice"),
+    ([{**CODE, "chunks": [CODE["chunks"][0]] * 2}], "[0]: original_index 0 is there twice"),
+    ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
+]
+BAD_AGREEMENTS: list[tuple[Any, str]] = [
+    ({"text": ""}, ".text: String should match pattern"),
+    ({"spans": [[0]]}, ".spans[0][1]: Field required"),
+    ({"annotation_sets": []}, ".annotation_sets: List should have at least 1 item"),
+    (
+        {"annotation_sets": [{"annotations": {"nda-1": {"choice": "Maybe", "spans": []}}}]},
+        ".annotation_sets[0].annotations.nda-1.choice: Input should be 'Entailment', "
+        "'Contradiction' or 'NotMentioned', got 'Maybe'",
+    ),
+    (
+        {"annotation_sets": [{"annotations": {"x": {"choice": "Entailment", "spans": []}}}]},
+        ".annotation_sets[0].annotations.x: 'x' is not one of the labels: nda-1, nda-2",
+    ),
+    (
+        {"spans": [[0, 3]]},
+        ".annotation_sets[0].annotations.nda-2.spans[0]: expected an index of the document's "
+        "1 spans, got 1",
+    ),
+]
 
 
-@pytest.mark.parametrize(("content", "expected"), BAD_BENCHMARKS)
-def test_bad_benchmarks(tmp_path: Path, content: Any, expected: str) -> None:
-    source = legalbench(tmp_path / "in", FEE)
-    path = source / "benchmarks/cuad.json"
-    write(path, content)
-    message = refused("legalbench-rag", source, tmp_path / "out")
-    assert message.startswith(f"{path}: {expected}")
+def agreements(change: dict[str, Any]) -> dict[str, Any]:
+    other = {**NDA, "id": 2, "file_name": "b", **change}
+    return {"documents": [NDA, other], "labels": LABELS}
+
+
+@pytest.mark.parametrize(
+    ("format", "file", "content", "expected"),
+    [
+        *(("legalbench-rag", "benchmarks/cuad.json", *case) for case in BAD_BENCHMARKS),
+        *(("chroma-chunking", "questions_df.csv", *case) for case in BAD_QUESTIONS),
+        *(("anthropic-contextual", "codebase_chunks.json", *case) for case in BAD_DOCUMENTS),
+        *(
+            ("contractnli", "train.json", agreements(change), f"documents[1]{expected}")
+            for change, expected in BAD_AGREEMENTS
+        ),
+    ],
+)
+def test_bad_files(tmp_path: Path, format: str, file: str, content: Any, expected: str) -> None:
+    source = SMALL[format](tmp_path / "in")
+    write(source / file, content)
+    message = refused(format, source, tmp_path / "out")
+    assert message.startswith(f"{source / file}: {expected}")
 
 
 def test_missing_or_empty_legalbench_folders(tmp_path: Path) -> None:
@@ -90,36 +153,6 @@ def test_missing_or_empty_legalbench_folders(tmp_path: Path) -> None:
     assert "no documents in it" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
     write(tmp_path / "b/corpus/x.txt", "x")
     assert "no *.json file" in refused("legalbench-rag", tmp_path / "b", tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        ("", "line 1: no column 'question', got None"),
-        ("question,corpus_id\n", "line 1: no column 'references'"),
-        ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: expected"),
-        ("question,references,corpus_id\nWho?,[],../wiki\n", "row 1 (up to line 2): corpus_id: "),
-        ("question,references,corpus_id\nWho?,[],a/b\n", "row 1 (up to line 2): corpus_id: 'a/b'"),
-        (
-            "question,references,corpus_id\nWho?,[{},wiki\n",
-            "row 1 (up to line 2): references: Invalid JSON",
-        ),
-        (
-            'question,references,corpus_id\nWho?,"[{""content"": 1}]",wiki\n',
-            "row 1 (up to line 2): references: [0].content: Input should be a valid string, got 1",
-        ),
-        (
-            'question,references,corpus_id\n"Who?,[],wiki\n',
-            "line 2: not valid CSV: unexpected end of data",
-        ),
-        (b"question\xff", "not UTF-8: invalid start byte at byte 8"),
-    ],
-)
-def test_bad_questions_of_chroma(tmp_path: Path, table: str | bytes, expected: str) -> None:
-    source = chroma(tmp_path / "in", CAT)
-    write(source / "questions_df.csv", table)
-    message = refused("chroma-chunking", source, tmp_path / "out")
-    assert message.startswith(f"{source / 'questions_df.csv'}: {expected}")
 
 
 def test_bad_corpora_of_chroma(tmp_path: Path) -> None:
@@ -137,24 +170,6 @@ def test_bad_corpora_of_chroma(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("documents", "expected"),
-    [
-        ({}, "Input should be a valid array, got {}"),
-        ([{**CODE, "doc_id": "../x"}], "[0].doc_id: '../x': expected a relative path"),
-        ([{**CODE, "doc_id": "a/b"}], "[0].doc_id: 'a/b': expected a name without '/'"),
-        ([CODE, {**CODE, "doc_id": "DOC_1"}], "[1].doc_id: 'DOC_1' is there twice"),
-        ([CODE, {**CODE, "doc_id": "d"}], "[1].original_uuid: 'u1' is there twice"),
-        ([{**CODE, "chunks": [CODE["chunks"][0]] * 2}], "[0]: original_index 0 is there twice"),
-        ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
-    ],
-)
-def test_bad_documents_of_anthropic(tmp_path: Path, documents: Any, expected: str) -> None:
-    source = anthropic(tmp_path / "in", documents, ASSIGNED)
-    message = refused("anthropic-contextual", source, tmp_path / "out")
-    assert message.startswith(f"{source / 'codebase_chunks.json'}: {expected}")
-
-
 def test_bad_questions_of_anthropic(tmp_path: Path) -> None:
     source = anthropic(tmp_path / "in", [CODE], ASSIGNED)
     path = source / "evaluation_set.jsonl"
@@ -170,34 +185,6 @@ def test_bad_questions_of_anthropic(tmp_path: Path) -> None:
     assert "can't be read: No such file" in refused(
         "anthropic-contextual", source, tmp_path / "out"
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"text": ""}, ".text: String should match pattern"),
-        ({"spans": [[0]]}, ".spans[0][1]: Field required"),
-        ({"annotation_sets": []}, ".annotation_sets: List should have at least 1 item"),
-        (
-            {"annotation_sets": [{"annotations": {"nda-1": {"choice": "Maybe", "spans": []}}}]},
-            ".annotation_sets[0].annotations.nda-1.choice: Input should be 'Entailment', "
-            "'Contradiction' or 'NotMentioned', got 'Maybe'",
-        ),
-        (
-            {"annotation_sets": [{"annotations": {"x": {"choice": "Entailment", "spans": []}}}]},
-            ".annotation_sets[0].annotations.x: 'x' is not one of the labels: nda-1, nda-2",
-        ),
-        (
-            {"spans": [[0, 3]]},
-            ".annotation_sets[0].annotations.nda-2.spans[0]: expected an index of the document's "
-            "1 spans, got 1",
-        ),
-    ],
-)
-def test_bad_agreements(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
-    source = contractnli(tmp_path / "in", NDA, {**NDA, "id": 2, "file_name": "b", **change})
-    message = refused("contractnli", source, tmp_path / "out")
-    assert message.startswith(f"{source / 'train.json'}: documents[1]{expected}")
 
 
 def test_agreement_spans_outside_the_text_are_skipped(tmp_path: Path) -> None:

@@ -31,10 +31,6 @@ def small_page() -> MadePdf:
     return MadePdf("small", sheet.finish(), sheet.texts)
 
 
-def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rapidocr", None)
-
-
 def quality(read: Parsed) -> TextQuality:
     return TextQuality.from_json(str(read.metadata["text_quality"]))
 
@@ -53,7 +49,7 @@ def test_a_scan_of_two_columns_is_read(turn, angle):
 
 
 def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch):
-    without_ocr(monkeypatch)
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
     with pytest.raises(DocumentError) as caught:
         read_pdf("scan.pdf", scanned(small_page().raw))
     assert caught.value.reason == (
@@ -62,7 +58,7 @@ def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch):
 
 
 def test_unread_pages_of_a_mixed_document_are_counted(monkeypatch):
-    without_ocr(monkeypatch)
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
     read = read_pdf("mixed.pdf", mixed_pdf())
     assert read.missing_extra == "ocr"
     assert read.text == "Fees are due in March, and again in September of each year."
