@@ -18,7 +18,7 @@ from rag_pipeline.config.settings import PATTERNS
 from rag_pipeline.errors import ConfigError, OtherComponentError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
-_ENVIRONMENT = re.compile(
+ENVIRONMENT = re.compile(
     r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""
 )
 
@@ -146,7 +146,7 @@ def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dic
         values[os.environ[name]] = match[0]
         return os.environ[name]
 
-    return _ENVIRONMENT.sub(found, value)
+    return ENVIRONMENT.sub(found, value)
 
 
 def _written(attributes: Any, error: Any) -> Any:

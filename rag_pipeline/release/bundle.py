@@ -17,19 +17,21 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from rag_pipeline.config import STAGES, CorpusConfig
+from rag_pipeline.config import STAGES, CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release.gate import kept_file
 from rag_pipeline.release.manifest import Release, load, read, verify
 from rag_pipeline.release.publishing import serve_imported
 from rag_pipeline.release.settings import ReleaseSettings
+from rag_pipeline.release.trust import foreign_settings, refuse_variables
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Store, Table
@@ -45,7 +47,10 @@ _DOCUMENTS = "documents.arrow"
 _SCORES = "scores.parquet"
 _IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
+_MOST_GROWTH = 100
+"""Maximum bytes of the rows of a file, as a multiple of the file's bytes."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_WRONG = (ValueError, TypeError, LookupError, AttributeError)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
 """Errors that `zipfile` raises for a damaged file; RuntimeError for unknown compression."""
 
@@ -113,6 +118,26 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
     """Return the content of a corpus file that serves a bundle."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
+    _manifest(listing["release"], file)
+    return _minimal_config(listing, store)
+
+
+def corpus_of(file: Path) -> str:
+    """Return the name of a bundle's corpus."""
+    return str(minimal_config(file, "store")["corpus"])
+
+
+def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
+    """Return a line for each address or variable of a bundle that `own` does not name."""
+    with _opened(file) as archive:
+        listing = _read_listing(archive, file)
+    release = _manifest(listing["release"], file)
+    named = parse_config(_minimal_config(listing, "store"))
+    variants = {section: named.section(section) for section in listing["named"]}
+    return foreign_settings({"release": release.typed_settings(), **variants}, own)
+
+
+def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
     release = listing["release"]
     settings, names = release["settings"], release["settings"]["names"]
     sections = listing["named"]
@@ -138,18 +163,36 @@ def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[st
 
 
 def import_release(
-    workspace: Workspace, file: Path, waiting: Callable[[str], object] = lambda holder: None
+    workspace: Workspace,
+    file: Path,
+    waiting: Callable[[str], object] = lambda holder: None,
+    *,
+    trust_endpoints: bool = False,
 ) -> Release:
     """Import a bundle into a store and serve it; return the release with its new id.
 
     Wait while a run or another import holds the corpus, and report the holder to `waiting`.
-    Raise InputError for a damaged file or another kind of file, before any change. Raise
+    Raise InputError for a damaged file, and for settings that name an address or a variable that
+    the corpus file does not name, unless `trust_endpoints`; nothing changes before. Raise
     StoreError for a store with its own builds, because the import would replace its tables.
     """
+    if not trust_endpoints:
+        refuse_foreign(file, foreign_endpoints(file, workspace.config))
     _refuse_own_builds(workspace.store)  # refuse before waiting
     with lease(workspace.store, wait=True, waiting=waiting):
         _refuse_own_builds(workspace.store)
         return _import(workspace, file)
+
+
+def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
+    """Raise InputError if a bundle names foreign addresses or variables."""
+    if lines:
+        shown = "".join(f"\n  {line}" for line in lines)
+        raise InputError(
+            f"{file}: its settings would send questions and keys to addresses, or read variables, "
+            f"that your corpus file does not name:{shown}\nIf you trust all of them, add "
+            f"--trust-endpoints"
+        )
 
 
 def _refuse_own_builds(store: Store) -> None:
@@ -179,8 +222,7 @@ def _write_builds(
     store = workspace.store
     release = _manifest(listing["release"], file)
     pinned = release.pinned
-    if pinned.lexical_path is not None:
-        open_lexical_index(folder / "lexical")
+    _check_content(release, folder, file)
     # Write this file before any table, so that an interrupted import can be repeated.
     store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
@@ -196,11 +238,56 @@ def _write_builds(
     return serve_imported(workspace, replace(release, pinned=pinned), scores)
 
 
+def _check_content(release: Release, folder: Path, file: Path) -> None:
+    """Raise InputError unless the files hold the builds that the manifest pins."""
+    pinned = release.pinned
+    try:
+        with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:
+            found, indexed = _checked_rows(rows, _vector_schema(rows.schema), folder / _VECTORS)
+        if found != pinned.rows:
+            raise ValueError(f"{_VECTORS} has {found} rows, and the manifest says {pinned.rows}")
+        if (folder / _DOCUMENTS).exists():
+            with pa.OSFile(str(folder / _DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
+                _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / _DOCUMENTS)
+            if lost := indexed - known:
+                raise ValueError(f"{_DOCUMENTS} lacks {min(lost)!r}")
+        if pinned.lexical_path is not None:
+            index = open_lexical_index(folder / "lexical")
+            if len(index) != found:
+                raise ValueError(f"the BM25 index has {len(index)} chunks, not {found}")
+        if (folder / _SCORES).exists():
+            pq.read_table(folder / _SCORES, columns=["query_id", "query"])
+    except (StoreError, OSError, pa.ArrowException, *_WRONG) as error:
+        raise InputError(f"{file}: not a release bundle: {error}") from None
+
+
+def _checked_rows(
+    rows: pa.RecordBatchReader, schema: pa.Schema, file: Path
+) -> tuple[int, set[str]]:
+    """Return the number of rows and the ids of their documents; raise ValueError for bad rows."""
+    found, size, documents = 0, 0, set[str]()
+    for batch in rows:
+        batch = _with_schema(batch, schema)
+        batch.validate(full=True)
+        size += batch.nbytes
+        if size > _MOST_GROWTH * file.stat().st_size:
+            raise ValueError(f"{file.name} grows to more than {_MOST_GROWTH} times its size")
+        if empty := [f.name for f in schema if not f.nullable and batch.column(f.name).null_count]:
+            raise ValueError(f"{file.name}: {empty[0]} has missing values")
+        found += batch.num_rows
+        documents.update(batch.column("document_id").to_pylist())
+    return found, documents
+
+
 def _manifest(record: dict[str, Any], file: Path) -> Release:
     try:
         release = read(record, f"{file}")
     except (StoreError, ConfigError) as error:
         raise InputError(str(error)) from None
+    try:
+        release.typed_settings()
+    except ConfigError as error:
+        raise InputError(f"{file}: {error}") from None
     # Both become paths in the store.
     for place in (release.pinned.vector_table, release.pinned.lexical_path or "lexical"):
         if not isinstance(place, str) or not _NAME.fullmatch(place) or ".." in place:
@@ -264,11 +351,15 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
         for name, about in files.items():
             if not _NAME.fullmatch(name) or ".." in name:
                 raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")
-            if archive.getinfo(name).file_size != about["bytes"]:
+            member = archive.getinfo(name)
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise InputError(f"{file}: {name} is compressed, which no bundle is")
+            if member.file_size != about["bytes"]:
                 raise InputError(f"{file}: {name} is not as large as the bundle says")
+        refuse_variables([listing["release"], listing["named"]], f"{file}")
         if _VECTORS not in files or not isinstance(listing["release"], dict):
             raise InputError(f"{file}: not a release bundle: no {_VECTORS}")
-    except (OSError, KeyError, TypeError, AttributeError, *_DAMAGE) as error:
+    except (OSError, *_WRONG, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None
     return listing
 
@@ -281,10 +372,12 @@ def _extract(archive: zipfile.ZipFile, files: Mapping[str, Any], folder: Path, f
         )
     for name, about in files.items():
         target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(name) as source, target.open("wb") as out:
                 digest = copied(source, out, about["bytes"])
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            raise InputError(f"{file}: {name} is a file and a folder") from None
         except _DAMAGE as error:
             raise InputError(f"{file}: {name} is torn: {error}") from None
         if digest != about["sha256"]:

@@ -1,8 +1,11 @@
+import hashlib
 import json
+import random
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rag_pipeline import Corpus
@@ -71,7 +74,7 @@ def test_a_bundle_carries_the_variants_that_it_refers_to(tmp_path, run_all, monk
     bundle.export(Workspace(load_config(file)), "release-000001", tmp_path / "carried.zip")
     (there := tmp_path / "there").mkdir()
     monkeypatch.chdir(there)
-    said("import-release", "../carried.zip")
+    said("import-release", "../carried.zip", "--trust-endpoints")
     here, imported = Corpus.load(file), Corpus.load("tiny.yaml")
     assert imported.config.chat("small").identity == here.config.chat("small").identity
     assert imported.search(QUESTION) == here.search(QUESTION)
@@ -197,6 +200,73 @@ def altered(listing, files):
 PINNED = ("release", "pinned")
 
 
+def replaced(listing, files, name, content):
+    """Replace a file of the bundle, with its right size and hash."""
+    files[name] = content
+    digest = hashlib.sha256(content).hexdigest()
+    listing["files"][name] = {"bytes": len(content), "sha256": digest}
+
+
+def no_settings(listing, files):
+    listing["release"]["settings"] = {}
+
+
+def of_random_bytes(listing, files):
+    replaced(listing, files, "vectors.arrow", random.Random(0).randbytes(50_000))
+
+
+def of_zeros(listing, files):
+    replaced(listing, files, "vectors.arrow", bytes(3_000_000))
+
+
+def of_other_tables(listing, files):
+    rows = pa.table({"document_id": ["a"], "text": ["b"]})
+    replaced(listing, files, "vectors.arrow", stream_of(rows))
+
+
+def of_fewer_rows(listing, files):
+    rows = pa.ipc.open_stream(files["vectors.arrow"]).read_all()
+    replaced(listing, files, "vectors.arrow", stream_of(rows.slice(1)))
+
+
+def of_growing_rows(listing, files):
+    rows = pa.ipc.open_stream(files["documents.arrow"]).read_all()
+    texts = pa.array(["0" * 5_000_000] * len(rows))
+    at = rows.column_names.index("text")
+    rows = rows.set_column(at, rows.schema.field("text"), texts)
+    replaced(listing, files, "documents.arrow", stream_of(rows))
+
+
+def of_other_documents(listing, files):
+    rows = pa.ipc.open_stream(files["documents.arrow"]).read_all()
+    replaced(listing, files, "documents.arrow", stream_of(rows.slice(0, 1)))
+
+
+def of_random_scores(listing, files):
+    replaced(listing, files, "scores.parquet", b"PAR1" + bytes(100) + b"PAR1")
+
+
+def of_a_torn_index(listing, files):
+    name = next(name for name in files if name.startswith("lexical/") and "chunks" in name)
+    replaced(listing, files, name, b"{}")
+
+
+def of_a_file_and_folder(listing, files):
+    replaced(listing, files, "lexical", b"a file")
+
+
+def of_a_variable(listing, files):
+    listing["release"]["settings"]["embedding"]["note"] = "x\" {{ env('HOME') }}"
+
+
+def stream_of(rows):
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as out:
+        out.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -227,6 +297,17 @@ PINNED = ("release", "pinned")
         (given(9, "format"), "bundle format 9, this build reads 2"),
         (given(9, "release", "format"), "manifest format 9, this build reads 2"),
         (given("other", "corpus"), "belongs to corpus 'other', not 'tiny'"),
+        (no_settings, r"settings\.chunking: Field required"),
+        (of_random_bytes, "not a release bundle"),
+        (of_zeros, "not a release bundle"),
+        (of_other_tables, "not a release bundle"),
+        (of_fewer_rows, r"vectors\.arrow has \d+ rows, and the manifest says \d+"),
+        (of_growing_rows, r"documents\.arrow grows to more than 100 times its size"),
+        (of_other_documents, r"documents\.arrow lacks 'nda/"),
+        (of_random_scores, "not a release bundle"),
+        (of_a_torn_index, "not a release bundle: .*lexical"),
+        (of_a_file_and_folder, "lexical is a file and a folder|lexical/.* is a file and a folder"),
+        (of_a_variable, r"settings contain \{\{ env\('HOME'\) \}\}, which would read a variable"),
     ],
 )
 def test_a_damaged_bundle_changes_nothing(exported, tmp_path, change, message):
@@ -235,6 +316,14 @@ def test_a_damaged_bundle_changes_nothing(exported, tmp_path, change, message):
         bundle.import_release(elsewhere(exported, tmp_path), bad)
     left = [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
     assert [p.name for p in left if p.stat().st_size] == [], "the lease's file holds nothing"
+
+
+def test_a_compressed_bundle_is_refused(exported, tmp_path):
+    with zipfile.ZipFile(exported[1]) as source, zipfile.ZipFile(tmp_path / "z.zip", "w") as out:
+        for name in source.namelist():
+            out.writestr(name, source.read(name), zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="is compressed, which no bundle is"):
+        bundle.import_release(elsewhere(exported, tmp_path), tmp_path / "z.zip")
 
 
 def contents(folder):

@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -11,6 +11,9 @@ from rich.markup import escape
 from rag_pipeline.cli.console import console, megabytes, print_json, say, show_next
 from rag_pipeline.cli.find import find_corpus_file, open_corpus, rag
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
+
+if TYPE_CHECKING:
+    from rag_pipeline.config import CorpusConfig
 
 app = typer.Typer()
 
@@ -93,44 +96,58 @@ def import_release(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     store: Annotated[str, option("DIR", "Folder, or s3:// prefix, to import into.")] = "data/store",
+    trust_endpoints: Annotated[
+        bool, flag("--trust-endpoints", "Use the addresses that the release names; print each.")
+    ] = False,
 ) -> None:
     """Import a release from another machine, and serve it.
 
     Without a CORPUS, the corpus file is NAME.yaml, with the settings of the release; an existing
-    file is used as it is.
+    file is used as it is. Addresses of models, and variables with keys, must stand in your corpus
+    file, be a vendor's own, or be trusted.
 
     \b
     Example:
       rag import-release contracts.zip
     """
     from rag_pipeline.config import load_config
+    from rag_pipeline.release.bundle import corpus_of, foreign_endpoints, refuse_foreign
     from rag_pipeline.release.bundle import import_release as import_bundle
     from rag_pipeline.workspace import Workspace
 
     is_named = corpus or named or "RAG_CORPUS" in os.environ
-    target = find_corpus_file(corpus, named) if is_named else _corpus_file_for(file, store)
-    config = load_config(target)
-    release = import_bundle(Workspace(config), file, waiting=lambda holder: say(escape(holder)))
+    target = find_corpus_file(corpus, named) if is_named else Path(f"{corpus_of(file)}.yaml")
+    own = load_config(target) if target.exists() else None
+    foreign = foreign_endpoints(file, own)
+    if not trust_endpoints:
+        refuse_foreign(file, foreign)
+    for line in foreign:
+        say(f"trusting {escape(line)}")
+    config = own or _write_corpus_file(target, file, store)
+    release = import_bundle(
+        Workspace(config),
+        file,
+        waiting=lambda holder: say(escape(holder)),
+        trust_endpoints=trust_endpoints,
+    )
     console.print(f"serving {release.release_id} ({release.configuration})")
     show_next(rag("search", "your question", file=target, corpus=config.corpus))
 
 
-def _corpus_file_for(bundle: Path, store: str) -> Path:
-    """Return the corpus file of a release in a file; write it if there is none."""
+def _write_corpus_file(target: Path, bundle: Path, store: str) -> "CorpusConfig":
+    """Write a corpus file that serves a bundle."""
     import yaml
 
-    from rag_pipeline.config import COMPONENT_TYPE, parse_config
+    from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
     from rag_pipeline.pipeline.template import write_file
     from rag_pipeline.release.bundle import minimal_config
 
     attributes = minimal_config(bundle, store)
-    corpus = Path(f"{attributes['corpus']}.yaml")
-    if not corpus.exists():
-        parse_config(attributes, corpus)
-        content = {"type": COMPONENT_TYPE, "attributes": attributes}
-        write_file("corpus file", corpus, yaml.safe_dump(content, sort_keys=False))
-        say(f"wrote {escape(str(corpus))}")
-    return corpus
+    parse_config(attributes, target)
+    content = {"type": COMPONENT_TYPE, "attributes": attributes}
+    write_file("corpus file", target, yaml.safe_dump(content, sort_keys=False))
+    say(f"wrote {escape(str(target))}")
+    return load_config(target)
 
 
 @app.command(short_help="Free what the store no longer needs.")

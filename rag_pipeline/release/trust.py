@@ -1,0 +1,73 @@
+"""The addresses and variables in a bundle's settings that its importer did not choose.
+
+Whoever makes a bundle could otherwise name a variable of the importer, and an address to send its
+value and all questions to.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.parsing import ENVIRONMENT
+from rag_pipeline.errors import InputError
+
+ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
+"""The variable with the names, divided by commas, that settings of a bundle may read."""
+_NAMED = re.compile(r".*(?:url|env|address|host|command|module|path|folder)", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def refuse_variables(value: Any, where: str) -> None:
+    """Raise InputError for a text of JSON that a corpus file would replace by a variable."""
+    if isinstance(value, str) and (found := ENVIRONMENT.search(value)):
+        raise InputError(f"{where}: its settings contain {found[0]}, which would read a variable")
+    if isinstance(value, (dict, list)):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            refuse_variables(part, where)
+
+
+def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
+    """Return a line for each part of a bundle's settings with a foreign address or variable.
+
+    `made` holds models of settings. Default values are trusted, and so are the values that one
+    part of the importer's corpus file `own` has together.
+    """
+    trusted = [dict(values) for _, values in _parts(own, "")] if own else []
+    allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
+    lines = []
+    for place, values in _parts(made, ""):
+        foreign = {
+            name: value
+            for name, value in values.items()
+            if not (name.endswith("_env") and value in allowed)
+        }
+        if foreign and not any(values.items() <= known.items() for known in trusted):
+            lines.append(f"{place}: " + ", ".join(f"{n} {v}" for n, v in foreign.items()))
+    return list(dict.fromkeys(lines))
+
+
+def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each model with its place and its settings that name an address or a variable."""
+    inner: Mapping[Any, Any] = {}
+    if isinstance(value, BaseModel):
+        inner = dict(value)
+        fields = type(value).model_fields
+        named = {
+            name: text
+            for name, text in inner.items()
+            if isinstance(text, str)
+            and (_NAMED.fullmatch(name) or _ADDRESS.match(text))
+            and (name not in fields or text != fields[name].default)
+        }
+        if named:
+            yield place, named
+    elif isinstance(value, Mapping):
+        inner = value
+    elif isinstance(value, (list, tuple)):
+        inner = dict(enumerate(value))
+    for name, part in inner.items():
+        yield from _parts(part, f"{place}.{name}" if place else str(name))

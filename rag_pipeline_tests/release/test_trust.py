@@ -1,0 +1,85 @@
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import InputError
+from rag_pipeline.release import bundle
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.command_line import rag, said
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
+from rag_pipeline_tests.testing.model_server import serving
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """Return a bundle whose embedding sends a variable of the importer to a server."""
+    folder = tmp_path_factory.mktemp("evil")
+    with serving() as server:
+        yield server, exported(folder, server.url, "VICTIM_DB_PASSWORD")
+
+
+def exported(folder, url, variable):
+    file = corpus(folder, url, variable)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable, "of the attacker")
+        for _ in run(load_config(file)):
+            pass
+    bundle.export(Workspace(load_config(file)), "release-000001", folder / "evil.zip")
+    return folder / "evil.zip"
+
+
+def corpus(folder, url, variable):
+    remote = {"provider": "openai", "model": "m", "dimensions": 8, "base_url": url}
+    return write_corpus(
+        folder,
+        embeddings={"remote": {**remote, "api_key_env": variable}},
+        configurations=[rule("default", embedding="remote", retriever="dense")],
+        serve="default",
+    )
+
+
+def test_a_bundle_cannot_choose_where_questions_and_keys_go(evil, tmp_path, monkeypatch):
+    server, file = evil
+    own = Workspace(load_config(write_corpus(tmp_path)))
+    with pytest.raises(InputError, match="--trust-endpoints") as told:
+        bundle.import_release(own, file)
+    assert f"base_url {server.url}" in str(told.value)
+    assert "api_key_env VICTIM_DB_PASSWORD" in str(told.value)
+    assert not own.store.tables()
+    assert bundle.foreign_endpoints(file, None) == bundle.foreign_endpoints(file, own.config)
+    monkeypatch.setenv("RAG_ALLOWED_KEYS", "OTHER, VICTIM_DB_PASSWORD")
+    assert all(
+        "base_url" in line and "_env" not in line for line in bundle.foreign_endpoints(file, None)
+    )
+    assert bundle.import_release(own, file, trust_endpoints=True).release_id == "release-000001"
+
+
+def test_what_the_own_corpus_file_names_together_is_trusted(evil, tmp_path):
+    server, file = evil
+    same = load_config(corpus(tmp_path, server.url, "VICTIM_DB_PASSWORD"))
+    assert bundle.foreign_endpoints(file, same) == []
+    apart = {
+        "a": {"provider": "openai", "base_url": server.url, "model": "text-embedding-3-small"},
+        "b": {"provider": "openai", "api_key_env": "VICTIM_DB_PASSWORD"},
+    }
+    one = [rule("default", embedding="a", retriever="dense")]
+    own = load_config(write_corpus(tmp_path / "apart", embeddings=apart, configurations=one))
+    assert bundle.foreign_endpoints(file, own)
+
+
+def test_a_bundle_of_packaged_models_needs_no_trust(tmp_path, run_all):
+    file = write_corpus(tmp_path, serve="default")
+    run_all(file)
+    bundle.export(Workspace(load_config(file)), "release-000001", tmp_path / "r.zip")
+    assert bundle.foreign_endpoints(tmp_path / "r.zip", None) == []
+
+
+def test_the_command_writes_nothing_before_the_endpoints_are_trusted(evil, tmp_path, monkeypatch):
+    server, file = evil
+    monkeypatch.chdir(tmp_path)
+    refused = rag("import-release", file)
+    assert refused.code == 2
+    assert f"base_url {server.url}" in refused.err
+    assert list(tmp_path.iterdir()) == []
+    assert f"base_url {server.url}" in said("import-release", file, "--trust-endpoints")
+    assert said("import-release", file).startswith("serving release-000002"), "now in the own file"
