@@ -91,17 +91,19 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
 
     `only` limits the rows that are read to these documents.
     """
-    table = workspace.chunks(key)
     partition = open_partition(workspace, "chunks", key)
-    made, refused = table.state(), partition.quarantine.state()
-    wanted = {d for d in partition.upstream.state() if partition.covers(d) and d not in refused}
+    # A run may commit to a table while it is read: all reads are of the versions at the start.
+    parts = (partition.table, partition.quarantine, partition.upstream)
+    table, quarantine, documents = (part.fixed() for part in parts)
+    made, refused = table.state(), quarantine.state()
+    wanted = {d for d in documents.state() if partition.covers(d) and d not in refused}
     every = wanted | set(made)
     # A document that only one of the tables has is a fault, changed or not.
     checked = every if only is None else (every & only) | (wanted ^ set(made))
     rows = []
     remaining = iter(sorted(checked))
     while ids := list(islice(remaining, _DOCUMENTS_AT_ONCE)):
-        texts = {d.document_id: d.text for d in read_documents(workspace, ids)}
+        texts = {d.document_id: d.text for d in read_documents(workspace, ids, documents.at)}
         found: dict[str, list[dict[str, Any]]] = {i: [] for i in ids}
         for row in table.read_rows(["document_id", "chunk_id", "start", "end", "text"], ids):
             found[row["document_id"]].append(row)
@@ -132,7 +134,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
     Documents on which a model failed are left out. `only` limits the rows that are read.
     """
-    table = workspace.vector_index(key)
+    table = workspace.vector_index(key).fixed()
     rows, total = _row_counts(workspace, workspace.contextualized_chunks(key), table, only)
     not_finite, not_unit = _vector_faults(table, only)
     for row in rows:

@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -49,6 +49,12 @@ class Table:
     schema: pa.Schema
     _keep_versions: timedelta = KEEP_VERSIONS
     _states: StateCache = field(default_factory=StateCache)
+    at: int | None = None
+    """The version that is read, None for the newest."""
+
+    def fixed(self) -> "Table":
+        """Return this table at its newest version, so that several reads see the same rows."""
+        return replace(self, at=self.version) if self.exists() else self
 
     def ensure(self) -> None:
         """Create the table, also in place of one with other columns or another format."""
@@ -89,6 +95,7 @@ class Table:
 
     def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
         """Open the newest or one pinned version; None if no table of this format exists."""
+        version = self.at if version is None else version
         created = self._created()
         if created is None or _format_of(created.schema) != FORMAT:
             return None
@@ -96,6 +103,7 @@ class Table:
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
         """Open the newest or one pinned version; raise StoreError if this code cannot read it."""
+        version = self.at if version is None else version
         try:
             table = self._database.open_table(self.name)
             if version is not None:

@@ -60,6 +60,18 @@ def test_a_repeated_chunk_is_found(built):
     assert any(f.startswith("duplicate_ids") for f in checks.check_chunks(built, CHUNKS).failures)
 
 
+def test_a_commit_during_a_check_changes_nothing(built, monkeypatch):
+    read = checks.read_documents
+
+    def while_others_commit(*arguments):
+        built.documents().drop(["nda/acme.txt"])
+        built.chunks(CHUNKS).drop(["nda/acme.txt"])
+        return read(*arguments)
+
+    monkeypatch.setattr(checks, "read_documents", while_others_commit)
+    assert checks.check_chunks(built, CHUNKS).passed
+
+
 def test_a_document_without_chunks_is_found(built):
     built.chunks(CHUNKS).drop(["nda/acme.txt"])
     assert checks.check_chunks(built, CHUNKS).failures == ("no_chunks in 1 of 4: nda/acme.txt (1)",)
