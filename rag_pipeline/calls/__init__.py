@@ -3,13 +3,14 @@
 A provider's client makes one attempt and says how it failed (`http_errors`). `Endpoint.send` keeps
 to the rate limits and tries again. `run_bounded` has many calls in flight. `CallCache` stores the
 answers, so that nothing is asked twice. `Claims` lets runs that want the same answer pay once.
+`Asking` puts them together.
 All that is stored lies in one SQL database (`schema`, `database`).
 """
 
+from rag_pipeline.calls.asking import Asking as Asking
 from rag_pipeline.calls.cache import CallCache as CallCache
 from rag_pipeline.calls.cache import CallCounts as CallCounts
 from rag_pipeline.calls.cache import call_key as call_key
-from rag_pipeline.calls.cache import count_calls as count_calls
 from rag_pipeline.calls.claims import Claims as Claims
 from rag_pipeline.calls.database import Database as Database
 from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT

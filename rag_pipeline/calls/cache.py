@@ -7,7 +7,7 @@ when they arrive, so a crash loses no more than the calls in flight.
 import hashlib
 import json
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -51,16 +51,6 @@ class CallCounts:
         """Add another count to this one."""
         self.made += other.made
         self.saved += other.saved
-
-
-def count_calls(
-    keys: Sequence[bytes], answered: Container[bytes], sent: Sequence[bytes]
-) -> CallCounts:
-    """Return how many inputs were sent, and how many of the others were answered."""
-    distinct = set(sent)
-    return CallCounts(
-        len(distinct), sum(k in answered for k in keys) - sum(k in answered for k in distinct)
-    )
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Claims: if several runs want the same answer, one run pays and the others wait."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -54,14 +54,6 @@ class Claims:
             return set(free)
 
         return database.write(work, lock="claims")
-
-    def draw(self, groups: Iterable[Sequence[bytes]], others: list[bytes]) -> Iterator[list[bytes]]:
-        """Yield the keys of each group that could be claimed; add the rest to `others`."""
-        for group in groups:
-            mine = self.take(group)
-            others.extend(key for key in group if key not in mine)
-            if mine:
-                yield [key for key in group if key in mine]
 
     def give_up(self, keys: Sequence[bytes]) -> None:
         """Release keys whose call has failed, so that others may ask them."""

@@ -285,9 +285,9 @@ def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
     return insert.on_conflict_do_update(index_elements=keys, set_=values)
 
 
-def parts(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(keys: Sequence[T], most: int = KEYS_AT_ONCE) -> Iterator[Sequence[T]]:
     """Yield keys in groups that fit one query."""
-    return (keys[i : i + KEYS_AT_ONCE] for i in range(0, len(keys), KEYS_AT_ONCE))
+    return (keys[i : i + most] for i in range(0, len(keys), most))
 
 
 def _format(connection: Connection) -> int:

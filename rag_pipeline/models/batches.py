@@ -17,7 +17,6 @@ from sqlalchemy import Connection, delete, select, update
 from rag_pipeline.calls import CallCache, Claims, Database, schema
 from rag_pipeline.calls.database import parts
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.calls.progress import advance
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,
@@ -119,7 +118,6 @@ def _collect(
             except ProviderError as error:
                 refused[key] = error
             del again[key]
-            advance("calls", 1)
             continue
         fault = _mapping(line, "error") or _mapping(body, "error")
         reason = ProviderError(

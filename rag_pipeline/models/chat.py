@@ -5,19 +5,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from rag_pipeline.calls import (
+    Asking,
     CallCache,
     CallCounts,
-    Claims,
     asked_again,
     call_key,
-    count_calls,
     run_bounded,
     run_calls,
 )
+from rag_pipeline.calls.asking import Store
+from rag_pipeline.calls.cache import NO_USAGE
 from rag_pipeline.calls.costs import (
     USUAL_OUTPUT,
     ChargedTokens,
@@ -48,8 +48,6 @@ from rag_pipeline.models.replies import read_reply as read_reply
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 """From prompts to a reply or a failure for each, in their order."""
 
-_PER_CLAIM = 32
-
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
@@ -73,24 +71,16 @@ def ask(
     if isinstance(cache, RecordingCache):
         replies = _note(distinct, settings, cache)
         return [replies[key] for key in keys]
-    known: dict[bytes, Reply | ProviderError] = {
-        key: unpack(value) for key, value in cache.get(list(distinct)).items()
-    }
-    missing = [key for key in distinct if key not in known]
-    advance("calls", len(prompts) - len(missing))
-    sent: list[bytes] = []
+    asking = Asking(distinct, cache, lambda done: advance("calls", len(done)))
+    advance("calls", len(prompts) - len(asking.missing))
     try:
-        if missing and settings.batch:
-            sent.extend(missing)
-            asked = {key: distinct[key] for key in missing}
-            missing = _ask_in_batches(asked, settings, cache, known)
-        if missing:
-            with Claims(cache) as claims:
-                _ask_missing(missing, distinct, settings, claims, known, sent)
+        if asking.missing and settings.batch:
+            _ask_in_batches(distinct, settings, asking)
+        asking.run(partial(_ask_missing, prompts=distinct, settings=settings, asking=asking))
     finally:
         if counts is not None:
-            counts.add(count_calls(keys, known, sent))
-    return [known[key] for key in keys]
+            counts.add(asking.counts(keys))
+    return [asking.failed.get(key) or unpack(asking.answers[key]) for key in keys]
 
 
 # --- one call a prompt ---
@@ -100,107 +90,77 @@ def _ask_missing(
     missing: Sequence[bytes],
     prompts: Mapping[bytes, Prompt],
     settings: ChatSettings,
-    claims: Claims,
-    known: dict[bytes, Reply | ProviderError],
-    sent: list[bytes],
+    asking: Asking,
 ) -> None:
-    """Ask the prompts that no other run asks, then take the answers of the other runs."""
-    while missing:
-        others: list[bytes] = []
-        calls = _Calls(prompts, Chats(settings), claims, known, sent)
-        ordered = list(_in_warm_order(missing, prompts, calls.chats.usual.max_concurrency))
-        groups = (ordered[i : i + _PER_CLAIM] for i in range(0, len(ordered), _PER_CLAIM))
-        run_calls(calls.ask_all(chain.from_iterable(claims.draw(groups, others))))
-        found: dict[bytes, bytes] = {}
-        missing = claims.wait(others, found)
-        known.update({key: unpack(value) for key, value in found.items()})
-        advance("calls", len(found))
+    """Make concurrent calls; answer the first prompt of a prefix before the others are sent."""
+    cache = asking.cache
+    firsts = cache.get([_first_key(key) for key in missing])
+    chats = Chats(settings)
+    concurrency = chats.usual.max_concurrency
+    warm: dict[str, asyncio.Event] = {}
 
+    async def reply_to(key: bytes) -> Reply:
+        first = firsts.get(_first_key(key))
 
-@dataclass(slots=True)
-class _Calls:
-    """Concurrent calls; the first prompt of a prefix is answered before the others are sent."""
+        def keep_first(completion: Completion) -> None:
+            cache.put({_first_key(key): pack(completion)})
 
-    prompts: Mapping[bytes, Prompt]
-    chats: Chats
-    claims: Claims
-    known: dict[bytes, Reply | ProviderError]
-    sent: list[bytes]
-    warm: dict[str, asyncio.Event] = field(default_factory=dict)
-    failures: Mapping[bytes, int] = field(init=False)
-    firsts: Mapping[bytes, bytes] = field(init=False)
+        with asked_again(asking.failures.get(key, 0)):
+            kept = None if first is None else unpack_first(first)
+            return await ask_one(prompts[key], chats, kept, keep_first)
 
-    def __post_init__(self) -> None:
-        cache = self.claims.cache
-        self.failures = cache.failures(list(self.prompts))
-        self.firsts = cache.get([_first_key(key) for key in self.prompts])
-
-    async def ask_all(self, keys: Iterator[bytes]) -> None:
-        try:
-            await run_bounded(keys, self.ask, self.chats.usual.max_concurrency)
-        finally:
-            await self.chats.close()
-
-    async def ask(self, key: bytes) -> None:
-        prefix = self.prompts[key].prefix
-        is_first = bool(prefix) and prefix not in self.warm
+    async def ask_prompt(key: bytes, store: Store) -> None:
+        prefix = prompts[key].prefix
+        is_first = bool(prefix) and prefix not in warm
         if is_first:
-            self.warm[prefix] = asyncio.Event()
+            warm[prefix] = asyncio.Event()
         elif prefix:
-            await self.warm[prefix].wait()
-        self.sent.append(key)
-        cache = self.claims.cache
+            await warm[prefix].wait()
         try:
-            reply = self.known[key] = await self._reply(key)
-            cache.put({key: pack(reply)})
+            await store({key: pack(await reply_to(key))}, NO_USAGE)
         except CallsStoppedError:
             raise
         except ProviderError as error:
-            self.known[key] = error
-            cache.fail([key])
-            self.claims.give_up([key])
+            asking.fail({key: error})
         finally:
             if is_first:
-                self.warm[prefix].set()
-        advance("calls", 1)
+                warm[prefix].set()
 
-    async def _reply(self, key: bytes) -> Reply:
-        first = self.firsts.get(_first_key(key))
-        completion = None if first is None else unpack_first(first)
-        with asked_again(self.failures.get(key, 0)):
-            return await ask_one(
-                self.prompts[key], self.chats, completion, partial(self._keep_first, key)
-            )
+    async def ask_all() -> None:
+        ordered = list(_in_warm_order(missing, prompts, concurrency))
+        try:
+            async with asking.storing() as store:
+                work = partial(ask_prompt, store=store)
+                await run_bounded(asking.claim(ordered), work, concurrency)
+        finally:
+            await chats.close()
 
-    def _keep_first(self, key: bytes, completion: Completion) -> None:
-        self.claims.cache.put({_first_key(key): pack(completion)})
+    run_calls(ask_all())
 
 
 # --- batches ---
 
 
 def _ask_in_batches(
-    prompts: Mapping[bytes, Prompt],
-    settings: ChatSettings,
-    cache: CallCache,
-    known: dict[bytes, Reply | ProviderError],
-) -> list[bytes]:
-    """Ask through the provider's Batch API; return the prompts whose replies are cut or wrong."""
+    prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking
+) -> None:
+    """Ask through the provider's Batch API; prompts whose replies are cut or wrong stay missing."""
     chat = settings.open()
     if not isinstance(chat, BatchedChat):
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
-    batched = _BatchedPrompts(prompts, settings, chat, cache, known)
+    batched = _BatchedPrompts(prompts, settings, chat, asking)
     client = chat.batches()
     try:
         poll = settings.batch_poll_seconds
-        known.update(run_batches(list(prompts), batched, client, BatchNotes(cache), poll))
+        notes = BatchNotes(asking.cache)
+        asking.failed.update(run_batches(asking.missing, batched, client, notes, poll))
     except BaseException:
         # The batch may go on; its end settles the cost.
-        keep_reservations([_reservation(key) for key in prompts])
+        keep_reservations([_reservation(key) for key in asking.missing])
         raise
     finally:
         client.close()
-    return batched.invalid
+    asking.missing = batched.invalid
 
 
 @dataclass(slots=True)
@@ -210,8 +170,7 @@ class _BatchedPrompts:
     prompts: Mapping[bytes, Prompt]
     settings: ChatSettings
     chat: BatchedChat
-    cache: CallCache
-    known: dict[bytes, Reply | ProviderError]
+    asking: Asking
     invalid: list[bytes] = field(default_factory=list)
 
     def body(self, key: bytes) -> dict[str, Any]:
@@ -237,11 +196,10 @@ class _BatchedPrompts:
                 raise ValueError(completion.cut)
             data = read_reply(completion.text, prompt)
         except ValueError:
-            self.cache.put({_first_key(key): pack(completion)})  # the repair begins with it
+            self.asking.cache.put({_first_key(key): pack(completion)})  # its repair begins here
             self.invalid.append(key)
             return
-        reply = self.known[key] = Reply(completion.text, data, completion.usage)
-        self.cache.put({key: pack(reply)})
+        self.asking.keep({key: pack(Reply(completion.text, data, completion.usage))})
 
     def finished(self, keys: Iterable[bytes]) -> None:
         cancel_reservations([_reservation(key) for key in keys])

@@ -1,8 +1,9 @@
 """Texts -> vectors, and vectors of their tokens, each distinct text embedded once."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -10,21 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.calls import (
+    Asking,
     CallCache,
     CallCounts,
-    Claims,
     asked_again,
     call_key,
-    count_calls,
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.cache import NO_USAGE
+from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config.models import (
     Embedder,
+    EmbedRequest,
     InputType,
     LocalEmbedder,
     RemoteEmbedder,
@@ -91,26 +92,23 @@ def embed_tokens(
         _note(distinct, embedder, cache)
     elif not isinstance(embedder, RemoteEmbedder):
         cache = cache.of_local_models()
-    known = {
-        key: value
-        for key, value in cache.get(list(distinct)).items()
-        # A single vector belongs to one text that looks like a JSON list of several.
-        if len(distinct[key]) == 1 or len(value) == len(distinct[key]) * embedder.dimension * 4
-    }
-    missing = [key for key in distinct if key not in known]
-    advance("texts", len(texts) - sum(len(distinct[key]) for key in missing))
-    sent: list[bytes] = []
+    asking = Asking(distinct, cache, lambda d: advance("texts", sum(len(distinct[k]) for k in d)))
+    advance("texts", len(texts) - sum(len(distinct[key]) for key in asking.missing))
     try:
-        if missing:
-            with Claims(cache) as claims:
-                _embed_missing(missing, distinct, embedder, input_type, claims, known, sent)
+        if isinstance(embedder, RemoteEmbedder):
+            asking.run(lambda new: _embed_remotely(new, distinct, embedder, input_type, asking))
+        else:
+            local = _local(embedder)
+            asking.run(lambda new: _embed_here(new, distinct, local, input_type, asking))
     finally:
         if counts is not None:
-            counts.add(count_calls(keys, known, sent))
+            counts.add(asking.counts(keys))
+    if asking.failed:
+        raise TextsFailedError({t: e for key, e in asking.failed.items() for t in distinct[key]})
     size = embedder.dimension * 4
     values: list[bytes] = []
     for key, together in zip(keys, inputs, strict=True):
-        value = known[key]
+        value = asking.answers[key]
         several = len(together) > 1  # such inputs have no tokens
         values.extend(
             [value[i * size :][:size] for i in range(len(together))] if several else [value]
@@ -130,78 +128,39 @@ def _note(inputs: Mapping[bytes, Sequence[str]], embedder: Embedder, cache: Reco
         raise UnknownReplyError(f"{embedder.identity}: not embedded yet")
 
 
-def _embed_missing(
+def _embed_here(
     missing: Sequence[bytes],
     inputs: Mapping[bytes, Sequence[str]],
-    embedder: Embedder,
+    embedder: LocalEmbedder,
     input_type: InputType,
-    claims: Claims,
-    known: dict[bytes, bytes],
-    sent: list[bytes],
+    asking: Asking,
 ) -> None:
-    """Embed the inputs that no other run embeds, then take the vectors of the other runs."""
-
-    def keep(
-        batch: Sequence[bytes], made: Embedded, used: Mapping[bytes, Usage] = NO_USAGE
-    ) -> None:
-        rows = zip(made.vectors, made.tokens, strict=True)
-        answers = {
-            key: b"".join(v.tobytes() + t for v, t in islice(rows, len(inputs[key])))
-            for key in batch
-        }
-        claims.cache.put(answers, used)
-        known.update(answers)
-        sent.extend(batch)
-        advance("texts", len(made.vectors))
-
-    failed: dict[bytes, ProviderError] = {}
-    while missing:
-        others: list[bytes] = []
-        if isinstance(embedder, RemoteEmbedder):
-            # All batches are made first, so a text that is too long is reported before any cost.
-            # An input that failed in an earlier run is sent alone, so it fails no other.
-            failures = claims.cache.failures(missing)
-            fresh = [key for key in missing if key not in failures]
-            batches = list(embedder.batches([inputs[key] for key in fresh]))
-            groups = [[fresh[i] for i in batch] for batch in batches] + [[k] for k in failures]
-            mine = claims.draw(groups, others)
-            of_mine: dict[bytes, ProviderError] = {}
-            requests = _request_all(mine, inputs, embedder, input_type, keep, failures, of_mine)
-            try:
-                run_calls(requests)
-            except CallsStoppedError:
-                # Refused texts are noted, so they do not stop the next run.
-                claims.cache.fail([k for k, e in of_mine.items() if type(e) is ProviderError])
-                raise
-            claims.cache.fail(list(of_mine))
-            claims.give_up(list(of_mine))
-            failed |= of_mine
-        else:
-            local = _local(embedder)
-            alone = local.batches([inputs[key][0] for key in missing])
-            for batch in claims.draw(([missing[i] for i in b] for b in alone), others):
-                keep(batch, request([inputs[key][0] for key in batch], local, input_type))
-        missing = claims.wait(others, known)
-        answered = set(others).difference(missing)
-        advance("texts", sum(len(inputs[key]) for key in answered))
-    if failed:
-        raise TextsFailedError({text: e for key, e in failed.items() for text in inputs[key]})
+    batches = embedder.batches([inputs[key][0] for key in missing])
+    for batch in asking.claim_groups([missing[i] for i in batch] for batch in batches):
+        made = request([inputs[key][0] for key in batch], embedder, input_type)
+        rows = zip(batch, made.vectors, made.tokens, strict=True)
+        asking.keep({key: vector.tobytes() + tokens for key, vector, tokens in rows})
 
 
-async def _request_all(
-    batches: Iterator[list[bytes]],
+def _embed_remotely(
+    missing: Sequence[bytes],
     inputs: Mapping[bytes, Sequence[str]],
     embedder: RemoteEmbedder,
     input_type: InputType,
-    keep: Callable[[Sequence[bytes], Embedded, Mapping[bytes, Usage]], None],
-    failures: Mapping[bytes, int],
-    failed: dict[bytes, ProviderError],
+    asking: Asking,
 ) -> None:
-    """Embed inputs with many concurrent requests; add the failed ones to `failed`.
+    """Embed inputs with many concurrent requests.
 
     A failed request is sent again in halves, until its bad inputs are alone. Inputs with unusable
     vectors are sent once more; the other vectors of the reply are kept.
     """
+    # All batches are made first, so a text that is too long is reported before any cost.
+    # An input that failed in an earlier run is sent alone, so it fails no other.
+    failures = asking.failures
+    fresh = [key for key in missing if key not in failures]
+    batches = list(embedder.batches([inputs[key] for key in fresh]))
+    groups = [[fresh[i] for i in batch] for batch in batches] + [[key] for key in failures]
+    failed: dict[bytes, ProviderError] = {}
     unusable: set[bytes] = set()
     kept = refused = 0
 
@@ -216,22 +175,22 @@ async def _request_all(
                 f"check the model's settings"
             ) from None
 
-    def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
-        """Keep the usable vectors of a reply; return the other inputs."""
+    async def take(
+        part: Sequence[bytes], vectors: Vectors, used: Usage, store: Store
+    ) -> list[bytes]:
+        """Store the usable vectors of a reply; return the other inputs."""
         nonlocal kept
-        counts = [len(inputs[key]) for key in part]
-        _check_shape(vectors, sum(counts), embedder)
-        good = np.logical_and.reduceat(
-            np.isfinite(vectors).all(axis=1), np.cumsum([0, *counts[:-1]])
-        )
-        mine = [key for key, fine in zip(part, good, strict=True) if fine]
-        usable = vectors[np.repeat(good, counts)]
-        shares = _shares(used, {key: inputs[key] for key in part})
-        keep(mine, Embedded(usable, [b""] * len(usable)), shares)
-        kept += len(mine)
-        return [key for key, fine in zip(part, good, strict=True) if not fine]
+        together = {key: inputs[key] for key in part}
+        ends = np.cumsum([len(texts) for texts in together.values()])
+        _check_shape(vectors, int(ends[-1]), embedder)
+        rows = dict(zip(part, np.split(vectors, ends[:-1]), strict=True))
+        good = {key: own.tobytes() for key, own in rows.items() if np.isfinite(own).all()}
+        shares = _shares(used, together)
+        kept += len(good)
+        await store(good, {key: shares[key] for key in good})
+        return [key for key in part if key not in good]
 
-    async def one(batch: list[bytes]) -> None:
+    async def embed_batch(batch: list[bytes], send: EmbedRequest, store: Store) -> None:
         parts = [batch]
         while parts:
             part = parts.pop()
@@ -249,7 +208,7 @@ async def _request_all(
                 else:
                     give_up(part, error)
                 continue
-            bad = take(part, vectors, used)
+            bad = await take(part, vectors, used, store)
             if again := [key for key in bad if key not in unusable]:
                 parts.append(again)
             elif bad:
@@ -257,8 +216,18 @@ async def _request_all(
                 give_up(bad, ProviderError(f"{embedder.identity}: {said}"))
             unusable.update(bad)
 
-    async with embedder.connect() as send:
-        await run_bounded(batches, one, embedder.max_concurrency)
+    async def embed_all() -> None:
+        async with embedder.connect() as send, asking.storing() as store:
+            work = partial(embed_batch, send=send, store=store)
+            await run_bounded(asking.claim_groups(groups), work, embedder.max_concurrency)
+
+    try:
+        run_calls(embed_all())
+    except CallsStoppedError:
+        # Refused texts are noted, so they do not stop the next run.
+        asking.fail({key: e for key, e in failed.items() if type(e) is ProviderError})
+        raise
+    asking.fail(failed)
 
 
 def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:

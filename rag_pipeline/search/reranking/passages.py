@@ -1,28 +1,28 @@
 """Queries with candidate passages -> how well a model finds that each answers, asked once."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from rag_pipeline.calls import (
+    Asking,
     CallCache,
     CallCounts,
-    Claims,
     asked_again,
     call_key,
     run_bounded,
     run_calls,
 )
+from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, Scorer
+from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, RerankRequest, Scorer
 from rag_pipeline.config.rerankers import Relevance as Relevance
 from rag_pipeline.config.rerankers import RerankInput as RerankInput
-from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.providers.limits import TokenCounter
 
@@ -43,44 +43,33 @@ def score_passages(
     the model's limits. Raises CallsStoppedError when no call can work.
     """
     counter = TokenCounter()
-    found: dict[bytes, list[float]] = {}
-    failed: dict[bytes, ProviderError] = {}
+    parts_of: list[list[bytes] | ProviderError] = []
     requests: dict[bytes, RerankInput] = {}
-    keys: list[list[bytes]] = []
     for query, passages in asked:
         try:
             parts = _requests(query, passages, scorer, counter)
         except ProviderError as error:
-            parts = [RerankInput(query, passages)]
-            failed[_key(scorer, parts[0])] = error
-        keys.append([_key(scorer, part) for part in parts])
-        requests.update(zip(keys[-1], parts, strict=True))
+            parts_of.append(error)
+            continue
+        keys = [_key(scorer, part) for part in parts]
+        requests.update(zip(keys, parts, strict=True))
+        parts_of.append(keys)
     if not isinstance(cache, RecordingCache) and not isinstance(scorer, RemoteScorer):
         cache = cache.of_local_models()
-    for key, value in cache.get(list(requests)).items():
-        found[key] = np.frombuffer(value, np.float64).tolist()
-    missing = {k: r for k, r in requests.items() if k not in found and k not in failed}
-    advance("calls", len(requests) - len(missing))
-
-    def keep(key: bytes, scores: list[float]) -> None:
-        cache.put({key: np.array(scores, np.float64).tobytes()})
-        found[key] = scores
-
-    sent = len(missing)
+    asking = Asking(requests, cache, lambda done: advance("calls", len(done)))
+    advance("calls", len(requests) - len(asking.missing))
     if isinstance(cache, RecordingCache):
-        asking = [key for key in requests if key not in failed]
-        unknown = cache.note("rerank", asking, lambda key: _expected_tokens(requests[key]))
-        failed |= dict.fromkeys(unknown, UnknownReplyError(f"{scorer.identity}: not asked yet"))
+        unknown = cache.note("rerank", list(requests), lambda k: _expected_tokens(requests[k]))
+        not_asked = UnknownReplyError(f"{scorer.identity}: not asked yet")
+        asking.failed.update(dict.fromkeys(unknown, not_asked))
     elif isinstance(scorer, RemoteScorer):
-        if missing:
-            with Claims(cache) as claims:
-                sent = _score_missing(missing, scorer, claims, found, failed)
+        asking.run(lambda missing: _score_remotely(missing, requests, scorer, asking))
     else:
-        _score_here(missing, scorer, keep, failed)
+        asking.run(lambda missing: _score_here(missing, requests, scorer, asking))
     if counts is not None:
-        known = sum(len(parts) for parts in keys) - sent
-        counts.add(CallCounts(made=sent, saved=known))
-    return [_joined(parts, found, failed) for parts in keys]
+        wanted = [key for parts in parts_of if isinstance(parts, list) for key in parts]
+        counts.add(asking.counts(wanted))
+    return [p if isinstance(p, ProviderError) else _joined(p, asking) for p in parts_of]
 
 
 def _requests(
@@ -98,93 +87,57 @@ def _requests(
     return [RerankInput(query, tuple(passages[i] for i in group)) for group in parts]
 
 
-def _score_missing(
+def _score_remotely(
+    missing: Sequence[bytes],
     requests: Mapping[bytes, RerankInput],
     scorer: RemoteScorer,
-    claims: Claims,
-    found: dict[bytes, list[float]],
-    failed: dict[bytes, ProviderError],
-) -> int:
-    """Score the requests that no other process is scoring, then take the others' scores.
-
-    Returns the number of requests that were sent.
-    """
-    sent: list[bytes] = []
-
-    def keep(key: bytes, scores: list[float], used: Usage) -> None:
-        claims.cache.put({key: np.array(scores, np.float64).tobytes()}, {key: used})
-        found[key] = scores
-
-    missing = list(requests)
-    while missing:
-        others: list[bytes] = []
-        mine = chain.from_iterable(claims.draw(([key] for key in missing), others))
-        failures = claims.cache.failures(missing)
-        refused = run_calls(_score_all(mine, requests, scorer, keep, failures, sent))
-        claims.cache.fail(list(refused))
-        claims.give_up(list(refused))
-        failed |= refused
-        theirs: dict[bytes, bytes] = {}
-        missing = claims.wait(others, theirs)
-        found.update({k: np.frombuffer(v, np.float64).tolist() for k, v in theirs.items()})
-        advance("calls", len(theirs))
-    return len(sent)
-
-
-async def _score_all(
-    keys: Iterator[bytes],
-    requests: Mapping[bytes, RerankInput],
-    scorer: RemoteScorer,
-    keep: Callable[[bytes, list[float], Usage], None],
-    failures: Mapping[bytes, int],
-    sent: list[bytes],
-) -> dict[bytes, ProviderError]:
-    failed: dict[bytes, ProviderError] = {}
-    async with scorer.connect() as send:
-
-        async def one(key: bytes) -> None:
-            query, passages = requests[key]
-            sent.append(key)
-            try:
-                with asked_again(failures.get(key, 0)):
-                    scores, used = await send(query, list(passages))
-            except CallsStoppedError:
-                raise
-            except ProviderError as error:
-                failed[key] = error
-            else:
-                keep(key, scores, used)
-            advance("calls", 1)
-
-        await run_bounded(keys, one, scorer.max_concurrency)
-    return failed
-
-
-def _score_here(
-    requests: Mapping[bytes, RerankInput],
-    scorer: Scorer,
-    keep: Callable[[bytes, list[float]], None],
-    failed: dict[bytes, ProviderError],
+    asking: Asking,
 ) -> None:
-    if not isinstance(scorer, LocalScorer):
-        raise TypeError(f"{scorer.identity} is no LocalScorer or RemoteScorer")
-    for key, (query, passages) in requests.items():
+    async def score(key: bytes, send: RerankRequest, store: Store) -> None:
+        query, passages = requests[key]
         try:
-            keep(key, scorer.score(query, passages))
+            with asked_again(asking.failures.get(key, 0)):
+                scores, used = await send(query, list(passages))
         except CallsStoppedError:
             raise
         except ProviderError as error:
-            failed[key] = error
-        advance("calls", 1)
+            asking.fail({key: error})
+        else:
+            await store({key: _pack(scores)}, {key: used})
+
+    async def score_all() -> None:
+        async with scorer.connect() as send, asking.storing() as store:
+            work = partial(score, send=send, store=store)
+            await run_bounded(asking.claim(missing), work, scorer.max_concurrency)
+
+    run_calls(score_all())
 
 
-def _joined(
-    parts: Sequence[bytes],
-    found: Mapping[bytes, list[float]],
-    failed: Mapping[bytes, ProviderError],
-) -> Relevance:
-    errors = [failed[key] for key in parts if key in failed]
-    return errors[0] if errors else [score for key in parts for score in found[key]]
+def _score_here(
+    missing: Sequence[bytes],
+    requests: Mapping[bytes, RerankInput],
+    scorer: Scorer,
+    asking: Asking,
+) -> None:
+    if not isinstance(scorer, LocalScorer):
+        raise TypeError(f"{scorer.identity} is no LocalScorer or RemoteScorer")
+    for key in asking.claim(missing):
+        try:
+            asking.keep({key: _pack(scorer.score(*requests[key]))})
+        except CallsStoppedError:
+            raise
+        except ProviderError as error:
+            asking.fail({key: error})
+
+
+def _pack(scores: Sequence[float]) -> bytes:
+    return np.array(scores, np.float64).tobytes()
+
+
+def _joined(parts: Sequence[bytes], asking: Asking) -> Relevance:
+    errors = [asking.failed[key] for key in parts if key in asking.failed]
+    content = b"".join(asking.answers.get(key, b"") for key in parts)
+    return errors[0] if errors else np.frombuffer(content, np.float64).tolist()
 
 
 def _expected_tokens(asked: RerankInput) -> ChargedTokens:

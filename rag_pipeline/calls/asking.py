@@ -1,0 +1,135 @@
+"""Keys of calls -> answers: each call is made once, by one of all runs that want its answer."""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from itertools import chain
+
+from rag_pipeline.calls.cache import NO_USAGE, CallCache, CallCounts
+from rag_pipeline.calls.claims import Claims
+from rag_pipeline.calls.database import parts
+from rag_pipeline.datamodels import Usage
+from rag_pipeline.errors import ProviderError
+
+_PER_CLAIM = 32
+"""Number of calls that one transaction claims."""
+Store = Callable[[Mapping[bytes, bytes], Mapping[bytes, Usage]], Awaitable[None]]
+"""Stores answers, with the tokens of those that do not name them."""
+
+
+class Asking:
+    """The answers to some calls: the known ones, then those of `run`.
+
+    `advance` learns the calls that are done, for the progress.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[bytes],
+        cache: CallCache,
+        advance: Callable[[Collection[bytes]], None],
+    ) -> None:
+        self.cache = cache
+        self.answers = cache.get(wanted := list(keys))
+        self.missing = [key for key in wanted if key not in self.answers]
+        self.failed: dict[bytes, ProviderError] = {}
+        self.failures: Mapping[bytes, int] = {}
+        """The number of earlier runs in which missing calls have failed."""
+        self._made: set[bytes] = set()
+        self._others: list[bytes] = []
+        self._claims = Claims(cache)
+        self._advance = advance
+
+    def run(self, make: Callable[[list[bytes]], None]) -> None:
+        """Let `make` make the missing calls that no other run makes; wait for the others.
+
+        `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, to the
+        function of `storing`, or to `fail`.
+        """
+        if not self.missing:
+            return
+        with self._claims as claims:
+            while self.missing:
+                self._others = []
+                self.failures = self.cache.failures(self.missing)
+                make(self.missing)
+                self.missing = claims.wait(self._others, self.answers)
+                self._advance(set(self._others).difference(self.missing))
+
+    def claim_groups(self, groups: Iterable[Sequence[bytes]]) -> Iterator[list[bytes]]:
+        """Yield the keys of each group that no other run asks."""
+        for group in groups:
+            mine = self._claims.take(group)
+            self._others.extend(key for key in group if key not in mine)
+            if mine:
+                yield [key for key in group if key in mine]
+
+    def claim(self, keys: Sequence[bytes]) -> Iterator[bytes]:
+        """Yield the keys that no other run asks."""
+        return chain.from_iterable(self.claim_groups(parts(keys, _PER_CLAIM)))
+
+    def keep(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
+        """Store answers."""
+        self.cache.put(new, usage)
+        self._done(new)
+
+    def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
+        """Count failures, and release their keys so that others may ask them."""
+        self.failed.update(failed)
+        self.cache.fail(list(failed))
+        self._claims.give_up(list(failed))
+        self._advance(failed)
+
+    def _done(self, new: Mapping[bytes, bytes]) -> None:
+        self.answers.update(new)
+        self._made.update(new)
+        self._advance(new)
+
+    @asynccontextmanager
+    async def storing(self) -> AsyncIterator[Store]:
+        """Yield a function that stores answers and returns when they outlive the process.
+
+        Answers that arrive during a transaction share the next one.
+        """
+        answers: dict[bytes, bytes] = {}
+        usages: dict[bytes, Usage] = {}
+        writing = asyncio.Lock()
+        following: asyncio.Task[None] | None = None
+
+        async def write() -> None:
+            nonlocal answers, usages, following
+            async with writing:
+                new, usage = answers, usages
+                answers, usages, following = {}, {}, None
+                await asyncio.to_thread(self.cache.put, new, usage)
+
+        async def store(new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage]) -> None:
+            nonlocal following
+            answers.update(new)
+            usages.update(usage)
+            if following is None:
+                following = asyncio.create_task(write())
+            await asyncio.shield(following)  # a stopped worker stops no transaction
+            self._done(new)
+
+        try:
+            yield store
+        finally:
+            async with writing:
+                last = following
+            if last is not None:
+                await asyncio.wait([last])
+
+    def counts(self, keys: Sequence[bytes]) -> CallCounts:
+        """Return how many inputs were sent, and how many of the others were answered."""
+        answered = sum(key in self.answers for key in keys)
+        return CallCounts(len(self._made | self.failed.keys()), answered - len(self._made))
