@@ -251,15 +251,16 @@ class Database:
                     f"{self.place}: format {found}, this version reads {FORMAT}; upgrade "
                     f"rag_pipeline, or name another store"
                 )
-            with earlier_build.attached(connection, self.path) as files:
+            with earlier_build.attached(connection, self.path) as has_charges:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")  # one of several processes creates
                 if _format(connection) != FORMAT:
                     earlier_build.rename_answers(connection)
                     metadata.create_all(connection)
-                    earlier_build.copy_charges(connection, files)
+                    if has_charges:
+                        earlier_build.copy_charges(connection)
                     connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
                 connection.commit()
-        if files:
+        if has_charges:
             earlier_build.remove_files(self.path)
 
 

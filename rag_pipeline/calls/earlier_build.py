@@ -1,12 +1,12 @@
 """The SQLite files of the earlier build: their rows move once into the calls database.
 
-The earlier build kept answers in `calls.sqlite`, charges in `costs.sqlite` and batches in
-`batches.sqlite`. Paid answers stay known. The other two files are removed after the copy.
+The earlier build kept answers in `calls.sqlite` and charges in `costs.sqlite`. Both stay known. Its
+other files are removed: reservations, and notes of batches that were under way.
 """
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -15,76 +15,62 @@ _CHARGE = (
     "time, corpus, asset, partition, configurations, kind, provider, model, "
     "input, cached, output, searches, batch, usd"
 )
+_ADDED = {
+    "used": "BIGINT NOT NULL DEFAULT 0",
+    "usage": "TEXT",
+    "hash": "BLOB",
+    "is_file": "BOOLEAN NOT NULL DEFAULT 0",
+    "store": "TEXT NOT NULL DEFAULT ''",
+}
+"""Columns of answers that the earlier build lacked in part."""
 
 
 @contextmanager
-def attached(connection: Connection, path: Path) -> Iterator[frozenset[str]]:
-    """Attach `costs.sqlite` and `batches.sqlite`; yield the names of those that exist."""
-    names = ("costs", "batches") if path.name == "calls.sqlite" else ()
-    found = [name for name in names if path.with_name(f"{name}.sqlite").exists()]
-    for name in found:
-        connection.exec_driver_sql(f"ATTACH ? AS {name}", (str(path.with_name(f"{name}.sqlite")),))
+def attached(connection: Connection, path: Path) -> Iterator[bool]:
+    """Attach `costs.sqlite`; yield whether it exists."""
+    costs = path.with_name("costs.sqlite")
+    exists = path.name == "calls.sqlite" and costs.exists()
+    if exists:
+        connection.exec_driver_sql("ATTACH ? AS costs", (str(costs),))
     try:
-        yield frozenset(found)
+        yield exists
     finally:
         connection.rollback()
-        for name in found:
-            connection.exec_driver_sql(f"DETACH {name}")
+        if exists:
+            connection.exec_driver_sql("DETACH costs")
 
 
 def rename_answers(connection: Connection) -> None:
     """Rename the tables of answers and failures to those of the schema."""
-    columns = _columns(connection, "main", "calls")
-    if columns:
+    if columns := _columns(connection, "main", "calls"):
         connection.exec_driver_sql("ALTER TABLE calls RENAME TO rag_answers")
-        added = {"used": "BIGINT NOT NULL DEFAULT 0", "usage": "TEXT", "hash": "BLOB",
-                 "is_file": "BOOLEAN NOT NULL DEFAULT 0",
-                 "store": "TEXT NOT NULL DEFAULT ''"}  # fmt: skip
-        for name, kind in added.items():
-            if name not in columns:
-                connection.exec_driver_sql(f"ALTER TABLE rag_answers ADD COLUMN {name} {kind}")
+        for name in _ADDED.keys() - set(columns):
+            connection.exec_driver_sql(f"ALTER TABLE rag_answers ADD COLUMN {name} {_ADDED[name]}")
     if _columns(connection, "main", "failures"):
         connection.exec_driver_sql("ALTER TABLE failures RENAME TO rag_failures")
     for name in ("claims", "outbox"):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def copy_charges(connection: Connection, files: frozenset[str]) -> None:
-    """Copy charges, reservations, token counts and open batches."""
-    charged = _columns(connection, "costs", "charges") if "costs" in files else []
-    if charged:
-        stored = "hash" if "hash" in charged else "NULL"
+def copy_charges(connection: Connection) -> None:
+    """Copy the charges of an attached `costs.sqlite`."""
+    if columns := _columns(connection, "costs", "charges"):
+        stored = "hash" if "hash" in columns else "NULL"
         connection.exec_driver_sql(
             f"INSERT OR IGNORE INTO rag_charges ({_CHARGE}, call_id, hash) "
             f"SELECT {_CHARGE}, coalesce(call_id, 'imported ' || id), {stored} "
             f"FROM costs.charges ORDER BY id"
         )
-        if _columns(connection, "costs", "reservations"):
-            connection.exec_driver_sql(
-                "INSERT OR IGNORE INTO rag_reservations (id, corpus, usd, process) "
-                "SELECT id, corpus, usd, '' FROM costs.reservations"
-            )
-        if _columns(connection, "costs", "token_counts"):
-            connection.exec_driver_sql(
-                "INSERT OR IGNORE INTO rag_token_counts SELECT * FROM costs.token_counts"
-            )
-    if "batches" in files and _columns(connection, "batches", "requests"):
-        for name in ("batches", "requests"):
-            connection.exec_driver_sql(
-                f"INSERT OR IGNORE INTO rag_{name} SELECT * FROM batches.{name}"
-            )
 
 
 def remove_files(path: Path) -> None:
     """Remove the files of the earlier build beside `calls.sqlite`."""
-    for name in ("costs.sqlite", "batches.sqlite", "exchange.sqlite"):
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(name + suffix).unlink(missing_ok=True)
-    for name in ("batches.lock", "exchange.lock"):
-        path.with_name(name).unlink(missing_ok=True)
-    for name in ("calls.sqlite-runs", "costs.sqlite-runs"):
-        with suppress(OSError):
-            shutil.rmtree(path.with_name(name))
+    for pattern in ("costs.sqlite*", "batches.*", "exchange.*", "calls.sqlite-runs"):
+        for file in path.parent.glob(pattern):
+            if file.is_dir():
+                shutil.rmtree(file, ignore_errors=True)
+            else:
+                file.unlink(missing_ok=True)
 
 
 def _columns(connection: Connection, database: str, table: str) -> list[str]:

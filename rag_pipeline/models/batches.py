@@ -7,7 +7,7 @@ with one, which is waited for. A run also waits for the batches of other runs.
 
 import hashlib
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -79,7 +79,7 @@ def run_batches(
                 time.sleep(poll_seconds)
                 batch = client.get(batch.batch_id) or replace(batch, status="cancelled")
             if batch.status == "failed":
-                notes.release(token)
+                notes.release(token, notes.keys(token))
                 requests.finished(own)
                 reason = "; ".join(batch.errors) or "no reason given"
                 raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
@@ -175,7 +175,7 @@ def _submitted(
             is_new = found is None
             if found is None:
                 # This run has the bodies of its own requests only: forget the others of the note.
-                notes.keep(token, wanted)
+                notes.release(token, set(notes.keys(token)) - wanted)
                 lines = (batch_line(key.hex(), requests.body(key)) for key in notes.keys(token))
                 found = client.submit(lines, token)
             notes.submitted(token, found.batch_id)
@@ -215,17 +215,12 @@ class BatchNotes:
 
     def add(self, token: str, keys: Sequence[bytes]) -> None:
         """Note requests that are about to be submitted."""
-        batch = self._database.insert(_BATCHES).values(token=token, batch_id=None)
-        request = self._database.insert(_REQUESTS)
         rows = [{"key": key, "token": token} for key in keys]
 
         def work(connection: Connection) -> None:
-            connection.execute(
-                batch.on_conflict_do_update(index_elements=["token"], set_={"batch_id": None})
-            )
-            connection.execute(
-                request.on_conflict_do_update(index_elements=["key"], set_={"token": token}), rows
-            )
+            batch = self._database.upsert(_BATCHES, "batch_id")
+            connection.execute(batch, {"token": token, "batch_id": None})
+            connection.execute(self._database.upsert(_REQUESTS, "token"), rows)
 
         self._database.write(work)
 
@@ -234,23 +229,15 @@ class BatchNotes:
         noted = update(_BATCHES).where(_BATCHES.c.token == token).values(batch_id=batch_id)
         self._database.write(lambda connection: connection.execute(noted))
 
-    def keep(self, token: str, keys: Container[bytes]) -> None:
-        """Forget the other requests of a token."""
-        self.release(token, [key for key in self.keys(token) if key not in keys])
-
-    def release(self, token: str, keys: Iterable[bytes] | None = None) -> None:
-        """Forget requests of a batch, by default all, and a batch without requests."""
-        own = delete(_REQUESTS).where(_REQUESTS.c.token == token)
-        gone = (
-            [own]
-            if keys is None
-            else [own.where(_REQUESTS.c.key.in_(p)) for p in parts(list(keys))]
-        )
+    def release(self, token: str, keys: Collection[bytes]) -> None:
+        """Forget requests of a batch, and a batch without requests."""
         empty = delete(_BATCHES).where(_BATCHES.c.token.not_in(select(_REQUESTS.c.token)))
 
         def work(connection: Connection) -> None:
-            for statement in (*gone, empty):
-                connection.execute(statement)
+            for part in parts(list(keys)):
+                own = _REQUESTS.c.token == token, _REQUESTS.c.key.in_(part)
+                connection.execute(delete(_REQUESTS).where(*own))
+            connection.execute(empty)
 
         self._database.write(work)
 

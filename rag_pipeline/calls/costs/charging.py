@@ -12,8 +12,7 @@ from rag_pipeline.calls import telemetry
 from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
-from rag_pipeline.calls.costs.purposes import CallKind, measuring
-from rag_pipeline.calls.costs.reservations import settling
+from rag_pipeline.calls.costs.purposes import CallKind, measuring, settling
 from rag_pipeline.errors import ProviderError, TransientError
 
 _POLL_SECONDS, _BATCH_POLL_SECONDS = 0.05, 0.2
@@ -87,19 +86,19 @@ async def _reserving(
     server: str, model: str, expected: ChargedTokens, most: ChargedTokens
 ) -> AsyncIterator[None]:
     ledger, name = _ledger.get(), uuid4().hex
-    if ledger is None or (budget := ledger.budget) is None:
+    if ledger is None or ledger.budget_usd is None:
         yield
         return
     while ledger.reserve(server, model, {name: (expected, most)}) is None:
         await asyncio.sleep(_POLL_SECONDS)
-    end = budget.keep  # a call that was cut off may be billed
+    end = ledger.keep  # a call that was cut off may be billed
     try:
         with settling(name):
             yield
-        end = budget.cancel
+        end = ledger.cancel
     except ProviderError as error:
         if not (isinstance(error, TransientError) and error.paid):
-            end = budget.cancel
+            end = ledger.cancel
         raise
     finally:
         end([name])
@@ -130,11 +129,11 @@ def reserve_batch(
 
 def cancel_reservations(names: Sequence[str]) -> None:
     """Return money that was reserved for requests that will not be charged."""
-    if (ledger := _ledger.get()) is not None and ledger.budget is not None:
-        ledger.budget.cancel(names)
+    if (ledger := _ledger.get()) is not None:
+        ledger.cancel(names)
 
 
 def keep_reservations(names: Sequence[str]) -> None:
     """Count reservations as spent until their requests are charged or cancelled."""
-    if (ledger := _ledger.get()) is not None and ledger.budget is not None:
-        ledger.budget.keep(names)
+    if (ledger := _ledger.get()) is not None:
+        ledger.keep(names)

@@ -2,31 +2,46 @@
 
 Charges are only added, each in its own transaction. All threads, processes and machines with the
 same database share them, so a budget holds for all of them together.
+
+Under a budget, money is reserved for a call before it is sent. A reservation is a row beside the
+charges, and holds the highest possible cost of its call. It is made in the transaction that reads
+the sums spent and reserved. The charge of the call replaces it.
+
+Near the end of the budget, a call may be expected to fit although its highest cost does not. It
+waits until no other call is on its way, and goes alone. So a budget is exceeded by the error of
+one estimate at most. Reservations of a killed process count as spent: their calls may be billed.
 """
 
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, Select, Table, delete, func, select, update
 
-from rag_pipeline.calls.costs import purposes, reservations
+from rag_pipeline.calls.costs import purposes
 from rag_pipeline.calls.costs.encodings import encoder
 from rag_pipeline.calls.costs.learning import Calls, learn, learned
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import CallKind, Charge
-from rag_pipeline.calls.costs.reservations import Budget, Cost
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
-from rag_pipeline.calls.database import Database
-from rag_pipeline.calls.schema import charges
+from rag_pipeline.calls.database import Database, parts
+from rag_pipeline.calls.processes import is_alive
+from rag_pipeline.calls.schema import charges, processes, reservations
 from rag_pipeline.errors import BudgetError
 
 COLUMNS = Charge._fields
+
+
+class _Cost(NamedTuple):
+    """The expected and the highest possible cost of a call, in USD."""
+
+    expected: float
+    most: float
 
 
 @dataclass(slots=True)
@@ -70,43 +85,34 @@ class Ledger:
 
         def work(connection: Connection) -> None:
             added = connection.execute(self.database.upsert(charges), row).rowcount
-            if self.budget_usd is not None:
-                reservations.settle(connection)
+            name = purposes.reservation.get()
+            if self.budget_usd is not None and name is not None:
+                _cancel(connection, [name])
             if added:
                 calls = Calls(self.corpus, provider, model, kind)
                 learn(self.database, connection, calls, tokens)
 
-        # Under the lock, ids rise in the order of the commits: see `_new_charges`.
+        # Under the lock, ids rise in the order of the commits: see `_spent_by`.
         self.database.write(work, self._account)
-        meter = purposes.meter.get()
-        if meter is not None:
+        if (meter := purposes.meter.get()) is not None:
             meter.add(charge)
         return usd
 
     def spent(self) -> float:
         """Return the cost of the corpus so far in USD, by every process."""
+        return self._spent_by(self.database.read)
+
+    def _spent_by(self, read: Callable[[Select[Any]], Sequence[Any]]) -> float:
+        """Add the charges that this object has not added yet to their sum."""
         with self._lock:
-            return self._added(self.database.read(self._new_charges))
+            query = select(func.coalesce(func.sum(charges.c.usd), 0.0), func.max(charges.c.id))
+            ((usd, last),) = read(query.where(*self._mine(charges), charges.c.id > self._seen))
+            self._spent += usd
+            self._seen = last or self._seen
+            return self._spent
 
-    def _spent_in(self, connection: Connection) -> float:
-        with self._lock:
-            return self._added(connection.execute(self._new_charges).all())
-
-    @property
-    def _new_charges(self) -> Select[Any]:
-        """Return the query for the sum of the charges that this object has not added yet."""
-        query = select(func.coalesce(func.sum(charges.c.usd), 0.0), func.max(charges.c.id))
-        return query.where(*self._mine, charges.c.id > self._seen)
-
-    def _added(self, found: Sequence[Any]) -> float:
-        ((usd, last),) = found
-        self._spent += usd
-        self._seen = last or self._seen
-        return self._spent
-
-    @property
-    def _mine(self) -> tuple[Any, Any]:
-        return charges.c.store == self.store, charges.c.corpus == self.corpus
+    def _mine(self, table: Table) -> tuple[Any, Any]:
+        return table.c.store == self.store, table.c.corpus == self.corpus
 
     @property
     def _account(self) -> str:
@@ -115,21 +121,12 @@ class Ledger:
 
     # --- budget ---
 
-    @property
-    def budget(self) -> Budget | None:
-        """Return the budget of the corpus, if it has one."""
-        limit = self.budget_usd
-        if limit is None:
-            return None
-        return Budget(self.database, self.store, self.corpus, limit, self._spent_in, self._account)
-
     def require(self, provider: str, model: str) -> None:
         """Raise BudgetError if no more calls to a model may be paid."""
-        budget = self.budget
-        if budget is not None and self._price(provider, model) != FREE:
+        if self.budget_usd is not None and self._price(provider, model) != FREE:
             spent = self.spent()
-            if spent >= budget.usd:
-                raise budget.error(spent, 0.0, 0.0)
+            if spent >= self.budget_usd:
+                raise self._over_budget(spent, 0.0, 0.0)
 
     def reserve(
         self,
@@ -144,16 +141,74 @@ class Ledger:
         for other calls to end. Raise BudgetError if the requests together are not expected to
         fit, and for a model without a price.
         """
-        budget = self.budget
-        price = None if budget is None else self._price(provider, model)
-        if budget is None or price is None or price == FREE:
+        limit = self.budget_usd
+        if limit is None or (price := self._price(provider, model)) == FREE:
             return list(requests)
-        return budget.reserve(
-            {
-                name: Cost(price.usd(expected, batch), price.usd(most, batch))
-                for name, (expected, most) in requests.items()
-            }
+        costs = {
+            name: _Cost(price.usd(expected, batch), price.usd(most, batch))
+            for name, (expected, most) in requests.items()
+        }
+        process = self.database.process_name
+
+        def work(connection: Connection) -> list[str] | None:
+            spent = self._spent_by(lambda query: connection.execute(query).all())
+            reserved, others = self._reserved(connection)
+            left = limit - spent - reserved
+            expected = sum(cost.expected for cost in costs.values())
+            amounts = _fitting(costs, left) if expected <= left and left > 0 else {}
+            if not amounts and not others:
+                if expected > left or left <= 0:
+                    raise self._over_budget(spent, reserved, expected)
+                amounts = {next(iter(costs)): left}  # the whole rest, so that it goes alone
+            if not amounts:
+                # An earlier try may have reserved them, if only its confirmation was lost.
+                _cancel(connection, list(costs))
+                return None
+            row = {"store": self.store, "corpus": self.corpus, "process": process}
+            rows = [{"id": name, "usd": usd, **row} for name, usd in amounts.items()]
+            connection.execute(self.database.upsert(reservations, "usd", "process"), rows)
+            return list(amounts)
+
+        return self.database.write(work, self._account)
+
+    def _reserved(self, connection: Connection) -> tuple[float, bool]:
+        """Return the USD reserved, and whether a living process may give some of it back."""
+        query: Any = (
+            select(func.sum(reservations.c.usd).label("usd"), processes)
+            .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
+            .where(*self._mine(reservations))
+            .group_by(*processes.columns)
         )
+        rows = connection.execute(query).all()
+        now = self.database.now(connection) if rows else 0.0
+        others = any(row.process is not None and is_alive(row, now) for row in rows)
+        return sum(row.usd for row in rows), others
+
+    def cancel(self, names: Sequence[str]) -> None:
+        """Delete reservations of requests that will not be charged."""
+        if self.budget_usd is not None:
+            self.database.write(lambda connection: _cancel(connection, names))
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Count reservations as spent, because the costs of their calls are unknown."""
+
+        def work(connection: Connection) -> None:
+            for part in parts(names):
+                kept = update(reservations).where(reservations.c.id.in_(part))
+                connection.execute(kept.values(process=""))
+
+        if self.budget_usd is not None:
+            self.database.write(work)
+
+    def _over_budget(self, spent: float, reserved: float, more: float) -> BudgetError:
+        has, limit = f"{self.corpus} has cost {spent:.4f} USD", self.budget_usd or 0.0
+        if reserved:
+            has += f", and up to {reserved:.4f} USD more by calls whose cost is unknown"
+        if spent + reserved >= limit:
+            reason = f"budget_usd {limit:g} is reached: {has}"
+        else:
+            reason = f"about {more:.4f} USD more would go over budget_usd {limit:g}: {has}"
+        return BudgetError(f"{reason}; finished work is kept, raise budget_usd to go on")
 
     def _price(self, provider: str, model: str) -> Price:
         price = self.prices.price(provider, model)
@@ -178,7 +233,7 @@ class Ledger:
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the calls of the corpus after a position, in order."""
         query = select(*(charges.c[name] for name in COLUMNS))
-        query = query.where(*self._mine, charges.c.id > after).order_by(charges.c.id)
+        query = query.where(*self._mine(charges), charges.c.id > after).order_by(charges.c.id)
         for row in self.database.read(query):
             configurations = tuple(json.loads(row.configurations))
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
@@ -198,6 +253,22 @@ class Ledger:
             insert = self.database.upsert(charges)
             self.database.write(lambda connection: connection.execute(insert, moved))
             own.write(lambda connection: connection.execute(delete(charges)))
+
+
+def _fitting(costs: Mapping[str, _Cost], left: float) -> dict[str, float]:
+    """Return the highest costs of the first requests, as many as fit."""
+    fitting: dict[str, float] = {}
+    for name, cost in costs.items():
+        left -= cost.most
+        if left < 0:
+            break
+        fitting[name] = cost.most
+    return fitting
+
+
+def _cancel(connection: Connection, names: Sequence[str]) -> None:
+    for part in parts(names):
+        connection.execute(delete(reservations).where(reservations.c.id.in_(part)))
 
 
 def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:

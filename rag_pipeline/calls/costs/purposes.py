@@ -109,6 +109,7 @@ class Purpose:
 meter: ContextVar["Totals | None"] = ContextVar("meter", default=None)
 purpose: ContextVar[Purpose] = ContextVar("purpose", default=Purpose())  # noqa: B039 - frozen
 measured: ContextVar[Estimate | None] = ContextVar("measured", default=None)
+reservation: ContextVar[str | None] = ContextVar("reservation", default=None)
 
 
 @contextmanager
@@ -128,3 +129,8 @@ def attributed(
 def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:
     """Let the charge inside the block improve the estimates of texts like these."""
     return setting(measured, estimate_of(texts))
+
+
+def settling(name: str) -> AbstractContextManager[None]:
+    """Let the charge inside the block replace a reservation."""
+    return setting(reservation, name)

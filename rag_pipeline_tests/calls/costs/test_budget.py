@@ -43,7 +43,7 @@ def test_what_is_set_aside_counts_until_its_call_is_settled(database_place: str)
     assert not mine.reserve(*MODEL, {"c": (USUAL, MOST)}), (
         "1000 of the 2500 may still be used by each"
     )
-    mine.budget.cancel(["a"])
+    mine.cancel(["a"])
     assert mine.reserve(*MODEL, {"c": (USUAL, MOST)})
 
 
@@ -53,7 +53,7 @@ def test_the_last_call_goes_alone_and_one_that_is_not_expected_to_fit_not_at_all
     mine = ledger(database_place, 300)
     assert mine.reserve(*MODEL, {"a": (USUAL, MOST)}), "expected to fit"
     assert not mine.reserve(*MODEL, {"b": (USUAL, MOST)})
-    mine.budget.cancel(["a"])
+    mine.cancel(["a"])
     mine.record("chat", *MODEL, ChargedTokens(output=250))
     with pytest.raises(BudgetError, match=r"0\.0010 USD more would go over budget_usd 0\.003"):
         mine.reserve(*MODEL, {"b": (USUAL, MOST)})
@@ -62,7 +62,7 @@ def test_the_last_call_goes_alone_and_one_that_is_not_expected_to_fit_not_at_all
 def test_a_call_whose_cost_nobody_told_counts_as_what_it_may_have_cost(database_place: str) -> None:
     mine = ledger(database_place, 1050)
     assert mine.reserve(*MODEL, {"a": (USUAL, MOST)})
-    mine.budget.keep(["a"])
+    mine.keep(["a"])
     with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost is unknown"):
         mine.reserve(*MODEL, {"b": (USUAL, MOST)})
 
@@ -73,7 +73,7 @@ def test_a_batch_takes_the_requests_that_surely_fit(database_place: str) -> None
     # A batch of gpt-4o costs half: 500 of 2100 each.
     assert mine.reserve(*MODEL, asked, batch=True) == list("abcd")
     assert mine.reserve(*MODEL, {"e": (USUAL, MOST)}, batch=True) is None, "until one has ended"
-    mine.budget.cancel(list("abcd"))
+    mine.cancel(list("abcd"))
     smaller = ledger(database_place, 1100)
     assert smaller.reserve(*MODEL, asked, batch=True) == ["a", "b"]
 
