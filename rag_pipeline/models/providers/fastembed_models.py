@@ -1,6 +1,5 @@
 """BGE and other ONNX embedding models on this machine, through the package fastembed."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, ProviderError, TextTooLongError, import_extra
+from rag_pipeline.models.providers.packaged import file_version
 
 TOKENS_PER_BATCH = 4096
 
@@ -78,8 +78,7 @@ class FastEmbedEmbedder:
         settings = self._settings
         version = "hub"
         if settings.path is not None:
-            with (Path(settings.path) / settings.model_file).open("rb") as file:
-                version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+            version = file_version(Path(settings.path) / settings.model_file)
         pooling = "own" if _known(settings.model) else settings.pooling
         return f"fastembed:{settings.model}:{version}:{pooling}:{settings.truncate}"
 

@@ -1,6 +1,5 @@
 """Cross-encoders from a local folder, through the package flashrank."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,6 +12,7 @@ from pydantic import Field
 from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
 from rag_pipeline.models.providers.limits import RerankLimits
+from rag_pipeline.models.providers.packaged import file_version
 
 _PASSAGES_PER_BATCH = 32
 
@@ -47,9 +47,7 @@ class FlashRankScorer:
     @cached_property
     def identity(self) -> str:
         """Return the model's name and the hash of its file."""
-        with self._file.open("rb") as file:
-            version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-        settings = self._settings
+        settings, version = self._settings, file_version(self._file)
         return f"flashrank:{settings.model}:{version}:{settings.max_tokens}:{settings.truncate}"
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:

@@ -12,14 +12,10 @@ from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.http import JSONReply, connected, post
-from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
-from rag_pipeline.models.providers.remote import (
-    Server,
-    identity,
-    pair_texts,
-    pair_tokens,
-    read_ranking,
-)
+from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER, TokenCounter
+from rag_pipeline.models.providers.remote import Server, read_ranking
+
+_COUNTER = TokenCounter()
 
 
 class RemoteReranker(ModelReranker, RemoteModel):
@@ -42,7 +38,7 @@ class HTTPScorer:
         self.max_concurrency = settings.max_concurrency
         self._timeout = settings.timeout_seconds
         self._server = Server(settings.method, settings, settings.model, home)
-        self.identity = identity(self._server, self.model, settings.truncate)
+        self.identity = self._server.identity(settings.truncate)
 
     def body(self, query: str, passages: list[str]) -> dict[str, Any]:
         """Return the body of a request."""
@@ -73,7 +69,10 @@ class HTTPScorer:
         async with self.connected() as client:
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
-                tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
+                # The query counts with each passage.
+                texts = [*[query] * len(passages), *passages]
+                question, *counts = _COUNTER.count([query, *passages])
+                tokens = question * len(passages) + sum(counts)
 
                 async def attempt() -> Received[tuple[list[float], Usage]]:
                     async with server.paying("rerank", tokens, texts, self.searches(passages)):

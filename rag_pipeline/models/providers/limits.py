@@ -91,20 +91,10 @@ RERANK_LIMITS: dict[str, RerankLimits] = {
 UNKNOWN_RERANKER = RerankLimits(1000, None)
 
 
-def embedding_limits(
-    model: str,
-    texts: int | None = None,
-    request_tokens: int | None = None,
-    text_tokens: int | None = None,
-) -> EmbeddingLimits:
+def embedding_limits(model: str, **own: int | None) -> EmbeddingLimits:
     """Return a model's limits; given values replace the known ones."""
     known = EMBEDDING_LIMITS.get(model, _UNKNOWN)
-    return replace(
-        known,
-        texts=texts or known.texts,
-        request_tokens=request_tokens or known.request_tokens,
-        text_tokens=text_tokens or known.text_tokens,
-    )
+    return replace(known, **{name: value for name, value in own.items() if value is not None})  # type: ignore[arg-type]
 
 
 class TokenCounter:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
@@ -20,7 +21,7 @@ from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
     RequestBuilder,
     VectorsReply,
-    identity,
+    in_order,
 )
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class OpenAIEmbedder(RequestBuilder):
         usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
         cut = self.limits.text_tokens if settings.truncate else "whole"
-        self.identity = identity(self._server, self.model, self.dimension, cut)
+        self.identity = self._server.identity(self.dimension, cut)
 
     def connected(self) -> "openai.AsyncOpenAI":
         """Open the connections of the running event loop."""
@@ -272,7 +273,7 @@ class OpenAIEmbedder(RequestBuilder):
             made = raw.parse()
             used = Usage(made.usage.prompt_tokens if made.usage else 0)
             server.charge("embedding", used)
-            rows = sorted(made.data, key=lambda row: row.index)
+            rows = in_order(made.data, len(texts), server.what, attrgetter("index"))
         except openai.APIStatusError as error:
             headers = error.response.headers
             raise server.refusal(error.status_code, error.message, headers) from None
@@ -282,6 +283,4 @@ class OpenAIEmbedder(RequestBuilder):
             raise TransientError(
                 f"{server.what}: the reply is not a list of vectors: {str(error)[:80]}"
             ) from None
-        if [row.index for row in rows] != list(range(len(rows))):
-            raise TransientError(f"{server.what}: the reply does not say which vector is whose")
         return [row.embedding for row in rows], used, raw.headers

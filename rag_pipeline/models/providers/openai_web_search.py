@@ -44,35 +44,34 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
     what = f"web search by {settings.model} at {settings.base_url or 'api.openai.com'}"
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
-    async def attempt() -> Received[list[CitedPage]]:
-        with sdk_errors(what, settings.api_key_env, key):
-            raw = await client.responses.with_raw_response.create(
-                model=settings.model,
-                instructions=_INSTRUCTIONS,
-                input=query,
-                tools=[{"type": "web_search"}],
-                max_output_tokens=settings.max_output_tokens,
-                store=False,
-            )
-            made = raw.parse()
-        if not isinstance(made, openai.types.responses.Response):
-            raise TransientError(f"{what}: the reply is not JSON: {str(made)[:80]!r}")
-        read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
-        record(
-            "chat", settings.provider, settings.model, base_url=settings.base_url,
-            input_tokens=read, output_tokens=written,
-        )  # fmt: skip
-        return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, read + written)
+    asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
+    expected = ChargedTokens(asked, output=settings.max_output_tokens)
+    address = settings.base_url
 
-    async def paid() -> Received[list[CitedPage]]:
-        asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
-        expected = ChargedTokens(asked, output=settings.max_output_tokens)
-        address = settings.base_url
+    async def attempt() -> Received[list[CitedPage]]:
         async with paying("chat", settings.provider, settings.model, expected, base_url=address):
-            return await attempt()
+            with sdk_errors(what, settings.api_key_env, key):
+                raw = await client.responses.with_raw_response.create(
+                    model=settings.model,
+                    instructions=_INSTRUCTIONS,
+                    input=query,
+                    tools=[{"type": "web_search"}],
+                    max_output_tokens=settings.max_output_tokens,
+                    store=False,
+                )
+                made = raw.parse()
+            if not isinstance(made, openai.types.responses.Response):
+                raise TransientError(f"{what}: the reply is not JSON: {str(made)[:80]!r}")
+            read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
+            record(
+                "chat", settings.provider, settings.model, base_url=address,
+                input_tokens=read, output_tokens=written,
+            )  # fmt: skip
+        pages = cited_pages(made.model_dump(warnings=False))
+        return Received(pages, raw.headers, read + written)
 
     async with client_of(key, settings.base_url, settings.timeout_seconds) as client:
-        return await endpoint.send(paid, float(settings.max_output_tokens))
+        return await endpoint.send(attempt, float(settings.max_output_tokens))
 
 
 def cited_pages(response: dict[str, Any]) -> list[CitedPage]:

@@ -1,4 +1,4 @@
-"""Model files inside installed packages."""
+"""Files of models."""
 
 import hashlib
 from importlib.util import find_spec
@@ -24,3 +24,9 @@ def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
             f"constraints.txt"
         )
     return path
+
+
+def file_version(path: Path) -> str:
+    """Return the first 12 digits of a file's SHA-256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]

@@ -3,9 +3,10 @@
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,6 @@ _NO_SUCH_MODEL = re.compile(
     r"|\b(unknown|invalid|unsupported|no such) model\b",
     re.IGNORECASE | re.DOTALL,
 )
-_COUNTER = TokenCounter()
 _READ_AT_LEAST = 0.9
 """Minimum share of our token count that a server counts if it has cut no text."""
 VectorsReply = tuple[Sequence[object], Usage, Mapping[str, str]]
@@ -78,6 +78,10 @@ class Server:
             )
         return key or "none"
 
+    def identity(self, *parameters: object) -> str:
+        """Return provider, address, model and parameters: everything that changes the answers."""
+        return ":".join(map(str, (self.provider, self.identity_url, self._model, *parameters)))
+
     def paying(
         self, kind: CallKind, tokens: int, texts: Sequence[str], searches: int = 0
     ) -> AbstractAsyncContextManager[None]:
@@ -102,8 +106,12 @@ class RequestBuilder(ABC):
     """A remote embedder without its protocol: it groups texts, or chunks of documents."""
 
     def __init__(self, settings: RemoteEmbedding, home: str) -> None:
-        own = settings.max_texts, settings.max_request_tokens, settings.max_text_tokens
-        self.limits = embedding_limits(settings.model, *own)
+        self.limits = embedding_limits(
+            settings.model,
+            texts=settings.max_texts,
+            request_tokens=settings.max_request_tokens,
+            text_tokens=settings.max_text_tokens,
+        )
         self.model = settings.model
         self.dimension = self.limits.dimension(settings.model, settings.dimensions)
         self.max_concurrency = settings.max_concurrency
@@ -209,15 +217,20 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
     return unit
 
 
-def in_order(rows: Sequence[Any], count: int, what: str) -> list[Any]:
+def in_order(
+    rows: Sequence[Any],
+    count: int,
+    what: str,
+    index: Callable[[Any], Any] = itemgetter("index"),
+) -> list[Any]:
     """Return a reply's rows sorted by `index`; raise TransientError unless there is one per text.
 
     `what` names the model in the error.
     """
-    ordered = sorted(rows, key=lambda row: int(row["index"]))
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
-    if [row["index"] for row in ordered] != list(range(count)):
+    ordered = sorted(rows, key=lambda row: int(index(row)))
+    if [index(row) for row in ordered] != list(range(count)):
         raise TransientError(f"{what}: the reply does not say which vector is whose")
     return ordered
 
@@ -230,20 +243,3 @@ def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> l
     if not np.isfinite(list(scores.values())).all():
         raise ProviderError(f"{what}: returned a score that is not finite")
     return [scores[position] for position in range(count)]
-
-
-def identity(server: Server, model: str, *parameters: object) -> str:
-    """Return provider, address, model and parameters: everything that changes the answers."""
-    parts = (server.provider, server.identity_url, model, *parameters)
-    return ":".join(str(part) for part in parts)
-
-
-def pair_texts(query: str, passages: Sequence[str]) -> list[str]:
-    """Return the charged texts of a rerank request: the query counts with each passage."""
-    return [*[query] * len(passages), *passages]
-
-
-def pair_tokens(query: str, passages: Sequence[str]) -> int:
-    """Estimate the tokens of a rerank request: the query counts with each passage."""
-    counts = _COUNTER.count([query, *passages])
-    return counts[0] * len(passages) + sum(counts[1:])

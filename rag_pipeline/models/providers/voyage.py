@@ -22,7 +22,6 @@ from rag_pipeline.models.providers.remote import (
     RequestBuilder,
     Server,
     VectorsReply,
-    identity,
     in_order,
 )
 
@@ -67,7 +66,7 @@ class _VoyageEmbedder(RequestBuilder):
         # Only models with several lengths accept `output_dimension`.
         self._output_dimension = self.dimension if len(limits.dimensions) > 1 else None
         cut = limits.text_tokens if settings.truncate or limits.contextual else "whole"
-        self.identity = identity(self._server, self.model, self.dimension, cut)
+        self.identity = self._server.identity(self.dimension, cut)
 
     def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
         return _session(self._server)
