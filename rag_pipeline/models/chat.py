@@ -13,25 +13,12 @@ from rag_pipeline.calls import (
     CallCounts,
     asked_again,
     call_key,
+    costs,
     run_bounded,
     run_calls,
 )
 from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.cache import NO_USAGE
-from rag_pipeline.calls.costs import (
-    USUAL_OUTPUT,
-    ChargedTokens,
-    cancel_reservations,
-    estimate_tokens,
-    framing_tokens,
-    keep_reservations,
-    measuring,
-    request_texts,
-    request_tokens,
-    reserve_batch,
-    settling,
-    usual_output,
-)
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import ChatSettings, RemoteModel
@@ -156,7 +143,7 @@ def _ask_in_batches(
         asking.failed.update(run_batches(asking.missing, batched, client, notes, poll))
     except BaseException:
         # The batch may go on; its end settles the cost.
-        keep_reservations([_reservation(key) for key in asking.missing])
+        costs.keep_reservations([_reservation(key) for key in asking.missing])
         raise
     finally:
         client.close()
@@ -182,14 +169,16 @@ class _BatchedPrompts:
         address = settings.base_url if isinstance(settings, RemoteModel) else None
         for key in keys:
             prompt, room = self.prompts[key], settings.max_output_tokens
-            wanted[_reservation(key)] = request_tokens(prompt.messages, prompt.schema, room)
-        fitting = set(reserve_batch(settings.provider, settings.model, wanted, address, wait=wait))
+            wanted[_reservation(key)] = costs.request_tokens(prompt.messages, prompt.schema, room)
+        fitting = set(
+            costs.reserve_batch(settings.provider, settings.model, wanted, address, wait=wait)
+        )
         return [key for key in keys if _reservation(key) in fitting]
 
     def accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
         prompt = self.prompts[key]
-        texts = request_texts(prompt.messages, prompt.schema)
-        with settling(_reservation(key)), measuring(texts):
+        texts = costs.request_texts(prompt.messages, prompt.schema)
+        with costs.settling(_reservation(key)), costs.measuring(texts):
             completion = self.chat.read_batched(body, answer_id)
         try:
             if is_cut(completion, prompt):
@@ -202,7 +191,7 @@ class _BatchedPrompts:
         self.asking.keep({key: pack(Reply(completion.text, data, completion.usage))})
 
     def finished(self, keys: Iterable[bytes]) -> None:
-        cancel_reservations([_reservation(key) for key in keys])
+        costs.cancel_reservations([_reservation(key) for key in keys])
 
 
 def _reservation(key: bytes) -> str:
@@ -237,7 +226,7 @@ def _note(
     """Note the prompts of a dry run; return known replies, and stand-ins for the others."""
     prefixes: set[str] = set()
 
-    def tokens(key: bytes) -> ChargedTokens:
+    def tokens(key: bytes) -> costs.ChargedTokens:
         prompt = prompts[key]
         is_first = prompt.prefix not in prefixes
         prefixes.add(prompt.prefix)
@@ -253,23 +242,23 @@ def _note(
         if prompt.schema is not None or prompt.choices:
             replies[key] = UnknownReplyError(f"{settings.model}: not asked yet")
         else:
-            usual = f"{key.hex()} ".ljust(4 * USUAL_OUTPUT, "x")
+            usual = f"{key.hex()} ".ljust(4 * costs.USUAL_OUTPUT, "x")
             replies[key] = UnknownReply(usual, None, Usage())
     return replies
 
 
-def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> ChargedTokens:
+def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> costs.ChargedTokens:
     """Estimate the tokens of a call; `is_first` is the first prompt with its prefix.
 
     OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batches are
     estimated without it.
     """
-    whole = sum(map(estimate_tokens, request_texts(prompt.messages, prompt.schema)))
-    whole += framing_tokens(len(prompt.messages))
-    prefix = estimate_tokens(prompt.system + prompt.prefix)
+    whole = sum(map(costs.estimate_tokens, costs.request_texts(prompt.messages, prompt.schema)))
+    whole += costs.framing_tokens(len(prompt.messages))
+    prefix = costs.estimate_tokens(prompt.system + prompt.prefix)
     cold = is_first or settings.batch or prefix < 1024
-    output = usual_output(settings.max_output_tokens)
-    return ChargedTokens(whole, 0 if cold else prefix // 128 * 128, output)
+    output = costs.usual_output(settings.max_output_tokens)
+    return costs.ChargedTokens(whole, 0 if cold else prefix // 128 * 128, output)
 
 
 def _key(settings: ChatSettings, prompt: Prompt) -> bytes:

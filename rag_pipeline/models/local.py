@@ -13,14 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from rag_pipeline.calls.costs import (
-    CallKind,
-    estimate_tokens,
-    paying,
-    record,
-    request_tokens,
-    require_budget,
-)
+from rag_pipeline.calls import costs
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, EmbeddingSettings, Settings, fingerprint
 from rag_pipeline.config.models import Completion, InputType
@@ -102,10 +95,10 @@ class _LocalChat:
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
         settings = self._settings
-        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
-        async with paying("chat", settings.provider, settings.model, expected, most):
+        expected, most = costs.request_tokens(messages, schema, settings.max_output_tokens)
+        async with costs.paying("chat", settings.provider, settings.model, expected, most):
             made = await asyncio.to_thread(settings.answer, messages, schema)
-            record("chat", settings.provider, settings.model, **asdict(made.usage))
+            costs.record("chat", settings.provider, settings.model, **asdict(made.usage))
         return made
 
     async def close(self) -> None:
@@ -130,15 +123,15 @@ class _LocalScorer:
 
 @contextmanager
 def _charged(
-    kind: CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
+    kind: costs.CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
 ) -> Iterator[None]:
     """Charge a call inside the block by its texts' estimated tokens if the model has a price."""
     paid = any(prices.get("models", {}).values())
     if paid:
-        require_budget(name, name)
+        costs.require_budget(name, name)
     yield
     if paid:
-        record(kind, name, name, input_tokens=sum(map(estimate_tokens, texts)))
+        costs.record(kind, name, name, input_tokens=sum(map(costs.estimate_tokens, texts)))
 
 
 def _identity(name: str, settings: Settings) -> str:
