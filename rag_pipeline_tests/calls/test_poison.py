@@ -1,19 +1,19 @@
 """Inputs on which a model always fails: they are missing and named, everything else goes on."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rag_pipeline.calls import CallCache
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedError
-from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.chat import Prompt, _key
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import open_embedder, open_scorer
-from rag_pipeline.models.providers.http_rerank import CohereReranker
-from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline_tests.testing import model_calls
+from rag_pipeline_tests.testing.model_calls import asked
 from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short
-from rag_pipeline_tests.testing.model_replies import DIMENSION
 from rag_pipeline_tests.testing.model_server import serving
 
 
@@ -23,32 +23,21 @@ def cache(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> CallCache:
     return cache
 
 
-def chat(url: str, **changes: Any) -> ChatModel:
-    settings = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 0.3}
-    return ChatModel.model_validate({**settings, **changes})
-
-
-def embedding(url: str, **changes: Any) -> Any:
-    settings = {"model": "m", "base_url": url, "dimensions": DIMENSION, "patience_seconds": 0.3}
-    return open_embedder(
-        OpenAIEmbedding.model_validate({"provider": "openai", **settings, **changes})
-    )
+chat = partial(model_calls.chat, patience_seconds=0.3)
+embedding = partial(model_calls.embedder, patience_seconds=0.3)
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
 def test_one_poison_prompt_blocks_neither_its_own_run_nor_the_next(
     cache: CallCache, concurrency: int
 ) -> None:
-    prompts = [Prompt(f"p{n}") for n in range(41)]
+    prompts = [f"p{n}" for n in range(41)]
     with serving(faults=poison(Fault(500), "p40")) as server:
         settings = chat(server.url, max_concurrency=concurrency)
         for run in range(3):
-            *good, bad = ask(prompts, settings, cache)
-            assert [reply.text for reply in good if isinstance(reply, Reply)] == [
-                f"P{n}" for n in range(40)
-            ]
-            assert isinstance(bad, ProviderError)
-            assert "HTTP 500" in str(bad)
+            *good, bad = asked(prompts, settings, cache)
+            assert good == [f"P{n}" for n in range(40)]
+            assert "HTTP 500" in bad
             if run == 0:
                 first = len(server.requests)
         assert first + 2 <= len(server.requests) <= first + 2 * 3, "at most three tries each"
@@ -59,25 +48,20 @@ def test_one_poison_prompt_blocks_neither_its_own_run_nor_the_next(
 def test_a_prompt_that_hangs_gets_more_time_in_the_next_run_and_holds_nothing_back(
     cache: CallCache,
 ) -> None:
-    prompts = [Prompt(f"p{n}") for n in range(10)]
+    prompts = [f"p{n}" for n in range(10)]
     with serving(faults=poison(HANG, "p9")) as server:
         settings = chat(server.url, max_concurrency=1, timeout_seconds=1, patience_seconds=1.5)
         for seconds in (1, 2):
-            *good, bad = ask(prompts, settings, cache)
-            assert [reply.text for reply in good if isinstance(reply, Reply)] == [
-                f"P{n}" for n in range(9)
-            ]
-            assert isinstance(bad, ProviderError)
-            assert f"no answer within {seconds} s" in str(bad)
+            *good, bad = asked(prompts, settings, cache)
+            assert good == [f"P{n}" for n in range(9)]
+            assert f"no answer within {seconds} s" in bad
         assert server.prompts.count("p9") > 1
         assert len(server.billed) == 9
         assert max(server.billed.values()) == 1
 
 
-def _keys(settings: ChatModel, prompts: list[Prompt]) -> list[bytes]:
-    from rag_pipeline.models.chat import _key
-
-    return [_key(settings, prompt) for prompt in prompts]
+def _keys(settings: ChatModel, prompts: list[str]) -> list[bytes]:
+    return [_key(settings, Prompt(prompt)) for prompt in prompts]
 
 
 def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: CallCache) -> None:
@@ -88,12 +72,11 @@ def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: Call
 
     with serving(faults=faults) as server:
         settings = chat(server.url)
-        ask([Prompt("p0"), Prompt("p1")], settings, cache)
+        asked(["p0", "p1"], settings, cache)
         broken = False
-        replies = ask([Prompt("p0"), Prompt("p1")], settings, cache)
-        assert [reply.text for reply in replies if isinstance(reply, Reply)] == ["P0", "P1"]
+        assert asked(["p0", "p1"], settings, cache) == ["P0", "P1"]
         assert server.billed.total() == 2
-    assert cache.failures(_keys(settings, [Prompt("p1")])) == {}
+    assert cache.failures(_keys(settings, ["p1"])) == {}
 
 
 def test_texts_beside_a_poison_one_are_embedded(cache: CallCache) -> None:
@@ -138,13 +121,11 @@ def test_a_server_that_is_always_a_vector_short_is_paid_eight_times_a_batch(
 
 
 def test_a_poison_query_leaves_the_others_scored(cache: CallCache) -> None:
-    asked = [RerankInput(f"q{n}", ("one", "two")) for n in range(10)]
+    queries = [RerankInput(f"q{n}", ("one", "two")) for n in range(10)]
     with serving(faults=poison(Fault(500), "q9")) as server:
-        scorer = open_scorer(
-            CohereReranker(method="cohere", model="m", base_url=server.url, patience_seconds=0.3)
-        )
+        scorer = model_calls.scorer(server.url, patience_seconds=0.3)
         for _ in range(3):
-            *good, bad = score_passages(asked, scorer, cache)
+            *good, bad = score_passages(queries, scorer, cache)
             assert isinstance(bad, ProviderError)
             assert not any(isinstance(one, ProviderError) for one in good)
         assert max(server.billed.values()) == 1

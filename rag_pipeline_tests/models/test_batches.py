@@ -1,6 +1,7 @@
 import signal
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from sqlalchemy import select
 from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.calls.costs import Ledger, Prices, charging
 from rag_pipeline.calls.schema import requests
-from rag_pipeline.errors import BudgetError, CallsStoppedError, ProviderError
+from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_calls import chat, texts
 from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving, shout
@@ -22,26 +23,20 @@ from rag_pipeline_tests.testing.model_server import serving, shout
 PROMPTS = [Prompt(f"chunk {n}", prefix="document ") for n in range(5)]
 
 
-def model(url: str, **changes: Any) -> ChatModel:
-    settings = {"provider": "openai", "model": "m", "base_url": url, "batch": True}
-    return ChatModel.model_validate({**settings, "batch_poll_seconds": 0, **changes})
-
-
-def texts(replies: list[Reply | ProviderError]) -> list[str]:
-    return [r.text if isinstance(r, Reply) else f"failed: {r}" for r in replies]
+SHOUTED = [f"DOCUMENT CHUNK {n}" for n in range(5)]
+model = partial(chat, batch=True)
 
 
 def test_a_batch_answers_under_the_keys_of_single_calls(cache: CallCache):
     with serving() as server:
         counts = CallCounts()
         replies = ask([*PROMPTS, PROMPTS[0]], model(server.url), cache, counts)
-        wanted = [f"DOCUMENT CHUNK {n}" for n in range(5)]
-        assert texts(replies) == [*wanted, wanted[0]]
+        assert texts(replies) == [*SHOUTED, SHOUTED[0]]
         assert (counts.made, counts.saved) == (5, 1)
         assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
         assert server.batches.submitted[0]["body"]["temperature"] == 0.0
         single = ask(PROMPTS, model(server.url, batch=False), cache)
-        assert texts(single) == wanted
+        assert texts(single) == SHOUTED
         assert len(server.batches.submitted) == 5
     assert cache.database.read(select(requests)) == [], "nothing to wait for"
 
@@ -68,7 +63,7 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
         assert Forked(script, path, server.url, before).wait() == -signal.SIGKILL
         assert len(server.batches.made) == (0 if before == "create" else 1)
         replies = ask(PROMPTS, model(server.url), CallCache(Database(path)))
-        assert texts(replies) == [f"DOCUMENT CHUNK {n}" for n in range(5)]
+        assert texts(replies) == SHOUTED
         assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
 
 
@@ -77,33 +72,28 @@ def test_a_batch_whose_answer_was_lost_is_found_by_its_token(cache: CallCache):
         return CUT_REPLY if path == "batches" and body else None
 
     with serving(faults=lost) as server:
-        replies = ask(PROMPTS, model(server.url), cache)
-        assert all(isinstance(reply, Reply) for reply in replies)
+        assert texts(ask(PROMPTS, model(server.url), cache)) == SHOUTED
         assert len(server.batches.made) == 1
 
 
 def test_another_machine_finds_the_batch_of_the_same_prompts(tmp_path: Path):
     one, two = (CallCache(Database(tmp_path / name / "calls.sqlite")) for name in ("one", "two"))
     with serving() as server:
-        ask(PROMPTS, model(server.url), one)
-        assert all(isinstance(reply, Reply) for reply in ask(PROMPTS, model(server.url), two))
+        for cache in (one, two):
+            assert texts(ask(PROMPTS, model(server.url), cache)) == SHOUTED
         assert len(server.batches.made) == 1
 
 
 def test_two_runs_at_once_share_a_batch(tmp_path: Path):
     caches = [CallCache(Database(tmp_path / "calls.sqlite")) for _ in range(2)]
-    found: list[list[str]] = []
     with serving(batches=Batches(looks=3)) as server:
 
-        def one(cache: CallCache) -> None:
-            found.append(texts(ask(PROMPTS, model(server.url), cache)))
+        def one(cache: CallCache) -> list[str]:
+            return texts(ask(PROMPTS, model(server.url), cache))
 
-        threads = [threading.Thread(target=one, args=[cache]) for cache in caches]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert found[0] == found[1] == [f"DOCUMENT CHUNK {n}" for n in range(5)]
+        with ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(one, caches))
+        assert found[0] == found[1] == SHOUTED
         assert len(server.batches.submitted) == 5
 
 
@@ -121,7 +111,7 @@ def test_lines_that_may_pass_are_submitted_again_and_refusals_are_not(cache: Cal
 
     with serving(answer) as server:
         replies = texts(ask(PROMPTS, model(server.url), cache))
-    assert replies[:3] == ["DOCUMENT CHUNK 0", "DOCUMENT CHUNK 1", "DOCUMENT CHUNK 2"]
+    assert replies[:3] == SHOUTED[:3]
     assert replies[3] == "failed: batch batch_1: too long (HTTP 400)"
     assert len(server.batches.submitted) == 5 + 2 + 1
 
@@ -143,9 +133,7 @@ def test_what_a_dead_batch_lacks_is_submitted_anew_by_the_next_run(cache: CallCa
         failed = texts(ask(PROMPTS, model(server.url), cache))
         assert failed == ["failed: batch batch_3: expired"] * 5
         down = False
-        assert texts(ask(PROMPTS, model(server.url), cache)) == [
-            f"DOCUMENT CHUNK {n}" for n in range(5)
-        ]
+        assert texts(ask(PROMPTS, model(server.url), cache)) == SHOUTED
         assert len(server.batches.made) == 4
         assert max(server.billed.values()) == 1
 
@@ -171,9 +159,7 @@ def test_a_malformed_line_costs_its_own_request_alone(cache: CallCache, line: An
         return None
 
     with serving(faults=faults) as server:
-        assert texts(ask(PROMPTS, model(server.url), cache)) == [
-            f"DOCUMENT CHUNK {n}" for n in range(5)
-        ]
+        assert texts(ask(PROMPTS, model(server.url), cache)) == SHOUTED
         assert len(server.batches.submitted) == 5 + 1
         assert server.billed == Counter(
             {f"document chunk {n}": 2 if n == 2 else 1 for n in range(5)}

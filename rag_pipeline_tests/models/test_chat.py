@@ -10,6 +10,7 @@ from rag_pipeline.calls.costs import Ledger, Prices, attributed, charging
 from rag_pipeline.errors import BudgetError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.model_calls import chat, texts
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -21,19 +22,13 @@ SCHEMA = {
 }
 
 
-def model(url: str, **changes: Any) -> ChatModel:
-    return ChatModel.model_validate(
-        {"provider": "openai", "model": "test-model", "base_url": url, **changes}
-    )
-
-
 def test_distinct_prompts_are_asked_once_and_answered_in_order(cache: CallCache) -> None:
     with serving(lambda body: body["messages"][-1]["content"].upper()) as server:
         counts = CallCounts()
         prompts = [Prompt("b"), Prompt("a", system="Shout."), Prompt("b")]
-        replies = ask(prompts, model(server.url), cache, counts)
-        again = ask(prompts[:1], model(server.url), cache, counts)
-    assert [r.text for r in replies if isinstance(r, Reply)] == ["B", "A", "B"]
+        replies = ask(prompts, chat(server.url), cache, counts)
+        again = ask(prompts[:1], chat(server.url), cache, counts)
+    assert texts(replies) == ["B", "A", "B"]
     assert again == replies[:1]
     assert len(server.requests) == 2
     assert (counts.made, counts.saved) == (2, 2)
@@ -48,7 +43,7 @@ def test_distinct_prompts_are_asked_once_and_answered_in_order(cache: CallCache)
 def test_a_schema_is_sent_and_a_wrong_reply_repaired_once(cache: CallCache) -> None:
     answers = iter(["high, I think", '{"level": "high"}'])
     with serving(lambda body: next(answers)) as server:
-        (reply,) = ask([Prompt("how?", schema=SCHEMA)], model(server.url), cache)
+        (reply,) = ask([Prompt("how?", schema=SCHEMA)], chat(server.url), cache)
     assert isinstance(reply, Reply)
     assert reply.data == {"level": "high"}
     sent = server.bodies[0]["response_format"]["json_schema"]
@@ -69,10 +64,10 @@ def test_a_choice_is_read_whatever_its_case_and_asked_for_again_where_it_is_not_
 
     prompts = [Prompt(p, choices=("YES", "NO")) for p in told]
     with serving(answer) as server:
-        first = ask(prompts, model(server.url), cache)
+        first = ask(prompts, chat(server.url), cache)
         sent = len(server.requests)
         repaired = True
-        second = ask(prompts, model(server.url), cache)
+        second = ask(prompts, chat(server.url), cache)
     assert sent == 4, "the reply that names both is asked for once more"
     assert "is not one of: YES, NO" in str(first[1])
     assert len(server.requests) == sent + 1, "and again in the next run, as the only one"
@@ -91,10 +86,10 @@ def test_failures_come_back_in_place_and_are_asked_again(cache: CallCache) -> No
 
     prompts = [Prompt(p, schema=SCHEMA) for p in ("refused", "fine", "nonsense")]
     with serving(answer) as server:
-        first = ask(prompts, model(server.url), cache)
+        first = ask(prompts, chat(server.url), cache)
         broken = False
         sent = len(server.requests)
-        second = ask(prompts[:2], model(server.url), cache)
+        second = ask(prompts[:2], chat(server.url), cache)
         assert len(server.requests) == sent + 1
     assert isinstance(first[0], ProviderError)
     assert "too long" in str(first[0])
@@ -127,7 +122,7 @@ def test_the_first_prompt_of_a_prefix_is_answered_before_the_others_start(cache:
     names = [f"d{n}" for n in range(6)]
     prompts = [Prompt(f" chunk {c}", prefix=name) for c in range(5) for name in names]
     with serving(answer) as server:
-        replies = ask(prompts, model(server.url, max_concurrency=3), cache)
+        replies = ask(prompts, chat(server.url, max_concurrency=3), cache)
     assert all(isinstance(reply, Reply) for reply in replies)
     assert sorted(cold) == names, "each document was read once without the cache"
     # Two of their fifteen calls may still be on their way when the fourth document begins.
@@ -141,7 +136,7 @@ def test_when_the_first_prompt_of_a_prefix_fails_the_others_are_asked(cache: Cal
 
     prompts = [Prompt(f" {n}", prefix="document") for n in range(4)]
     with serving(answer) as server:
-        replies = ask(prompts, model(server.url), cache)
+        replies = ask(prompts, chat(server.url), cache)
     assert isinstance(replies[0], ProviderError)
     assert all(isinstance(reply, Reply) for reply in replies[1:])
 
@@ -153,7 +148,7 @@ def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: Cal
         listed = {host: {"date": "2026-11-21", "models": {"*": {"output": 1.0}}}}
         priced = Prices.model_validate({"providers": listed})
         ledger = Ledger(cache.database, "tiny", priced, budget_usd=1.54e-4)
-        settings = model(server.url, max_concurrency=1)
+        settings = chat(server.url, max_concurrency=1)
         with charging(ledger), attributed("judgements", "one", ["one"]):
             ask([Prompt("a", schema=SCHEMA)], settings, cache)
             with pytest.raises(
@@ -180,7 +175,7 @@ def test_a_paid_first_reply_is_kept_where_its_repair_fails(cache: CallCache) -> 
         return Fault(400, "no") if down else '{"level": "low"}'
 
     with serving(answer) as server:
-        settings = model(server.url)
+        settings = chat(server.url)
         (failed,) = ask([Prompt("a", schema=SCHEMA)], settings, cache)
         assert isinstance(failed, ProviderError)
         down = False
@@ -225,11 +220,11 @@ PARTS = [
 )
 def test_an_odd_reply_is_read_and_kept(change: Any, text: str, cache: CallCache) -> None:
     with serving(lambda body: change) as server:
-        (reply,) = ask([Prompt("p")], model(server.url), cache)
+        (reply,) = ask([Prompt("p")], chat(server.url), cache)
         assert isinstance(reply, Reply)
         assert reply.text == text
         assert min(reply.usage.input_tokens, reply.usage.output_tokens) >= 0
-        assert ask([Prompt("p")], model(server.url), cache) == [reply]
+        assert ask([Prompt("p")], chat(server.url), cache) == [reply]
         assert len(server.requests) == 1
 
 
@@ -246,7 +241,7 @@ def test_a_reply_that_is_none_says_so(
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     with serving(lambda body: lambda right: reply) as server:
-        (failure,) = ask([Prompt("p")], model(server.url), cache)
+        (failure,) = ask([Prompt("p")], chat(server.url), cache)
     assert isinstance(failure, ProviderError)
     assert re.search(reason, str(failure))
 
@@ -255,6 +250,6 @@ def test_half_a_surrogate_in_json_is_asked_for_again(cache: CallCache) -> None:
     schema = {"type": "object", "properties": {"level": {"type": "string"}}}
     answers = iter(['{"level": "\\ud83d"}', '{"level": "\\ud83d\\ude00"}'])
     with serving(lambda body: next(answers)) as server:
-        (reply,) = ask([Prompt("p", schema=schema)], model(server.url), cache)
+        (reply,) = ask([Prompt("p", schema=schema)], chat(server.url), cache)
     assert isinstance(reply, Reply)
     assert reply.data == {"level": "\U0001f600"}

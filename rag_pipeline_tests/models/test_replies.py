@@ -1,24 +1,22 @@
 """Replies that are cut: never kept as whole ones, asked for again with more room once."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_calls import asked, chat
 from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished
-from rag_pipeline_tests.testing.model_replies import Body, completed
+from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
 
 SCHEMA = {"type": "object", "properties": {"level": {"enum": ["low"]}}, "required": ["level"]}
 
 
-def model(url: str, **changes: Any) -> ChatModel:
-    settings = {"provider": "openai", "model": "m", "base_url": url, "max_output_tokens": 10}
-    return ChatModel.model_validate({**settings, "batch_poll_seconds": 0, **changes})
+model = partial(chat, max_output_tokens=10)
 
 
 def rooms(server: Any) -> list[int]:
@@ -59,10 +57,9 @@ def test_what_is_cut_again_is_missing_with_the_reason_and_asked_once_by_the_next
 ) -> None:
     with serving(faults=cut_below(1000, reason)) as server:
         settings = model(server.url, batch=batch)
-        bad, = ask([Prompt("one two")], settings, cache)  # fmt: skip
-        assert isinstance(bad, ProviderError)
-        assert f"the reply is cut ({reason}) again" in str(bad)
-        assert ("raise max_output_tokens 10" in str(bad)) == (reason == "length")
+        (bad,) = asked(["one two"], settings, cache)
+        assert f"the reply is cut ({reason}) again" in bad
+        assert ("raise max_output_tokens 10" in bad) == (reason == "length")
         assert server.billed.total() == 2
         ask([Prompt("one two")], settings, cache)
         assert server.billed.total() == 3, "the first, cut reply is not paid for again"
@@ -73,8 +70,8 @@ def test_a_prompt_that_leaves_no_more_room_is_missing_with_the_setting_to_raise(
 ) -> None:
     with serving(faults=cut_below(1000)) as server:
         settings = model(server.url, context_window=256, max_output_tokens=250)
-        (bad,) = ask([Prompt("one two")], settings, cache)
-        assert "context_window 256 has no more room" in str(bad)
+        (bad,) = asked(["one two"], settings, cache)
+        assert "context_window 256 has no more room" in bad
         assert server.billed.total() == 1
 
 
@@ -85,9 +82,9 @@ def test_a_server_that_refuses_more_room_says_so(cache: CallCache) -> None:
         return finished("length")
 
     with serving(faults=faults) as server:
-        (bad,) = ask([Prompt("one two")], model(server.url), cache)
-    assert "at most 10 tokens" in str(bad)
-    assert "with max_output_tokens 10 the reply is cut" in str(bad)
+        (bad,) = asked(["one two"], model(server.url), cache)
+    assert "at most 10 tokens" in bad
+    assert "with max_output_tokens 10 the reply is cut" in bad
 
 
 def test_whole_json_is_whole_though_the_reply_ran_on(cache: CallCache) -> None:
@@ -112,9 +109,7 @@ def test_a_reply_that_had_no_room_for_a_word_is_no_refusal(cache: CallCache) -> 
         return silent if body["max_completion_tokens"] == 10 else None
 
     with serving(faults=faults) as server:
-        (reply,) = ask([Prompt("one two")], model(server.url), cache)
-    assert isinstance(reply, Reply)
-    assert reply.text == "ONE TWO"
+        assert asked(["one two"], model(server.url), cache) == ["ONE TWO"]
 
 
 def test_a_wrong_reply_of_more_room_is_repaired_there(cache: CallCache) -> None:
@@ -134,13 +129,7 @@ def test_a_cut_line_of_a_batch_costs_only_its_own_request(cache: CallCache) -> N
         return finished("length") if cut else None
 
     with serving(faults=faults, batches=Batches()) as server:
-        replies = ask([Prompt(f"p{n}") for n in range(4)], model(server.url, batch=True), cache)
-        assert [r.text for r in replies if isinstance(r, Reply)] == ["P0", "P1", "P2", "P3"]
+        replies = asked(["p0", "p1", "p2", "p3"], model(server.url, batch=True), cache)
+        assert replies == ["P0", "P1", "P2", "P3"]
         assert server.billed == {"p0": 1, "p1": 2, "p2": 1, "p3": 1}
         assert len(server.batches.submitted) == 4
-
-
-def test_the_test_servers_cut_is_half_of_the_text() -> None:
-    cut = finished("length")(completed("abcdef", {"messages": [], "model": "m"}))
-    assert cut["choices"][0]["message"]["content"] == "abc"
-    assert cut["choices"][0]["finish_reason"] == "length"
