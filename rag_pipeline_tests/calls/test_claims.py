@@ -8,10 +8,10 @@ from sqlalchemy import func, select, update
 from rag_pipeline.calls import CallCache, CallCounts, Claims, processes
 from rag_pipeline.calls.schema import claims
 from rag_pipeline.calls.schema import processes as process_table
-from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
+from rag_pipeline_tests.testing.model_calls import chat, texts
 from rag_pipeline_tests.testing.model_server import serving
 
 HOLDER = """
@@ -112,7 +112,7 @@ def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache, database_plac
 
     prompts = [Prompt(f"p{n}") for n in range(100)]
     with serving(answer) as server, ThreadPoolExecutor(2) as pool:
-        settings = ChatModel(provider="openai", model="m", base_url=server.url, max_concurrency=4)
+        settings = chat(server.url, max_concurrency=4)
         counts = [CallCounts(), CallCounts()]
 
         def run(n: int) -> list[Any]:
@@ -125,6 +125,6 @@ def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache, database_plac
         replies = [run.result() for run in runs]
         assert len(server.requests) == 100
     assert replies[0] == replies[1]
-    assert [r.text for r in replies[0] if isinstance(r, Reply)] == [f"P{n}" for n in range(100)]
+    assert texts(replies[0]) == [f"P{n}" for n in range(100)]
     assert sum(c.made for c in counts) == 100
     assert sum(c.saved for c in counts) == 100

@@ -12,17 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache, Database
-from rag_pipeline.config import Embedding, Reranker
-from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import open_embedder, open_scorer
-from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import RerankInput, score_passages
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
@@ -61,13 +57,9 @@ def stranger(reply: Body) -> Any:
 
 
 def _chat(url: str, cache: CallCache, **changes: Any) -> None:
-    settings = ChatModel(
-        provider="openai", model="m", base_url=url, batch_poll_seconds=0,
-        timeout_seconds=2 if changes else 5, **changes,
-    )  # fmt: skip
-    replies = ask([Prompt(f"p{n} word") for n in range(COUNT)], settings, cache)
-    texts = [reply.text for reply in replies if isinstance(reply, Reply)]
-    assert texts == [f"P{n} WORD" for n in range(COUNT)]
+    settings = chat(url, timeout_seconds=2 if changes else 5, **changes)
+    found = asked([f"p{n} word" for n in range(COUNT)], settings, cache)
+    assert found == [f"P{n} WORD" for n in range(COUNT)]
 
 
 def chats(url: str, cache: CallCache) -> None:
@@ -97,29 +89,26 @@ ENDPOINTS: list[Failure] = [
 
 
 def embeddings(url: str, cache: CallCache, **model: Any) -> None:
-    settings: Any = {"base_url": url, "dimensions": 256, "max_texts": 2, "timeout_seconds": 5}
-    embedder = open_embedder(TypeAdapter(Embedding).validate_python(settings | model))
+    own = {"dimensions": 256, "max_texts": 2, "timeout_seconds": 5, **model}
     texts = [f"t{n}" for n in range(COUNT)]
-    vectors = embed(texts, embedder, cache)
+    vectors = embed(texts, embedder(url, **own), cache)
     np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in texts], atol=1e-6)
 
 
 def rerankings(url: str, cache: CallCache, method: str) -> None:
-    settings = {"method": method, "model": "m", "base_url": url, "timeout_seconds": 5}
-    scorer = open_scorer(TypeAdapter(Reranker).validate_python(settings))
-    asked = [RerankInput(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
-    found = score_passages(asked, scorer, cache)
-    assert found == [[score_of(query, p) for p in passages] for query, passages in asked]
+    queries = [RerankInput(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
+    found = score_passages(queries, scorer(url, method=method, timeout_seconds=5), cache)
+    assert found == [[score_of(query, p) for p in passages] for query, passages in queries]
 
 
 Kind = tuple[Callable[[str, CallCache], None], list[Failure]]
 LISTS: list[Failure] = [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED]
 KINDS: dict[str, Kind] = {
     "chats": (chats, [*REFUSED, *SPOILT, LATE, finished("length"), finished("content_filter")]),
-    "embeddings of voyage": (partial(embeddings, provider="voyage"), [*LISTS, no_number]),
-    "embeddings of openai": (
-        partial(embeddings, provider="openai", model="m", shorten=True), [*LISTS, no_number],
+    "embeddings of voyage": (
+        partial(embeddings, provider="voyage", model="voyage-3.5"), [*LISTS, no_number],
     ),
+    "embeddings of openai": (partial(embeddings, shorten=True), [*LISTS, no_number]),
     **{
         f"rerankings of {method}": (partial(rerankings, method=method), [*LISTS, stranger])
         for method in ("voyage", "cohere", "jina")

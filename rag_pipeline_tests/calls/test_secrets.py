@@ -11,13 +11,10 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import Evaluator
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import open_embedder, open_scorer
-from rag_pipeline.models.providers.http_rerank import CohereReranker
-from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
-from rag_pipeline.models.providers.voyage import VoyageEmbedding
 from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
+from rag_pipeline_tests.testing.model_calls import chat, embedder, scorer
 from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -34,7 +31,7 @@ def echoed(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-@pytest.mark.parametrize("way", ["chat", "batch", "embedding", "voyage", "rerank"])
+@pytest.mark.parametrize("way", ["chat", "batch", "openai", "voyage", "rerank"])
 def test_a_server_that_echoes_headers_and_body_leaks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, way: str
 ) -> None:
@@ -43,22 +40,16 @@ def test_a_server_that_echoes_headers_and_body_leaks_nothing(
     monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.001)
     cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(faults=lambda path, body: Echo(status)) as server:
-        common = {"base_url": server.url, "model": "m", "patience_seconds": 0.1}
+        say, patience = f"say {KEY}", {"patience_seconds": 0.1}
         if way in ("chat", "batch"):
-            chat = {"provider": "openai", "batch": way == "batch", "batch_poll_seconds": 0}
-            settings = ChatModel.model_validate({**common, **chat})
-            told = said(lambda: ask([Prompt(f"say {KEY}")], settings, cache))
+            settings = chat(server.url, batch=way == "batch", **patience)
+            told = said(lambda: ask([Prompt(say)], settings, cache))
         elif way == "rerank":
-            scorer = open_scorer(CohereReranker.model_validate({**common, "method": "cohere"}))
-            told = said(
-                lambda: score_passages([RerankInput(f"say {KEY}", ("one",))], scorer, cache)
-            )
+            own = scorer(server.url, **patience)
+            told = said(lambda: score_passages([RerankInput(say, ("one",))], own, cache))
         else:
-            kind: Any = VoyageEmbedding if way == "voyage" else OpenAIEmbedding
-            provider = "voyage" if way == "voyage" else "openai"
-            embedding = {**common, "provider": provider, "dimensions": 8}
-            embedder = open_embedder(kind.model_validate(embedding))
-            told = said(lambda: embed([f"say {KEY}"], embedder, cache))
+            model = embedder(server.url, provider=way, **patience)
+            told = said(lambda: embed([say], model, cache))
     assert told
     assert KEY[:8] not in told
 
@@ -91,8 +82,8 @@ def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(echoed) as server:
-        settings = ChatModel(provider="openai", model="m", base_url=server.url)
-        text, choice = ask([Prompt("who?"), Prompt("?", choices=("yes", "no"))], settings, cache)
+        prompts = [Prompt("who?"), Prompt("?", choices=("yes", "no"))]
+        text, choice = ask(prompts, chat(server.url), cache)
     assert isinstance(text, Reply)
     assert text.text == "I was asked with the key [key]"
     assert KEY[:8] not in str(choice)
@@ -101,11 +92,11 @@ def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
 
 
 def write(folder: Path, url: str) -> Path:
-    chat = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 1}
+    small = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 1}
     return write_corpus(
         folder,
         queries=None,
-        chats={"small": chat},
+        chats={"small": small},
         chunkings={"markdown": {"method": "markdown"}},
         contextualizers={"llm": {"method": "llm", "chat": "small"}},
         configurations=[rule("default", "markdown", "llm")],

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_pipeline.calls import CallCache, Database
-from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_calls import asked, chat
 from rag_pipeline_tests.testing.model_faults import Failure
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
@@ -19,7 +18,7 @@ from rag_pipeline_tests.testing.model_server import serving
 CHILD = """
 import os, signal, sys; from pathlib import Path
 from rag_pipeline.calls import CallCache, Database
-from rag_pipeline_tests.testing.batch_kills import asked, settings_of
+from rag_pipeline_tests.testing.model_calls import asked, chat
 url, path, count, stored = sys.argv[1:]
 put, left = CallCache.put, int(stored)
 def counted(self, *answers):
@@ -29,14 +28,11 @@ def counted(self, *answers):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 CallCache.put = counted
-asked(int(count), settings_of(url), CallCache(Database(Path(path))))
+prompts = [f"p{n}" for n in range(int(count))]
+asked(prompts, chat(url, batch=True), CallCache(Database(Path(path))))
 """
-REQUESTS = {
-    "upload": ("POST", "files"),
-    "submit": ("POST", "batches"),
-    "wait": ("GET", "batches/"),
-    "download": ("GET", "files/"),
-}
+POSTS = {"files": "upload", "batches": "submit"}
+GETS = {"batches/": "wait", "files/": "download"}
 
 
 @dataclass(frozen=True)
@@ -45,15 +41,6 @@ class Point:
 
     kind: str
     number: int = 1
-
-
-def settings_of(url: str) -> ChatModel:
-    return ChatModel(provider="openai", model="m", base_url=url, batch=True, batch_poll_seconds=0)
-
-
-def asked(count: int, settings: ChatModel, cache: CallCache) -> list[str]:
-    replies = ask([Prompt(f"p{n}") for n in range(count)], settings, cache)
-    return [reply.text for reply in replies if isinstance(reply, Reply)]
 
 
 def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
@@ -66,20 +53,13 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
     child: list[Forked] = []
     begun, killed = threading.Event(), threading.Event()
 
-    def kind_of(place: str, is_post: bool) -> str:
-        for kind, (method, prefix) in REQUESTS.items():
-            if (
-                (method == "POST") == is_post
-                and place.startswith(prefix)
-                and (is_post or place != "batches")
-            ):
-                return kind
-        return ""
-
     def faults(place: str, body: Body) -> Failure:
         # An upload's content is no JSON, and a look has no body: the path tells them apart.
         is_post = place == "files" or (place == "batches" and bool(body))
-        kind = kind_of(place, is_post)
+        method = "POST" if is_post else "GET"
+        kind = next(
+            (k for k, (m, p) in REQUESTS.items() if m == method and place.startswith(p)), ""
+        )
         seen[kind] += 1
         if not killed.is_set() and (kind, seen[kind]) == (point.kind, point.number):
             begun.wait()
@@ -93,7 +73,8 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
         begun.set()
         assert child[0].wait() == -signal.SIGKILL, f"{point}: it was still at work"
         killed.set()
-        replies = asked(count, settings_of(server.url), CallCache(Database(path)))
+        prompts = [f"p{n}" for n in range(count)]
+        replies = asked(prompts, chat(server.url, batch=True), CallCache(Database(path)))
         assert replies == [f"P{n}" for n in range(count)], point
         assert set(server.billed.values()) == {1}, point
         return len(server.batches.made), len(server.batches.submitted)

@@ -16,6 +16,7 @@ from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_calls import chat
 from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Chance, Failure, Fault, garbled
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
@@ -76,10 +77,9 @@ def run_under_budget(place: str | Path, seed: int, *, killed: bool = False) -> O
     with serving(answer, faults, Batches(looks=1)) as server:
         host = server.url.removeprefix("http://").removesuffix("/v1")
         listed = {host: {"date": "2026-11-21", "models": {"*": price.model_dump()}}}
-        settings = ChatModel(
-            provider="openai", model="m", base_url=server.url, max_concurrency=concurrency,
-            batch=is_batch, batch_poll_seconds=0, max_output_tokens=MOST_OUTPUT,
-        )  # fmt: skip
+        settings = chat(
+            server.url, max_concurrency=concurrency, batch=is_batch, max_output_tokens=MOST_OUTPUT
+        )
         whole = shards * count * price.usd(ChargedTokens(20, output=most // 2), is_batch)
         budget = whole * chance.choice([0.01, 0.2, 0.7, 1.5])
         prices = Prices.model_validate({"providers": listed})
@@ -125,14 +125,8 @@ def _kill_child(
 
 def ask_alone() -> None:
     """Ask the first shard's prompts, as this process is told to by its arguments."""
-    own, listed_prices, limit, chat, number = sys.argv[1:]
-    with charging(
-        Ledger(opened(own), "tiny",
-            Prices.model_validate_json(listed_prices), float(limit),
-        )
-    ), suppress(BudgetError):  # fmt: skip
-        ask(
-            prompts_of(0, int(number)),
-            ChatModel.model_validate_json(chat),
-            CallCache(opened(own)),
-        )
+    place, prices, limit, model, count = sys.argv[1:]
+    ledger = Ledger(opened(place), "tiny", Prices.model_validate_json(prices), float(limit))
+    with charging(ledger), suppress(BudgetError):
+        settings = ChatModel.model_validate_json(model)
+        ask(prompts_of(0, int(count)), settings, CallCache(opened(place)))

@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 from rag_pipeline.calls import CallCache, CallCounts, Database
-from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
+from rag_pipeline_tests.testing.model_calls import chat, texts
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
@@ -28,11 +28,10 @@ CHILD = """
 import sys
 from rag_pipeline.calls import CallCache
 from rag_pipeline_tests.testing.databases import opened
-from rag_pipeline.models.chat import Prompt, ask
-from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.model_calls import asked, chat
 url, path, count = sys.argv[1:]
-settings = ChatModel(provider="openai", model="m", base_url=url, max_concurrency=32)
-ask([Prompt(f"p{n}") for n in range(int(count))], settings, CallCache(opened(path)))
+prompts = [f"p{n}" for n in range(int(count))]
+asked(prompts, chat(url, max_concurrency=32), CallCache(opened(path)))
 """
 
 
@@ -74,15 +73,12 @@ def run_with_faults(folder: Path, count: int, share: float = 0.3) -> Counter[str
     counts = CallCounts()
     cache = CallCache(Database(folder / "calls.sqlite"))
     with serving(faults=faults) as server:
-        settings = ChatModel(
-            provider="openai", model="m", base_url=server.url, max_concurrency=32,
-            timeout_seconds=5.0,
-        )  # fmt: skip
+        settings = chat(server.url, max_concurrency=32, timeout_seconds=5.0)
         replies = ask(prompts, settings, cache, counts)
         sent = len(server.requests)
         assert ask(prompts, settings, cache) == replies
         assert len(server.requests) == sent
-    assert [r.text for r in replies if isinstance(r, Reply)] == [f"P{n}" for n in range(count)]
+    assert texts(replies) == [f"P{n}" for n in range(count)]
     assert sorted(server.answered) == sorted(f"p{n}" for n in range(count))
     spoilt = ("cut in the reply", "broken JSON", "no JSON", "no choices")
     assert server.wasted.total() == sum(occurred[name] for name in spoilt)
@@ -92,15 +88,15 @@ def run_with_faults(folder: Path, count: int, share: float = 0.3) -> Counter[str
 
 def run_killed(place: str | Path, count: int, kill_after: int) -> int:
     """Kill a run at concurrency 32, run again; return how many calls were made twice."""
-    asked: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     enough = threading.Event()
     lock = threading.Lock()
 
     def answer(body: Body) -> str:
         prompt: str = body["messages"][-1]["content"]
         with lock:
-            asked[prompt] += 1
-            if sum(asked.values()) >= kill_after:
+            seen[prompt] += 1
+            if seen.total() >= kill_after:
                 enough.set()
         return prompt.upper()
 
@@ -109,8 +105,8 @@ def run_killed(place: str | Path, count: int, kill_after: int) -> int:
         assert enough.wait(120)
         child.kill()
         assert child.wait() == -signal.SIGKILL, "it was still asking"
-        settings = ChatModel(provider="openai", model="m", base_url=server.url, max_concurrency=32)
+        settings = chat(server.url, max_concurrency=32)
         replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(opened(place)))
-    assert [r.text for r in replies if isinstance(r, Reply)] == [f"P{n}" for n in range(count)]
-    assert len(asked) == count
-    return sum(asked.values()) - count
+    assert texts(replies) == [f"P{n}" for n in range(count)]
+    assert len(seen) == count
+    return seen.total() - count

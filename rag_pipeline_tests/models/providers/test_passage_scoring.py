@@ -6,7 +6,6 @@ from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.config import Reranker
-from rag_pipeline.config.rerankers import Scorer
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
@@ -14,30 +13,25 @@ from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Relevance, RerankInput, score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
+from rag_pipeline_tests.testing import model_calls
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
-SETTINGS: TypeAdapter[Any] = TypeAdapter(Reranker)
 PASSAGES = ("no such thing", "the notice period is thirty days", "thirty days")
 QUERY = "notice period days"
 SHARES = [0.0, 1.0, 1 / 3]  # of the query's three words, by hand
 METHODS = ["voyage", "cohere", "jina"]
 
 
-def scorer(method: str, url: str, **changes: Any) -> Scorer:
-    settings = {"method": method, "base_url": url, "model": "rerank-own", **changes}
-    return open_scorer(SETTINGS.validate_python(settings))
+def scorer(method: str, url: str, **changes: Any) -> Any:
+    return model_calls.scorer(url, method=method, **{"model": "rerank-own", **changes})
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_come_in_the_passages_order_and_are_asked_once(
     cache: CallCache, method: str
 ) -> None:
-    asked = [
-        RerankInput(QUERY, PASSAGES),
-        RerankInput("other", PASSAGES),
-        RerankInput(QUERY, PASSAGES),
-    ]
+    asked = [RerankInput(query, PASSAGES) for query in (QUERY, "other", QUERY)]
     counts = CallCounts()
     with serving() as server:
         own = scorer(method, server.url)
@@ -55,23 +49,20 @@ def test_each_api_is_asked_in_its_own_words(cache: CallCache) -> None:
     with serving() as server:
         for method in METHODS:
             score_passages([RerankInput(QUERY, PASSAGES)], scorer(method, server.url), cache)
-        score_passages(
-            [RerankInput(QUERY, PASSAGES)],
-            scorer("cohere", server.url, model="rerank-v3.5"),
-            cache,
-        )
-    voyage, cohere, jina, known = (body for body in server.bodies)
+        known = scorer("cohere", server.url, model="rerank-v3.5")
+        score_passages([RerankInput(QUERY, PASSAGES)], known, cache)
+    voyage, cohere, jina, limited = server.bodies
     assert [request.path for request in server.requests] == ["rerank"] * 4
     shared = {"model": "rerank-own", "query": QUERY, "documents": list(PASSAGES)}
     assert cohere == {**shared, "top_n": 3}
     assert jina == {**shared, "top_n": 3, "return_documents": False}
     assert {k: voyage[k] for k in (*shared, "truncation")} == {**shared, "truncation": False}
-    assert known["max_tokens_per_doc"] == 4092
+    assert limited["max_tokens_per_doc"] == 4092
 
 
 def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCache) -> None:
     with serving() as server:
-        own: Any = scorer("voyage", server.url, model="rerank-2.5")
+        own = scorer("voyage", server.url, model="rerank-2.5")
         own.limits = RerankLimits(passages=2, pair_tokens=30, request_tokens=1000)
         own.max_concurrency = 1  # so that requests arrive in the order in which they are made
         try:
@@ -110,7 +101,7 @@ def test_a_missing_key_names_its_variable(
     cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(f"{method.upper()}_API_KEY", raising=False)
-    own = open_scorer(SETTINGS.validate_python({"method": method}))
+    own = open_scorer(TypeAdapter(Reranker).validate_python({"method": method}))
     with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY is not set"):
         score_passages([RerankInput(QUERY, PASSAGES)], own, cache)
 

@@ -1,54 +1,40 @@
 """What is sent stays where the settings send it, whoever says that it is elsewhere now."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
-from rag_pipeline.calls import CallCache, Database
-from rag_pipeline.config import Embedding, Reranker
+from rag_pipeline.calls import CallCache
 from rag_pipeline.errors import CallsStoppedError
-from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.http import check_redirect
-from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 
-def chat(url: str, cache: CallCache) -> None:
-    settings = ChatModel(provider="openai", model="m", base_url=url)
-    (reply,) = ask([Prompt("private")], settings, cache)
-    assert isinstance(reply, Reply)
+def chats(url: str, cache: CallCache) -> None:
+    assert asked(["private"], chat(url), cache) == ["PRIVATE"]
 
 
-def embedding(provider: str) -> Callable[[str, CallCache], None]:
-    def send(url: str, cache: CallCache) -> None:
-        settings = {"provider": provider, "model": "m", "base_url": url, "dimensions": 8}
-        embed(["private"], open_embedder(TypeAdapter(Embedding).validate_python(settings)), cache)
-
-    return send
+def embeddings(url: str, cache: CallCache, provider: str) -> None:
+    embed(["private"], embedder(url, provider=provider), cache)
 
 
-def reranking(method: str) -> Callable[[str, CallCache], None]:
-    def send(url: str, cache: CallCache) -> None:
-        settings = {"method": method, "model": "m", "base_url": url}
-        scorer = open_scorer(TypeAdapter(Reranker).validate_python(settings))
-        (scores,) = score_passages([RerankInput("private", ("a", "b"))], scorer, cache)
-        assert isinstance(scores, list)
-
-    return send
+def rerankings(url: str, cache: CallCache, method: str) -> None:
+    queries = [RerankInput("private", ("a", "b"))]
+    (scores,) = score_passages(queries, scorer(url, method=method), cache)
+    assert isinstance(scores, list)
 
 
-KINDS = {
-    "chat": chat,
-    **{f"embeddings of {name}": embedding(name) for name in ("openai", "voyage")},
-    **{f"rerankings of {name}": reranking(name) for name in ("voyage", "cohere", "jina")},
+KINDS: dict[str, Callable[[str, CallCache], None]] = {
+    "chat": chats,
+    **{f"embeddings of {n}": partial(embeddings, provider=n) for n in ("openai", "voyage")},
+    **{f"rerankings of {n}": partial(rerankings, method=n) for n in ("voyage", "cohere", "jina")},
 }
 
 
@@ -61,7 +47,7 @@ def elsewhere() -> Iterator[ModelServer]:
 @pytest.mark.parametrize("status", [301, 307])
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_host_gets_nothing(
-    kind: str, status: int, elsewhere: ModelServer, tmp_path: Path
+    kind: str, status: int, elsewhere: ModelServer, cache: CallCache
 ) -> None:
     away = elsewhere.url.replace("127.0.0.1", "localhost")
 
@@ -71,13 +57,13 @@ def test_another_host_gets_nothing(
     with serving(faults=faults) as server:
         told = rf"the server redirects to {away}/\S+ \(HTTP {status}\).*set `base_url` to it"
         with pytest.raises(CallsStoppedError, match=told):
-            KINDS[kind](server.url, CallCache(Database(tmp_path / "calls.sqlite")))
+            KINDS[kind](server.url, cache)
         assert len(server.requests) == 1, "it holds for every text"
     assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_path_of_the_same_host_is_followed(kind: str, tmp_path: Path) -> None:
+def test_another_path_of_the_same_host_is_followed(kind: str, cache: CallCache) -> None:
     sent: list[Any] = []
 
     def faults(path: str, body: Body) -> Failure:
@@ -85,7 +71,7 @@ def test_another_path_of_the_same_host_is_followed(kind: str, tmp_path: Path) ->
         return Fault(307, headers={"Location": f"/v2/{path}"}) if len(sent) == 1 else None
 
     with serving(faults=faults) as server:
-        KINDS[kind](server.url, CallCache(Database(tmp_path / "calls.sqlite")))
+        KINDS[kind](server.url, cache)
     assert sent == [sent[0]] * 2
 
 

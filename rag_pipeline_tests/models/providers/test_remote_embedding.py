@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from rag_pipeline.calls import CallCache, CallCounts, call_key
 from rag_pipeline.config import Embedding
-from rag_pipeline.config.models import Embedder
 from rag_pipeline.errors import (
     CallsStoppedError,
     ConfigError,
@@ -19,6 +19,7 @@ from rag_pipeline.errors import (
 from rag_pipeline.models.embedding import embed, embed_tokens
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline_tests.testing.dry_calls import missing_texts
+from rag_pipeline_tests.testing.model_calls import embedder
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
 from rag_pipeline_tests.testing.model_server import serving
@@ -28,23 +29,17 @@ LONG = {"shorten": True}
 """Asks a server that speaks OpenAI's protocol for vectors of the length in the settings."""
 
 
-def openai(url: str, **changes: Any) -> Embedder:
-    settings = {"provider": "openai", "model": "bge", "base_url": url, "dimensions": DIMENSION}
-    return open_embedder(SETTINGS.validate_python({**settings, **changes}))
-
-
-def voyage(url: str, **changes: Any) -> Embedder:
-    settings = {"provider": "voyage", "base_url": url, "dimensions": 256}
-    return open_embedder(SETTINGS.validate_python({**settings, **changes}))
+openai = embedder
+voyage = partial(embedder, provider="voyage", model="voyage-3.5", dimensions=256)
 
 
 def test_openai_embeds_each_distinct_text_once_and_in_order(cache: CallCache) -> None:
     texts = [f"text {n % 70}" for n in range(100)]
     with serving() as server:
         counts = CallCounts()
-        embedder = openai(server.url, max_texts=8)
-        vectors = embed(texts, embedder, cache, counts=counts)
-        again = embed(texts[:3], embedder, cache, counts=counts)
+        own = openai(server.url, max_texts=8)
+        vectors = embed(texts, own, cache, counts=counts)
+        again = embed(texts[:3], own, cache, counts=counts)
     np.testing.assert_allclose(vectors, [vector_of(t) for t in texts], atol=1e-6)
     np.testing.assert_array_equal(again, vectors[:3])
     assert sorted(server.answered) == sorted(set(texts))
@@ -63,9 +58,9 @@ def test_a_known_model_is_asked_for_shorter_vectors(cache: CallCache) -> None:
 
 def test_voyage_tells_documents_from_queries(cache: CallCache) -> None:
     with serving() as server:
-        embedder = voyage(server.url)
-        vectors = embed(["a", "b"], embedder, cache)
-        embed(["a"], embedder, cache, "query")
+        own = voyage(server.url)
+        vectors = embed(["a", "b"], own, cache)
+        embed(["a"], own, cache, "query")
     np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in "ab"], atol=1e-6)
     sent = server.bodies
     assert [body["input_type"] for body in sent] == ["document", "query"]
@@ -77,12 +72,12 @@ def test_voyage_tells_documents_from_queries(cache: CallCache) -> None:
 def test_voyage_context_embeds_a_documents_chunks_together(cache: CallCache) -> None:
     texts, documents = ["a", "b", "c", "a"], ["one", "one", "two", "three"]
     with serving() as server:
-        embedder = voyage(server.url, model="voyage-context-3")
-        made = embed_tokens(texts, embedder, cache, documents=documents).vectors
+        own = voyage(server.url, model="voyage-context-3")
+        made = embed_tokens(texts, own, cache, documents=documents).vectors
         before = len(server.answered)
-        embed_tokens(["a", "B", "c"], embedder, cache, documents=["one", "one", "two"])
+        embed_tokens(["a", "B", "c"], own, cache, documents=["one", "one", "two"])
         new = server.answered[before:]
-        embed(["a"], embedder, cache, "query")
+        embed(["a"], own, cache, "query")
     assert server.bodies[0]["inputs"] == [["a", "b"], ["c"], ["a"]]
     expected = ["a in a | b", "b in a | b", "c in c", "a in a"]
     np.testing.assert_allclose(made, [vector_of(t, 256) for t in expected], atol=1e-6)
@@ -94,9 +89,9 @@ def test_a_document_over_the_window_is_embedded_in_consecutive_parts(cache: Call
     # 30 characters are 10 tokens by the estimate: three chunks fit 32 tokens
     chunks = [f"{n}" * 30 for n in range(8)]
     with serving() as server:
-        embedder = voyage(server.url, model="voyage-context-3", max_text_tokens=32)
-        assert missing_texts(chunks, embedder, cache, ["d"] * 8) == 3
-        made = embed_tokens(chunks, embedder, cache, documents=["d"] * 8)
+        own = voyage(server.url, model="voyage-context-3", max_text_tokens=32)
+        assert missing_texts(chunks, own, cache, ["d"] * 8) == 3
+        made = embed_tokens(chunks, own, cache, documents=["d"] * 8)
     assert made.vectors.shape == (8, 256)
     body, *_ = server.bodies
     assert body["inputs"] == [chunks[:3], chunks[3:6], chunks[6:]]
@@ -108,11 +103,11 @@ def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
 
     texts = ["a", "b", "bad", "c", "d", "e"]
     with serving(faults=refuse) as server:
-        embedder = openai(server.url)
+        own = openai(server.url)
         with pytest.raises(ProviderError, match=r"not allowed .*the text begins 'bad'"):
-            embed(texts, embedder, cache)
+            embed(texts, own, cache)
         assert sorted(server.answered) == ["a", "b", "c", "d", "e"]
-        assert missing_texts(texts, embedder, cache) == 1
+        assert missing_texts(texts, own, cache) == 1
 
 
 @pytest.mark.parametrize("provider", [openai, voyage])
@@ -152,10 +147,10 @@ def test_a_vector_that_cannot_be_used_is_refused_and_not_kept(
         return reply
 
     with serving(faults=lambda path, body: spoil) as server:
-        embedder = openai(server.url)
+        own = openai(server.url)
         with pytest.raises(error, match=message):
-            embed(["a"], embedder, cache)
-        assert missing_texts(["a"], embedder, cache) == 1
+            embed(["a"], own, cache)
+        assert missing_texts(["a"], own, cache) == 1
 
 
 @pytest.mark.parametrize("provider", [openai, voyage])
@@ -177,13 +172,13 @@ def test_of_a_reply_with_a_vector_of_nan_the_others_are_kept_and_that_one_is_ask
         return change
 
     with serving(faults=spoil) as server:
-        embedder = provider(server.url, dimensions=256, **({} if provider is voyage else LONG))
+        own = provider(server.url, dimensions=256, **({} if provider is voyage else LONG))
         with pytest.raises(TextsFailedError, match=r"twice a vector that is not.*begins 't5'") as f:
-            embed(texts, embedder, cache)
+            embed(texts, own, cache)
         assert set(f.value.failed) == {"t5"}
         assert server.billed == {text: 2 if text in ("t2", "t5") else 1 for text in texts}
         broken.clear()
-        vectors = embed(texts, embedder, cache)
+        vectors = embed(texts, own, cache)
         assert server.billed["t5"] == 3
     np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in texts], atol=1e-6)
 
@@ -193,18 +188,18 @@ def test_a_server_of_which_no_vector_can_be_used_stops_the_run(cache: CallCache)
         return {**reply, "data": [{**r, "embedding": [0.0] * DIMENSION} for r in reply["data"]]}
 
     with serving(faults=lambda path, body: spoil) as server:
-        embedder = openai(server.url, max_texts=10, max_concurrency=1)
+        own = openai(server.url, max_texts=10, max_concurrency=1)
         with pytest.raises(CallsStoppedError, match=r"twice a vector.*the same for each of 10"):
-            embed([f"t{n}" for n in range(100)], embedder, cache)
+            embed([f"t{n}" for n in range(100)], own, cache)
         assert server.billed.total() == 20
 
 
 def test_each_vector_is_kept_with_its_share_of_the_tokens(cache: CallCache) -> None:
     texts = ["one two three", "four", "five six"]
     with serving() as server:
-        embedder = openai(server.url)
-        embed(texts, embedder, cache)
-    keys = [call_key("embed:document", embedder.identity, text) for text in texts]
+        own = openai(server.url)
+        embed(texts, own, cache)
+    keys = [call_key("embed:document", own.identity, text) for text in texts]
     used = cache.usage(keys)
     # 13, 4 and 8 bytes of 6 tokens: 3.12, then 4.08 in all, then 6.
     assert [used[key].input_tokens for key in keys] == [3, 1, 2]
@@ -217,8 +212,8 @@ def test_voyage_contexts_are_taken_by_their_index(cache: CallCache) -> None:
 
     texts, documents = ["a", "b", "c"], ["one", "one", "two"]
     with serving(faults=lambda path, body: turn) as server:
-        embedder = voyage(server.url, model="voyage-context-3")
-        made = embed_tokens(texts, embedder, cache, documents=documents).vectors
+        own = voyage(server.url, model="voyage-context-3")
+        made = embed_tokens(texts, own, cache, documents=documents).vectors
     expected = ["a in a | b", "b in a | b", "c in c"]
     np.testing.assert_allclose(made, [vector_of(t, 256) for t in expected], atol=1e-6)
 
@@ -260,10 +255,10 @@ def test_a_server_that_cuts_texts_without_a_word_is_found_by_what_it_counts(
 
     texts = ["a word", long, "word by word"]
     with serving(faults=cut) as server:
-        embedder = openai(server.url, tokenizer=str(file))
+        own = openai(server.url, tokenizer=str(file))
         with pytest.raises(TextsFailedError, match=r"of 40 tokens the server has read 16.*'word"):
-            embed(texts, embedder, cache)
-        assert missing_texts(texts, embedder, cache) == 1
+            embed(texts, own, cache)
+        assert missing_texts(texts, own, cache) == 1
         cutting = openai(server.url, tokenizer=str(file), truncate=True)
         assert embed([long], cutting, cache).shape == (1, DIMENSION)
 
@@ -273,10 +268,10 @@ def test_a_missing_key_names_its_variable(
 ) -> None:
     monkeypatch.delenv("MY_KEY", raising=False)
     settings = {"provider": "openai", "api_key_env": "MY_KEY"}
-    embedder = open_embedder(SETTINGS.validate_python(settings))
-    assert embedder.dimension == 1536, "a key is needed when there is something to send"
+    own = open_embedder(SETTINGS.validate_python(settings))
+    assert own.dimension == 1536, "a key is needed when there is something to send"
     with pytest.raises(CallsStoppedError, match="MY_KEY is not set"):
-        embed(["a"], embedder, cache)
+        embed(["a"], own, cache)
 
 
 def test_the_key_of_the_named_variable_is_sent(
