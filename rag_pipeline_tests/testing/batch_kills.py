@@ -56,10 +56,8 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
     def faults(place: str, body: Body) -> Failure:
         # An upload's content is no JSON, and a look has no body: the path tells them apart.
         is_post = place == "files" or (place == "batches" and bool(body))
-        method = "POST" if is_post else "GET"
-        kind = next(
-            (k for k, (m, p) in REQUESTS.items() if m == method and place.startswith(p)), ""
-        )
+        names = POSTS if is_post else GETS
+        kind = next((kind for prefix, kind in names.items() if place.startswith(prefix)), "")
         seen[kind] += 1
         if not killed.is_set() and (kind, seen[kind]) == (point.kind, point.number):
             begun.wait()
