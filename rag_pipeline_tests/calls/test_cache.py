@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from sqlalchemy import update
 
-from rag_pipeline.calls import CallCache, CallCounts, Database, call_key
+from rag_pipeline.calls import CallCache, Database, call_key
 from rag_pipeline.calls.cache import FILE_BYTES
 from rag_pipeline.calls.schema import answers
 from rag_pipeline.datamodels import Usage
@@ -84,12 +84,6 @@ def test_a_store_without_room_is_reported(cache: CallCache) -> None:
     with pytest.raises(StoreError, match="full"):
         cache.put({bytes([n]): b"v" * 4096 for n in range(10)})
     assert cache.get([b"k"]) == {b"k": b"v"}
-
-
-def test_counts_add_up() -> None:
-    counts = CallCounts(1, 2)
-    counts.add(CallCounts(made=3, saved=4))
-    assert counts == CallCounts(4, 6)
 
 
 def test_answers_that_nothing_has_used_for_long_are_pruned(stored: CallCache) -> None:

@@ -1,22 +1,23 @@
-"""fastembed and flashrank over models that are here: the packaged MiniLM, and a tiny cross-encoder.
+"""fastembed over the packaged MiniLM, and flashrank over a session that counts a word.
 
 The models that they are made for can't be had without a network.
 """
 
 import json
 import shutil
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rag_pipeline.calls import CallCache
 from rag_pipeline.config.models import InputType
 from rag_pipeline.errors import ConfigError, TextTooLongError
-from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedding
-from rag_pipeline.models.providers.flashrank_models import FlashRankReranker
-from rag_pipeline.models.providers.minilm import MiniLM, load_tokenizer
+from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedder, FastEmbedEmbedding
+from rag_pipeline.models.providers.flashrank_models import FlashRankReranker, FlashRankScorer
+from rag_pipeline.models.providers.minilm import _MODEL, MiniLM, load_tokenizer
+from rag_pipeline.models.providers.packaged import packaged_file
 from rag_pipeline.search.reranking import RerankInput, score_passages
 
 TEXTS = ["How long does confidentiality last?", "Five years.", "Flights are booked in economy."]
@@ -40,9 +41,6 @@ def write_tokenizer(folder: Path, length: int) -> None:
 
 @pytest.fixture(scope="module")
 def minilm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from rag_pipeline.models.providers.minilm import _MODEL
-    from rag_pipeline.models.providers.packaged import packaged_file
-
     folder: Path = tmp_path_factory.mktemp("models") / "minilm"
     write_tokenizer(folder, 256)
     shutil.copy(packaged_file(*_MODEL), folder / "model.onnx")
@@ -51,8 +49,6 @@ def minilm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fastembed(folder: Path, **changes: Any) -> Any:
     pytest.importorskip("fastembed", reason="the extra fastembed is not installed")
-    from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedder
-
     settings = {"provider": "fastembed", "model": "my-minilm", "path": str(folder), **changes}
     return FastEmbedEmbedder(FastEmbedEmbedding.model_validate(settings))
 
@@ -90,81 +86,38 @@ def test_what_is_not_known_of_a_model_must_be_said(minilm_folder: Path) -> None:
 # --- flashrank ---
 
 
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+class CountingSession:
+    """A model whose logit of a row is the number of times the row has `notice`, less one."""
 
+    def __init__(self, path: str) -> None:
+        assert Path(path).read_bytes() == b"a model"
+        self.token = load_tokenizer(None).token_to_id("notice")
 
-def part(field: int, content: bytes | str | int) -> bytes:
-    """One field of a protobuf message."""
-    if isinstance(content, int):
-        return varint(field << 3) + varint(content)
-    data = content.encode() if isinstance(content, str) else content
-    return varint(field << 3 | 2) + varint(len(data)) + data
-
-
-def value_info(name: str, kind: int, *shape: str | int) -> bytes:
-    dims = b"".join(part(1, part(2 if isinstance(d, str) else 1, d)) for d in shape)
-    return part(1, name) + part(2, part(1, part(1, kind) + part(2, dims)))
-
-
-def node(kind: str, inputs: list[str], output: str, *attributes: bytes) -> bytes:
-    names = b"".join(part(1, name) for name in inputs) + part(2, output)
-    return names + part(4, kind) + b"".join(part(5, a) for a in attributes)
-
-
-def counting_model(token: int) -> bytes:
-    """ONNX: the logit of a row is how often it has a token, less one."""
-    to_float = part(1, "to") + part(3, 1) + part(20, 2)
-    keep = part(1, "keepdims") + part(3, 1) + part(20, 2)
-    target = part(2, 7) + part(8, "target") + part(9, struct.pack("<q", token))
-    one = part(2, 1) + part(8, "one") + part(9, struct.pack("<f", 1.0))
-    axis = part(1, 1) + part(2, 7) + part(8, "axis") + part(9, struct.pack("<q", 1))
-    nodes = [
-        node("Equal", ["input_ids", "target"], "is"),
-        node("Cast", ["is"], "ones", to_float),
-        node("ReduceSum", ["ones", "axis"], "count", keep),
-        node("Sub", ["count", "one"], "logits"),
-    ]
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    graph = b"".join(part(1, n) for n in nodes) + part(2, "counting")
-    graph += b"".join(part(5, tensor) for tensor in (target, one, axis))
-    graph += b"".join(part(11, value_info(name, 7, "rows", "width")) for name in names)
-    graph += part(12, value_info("logits", 1, "rows", 1))
-    return part(1, 8) + part(7, graph) + part(8, part(2, 13))
+    def run(self, _: None, inputs: dict[str, Any]) -> list[Any]:
+        return [(inputs["input_ids"] == self.token).sum(axis=1, keepdims=True) - 1.0]
 
 
 @pytest.fixture
-def cross_encoder(tmp_path: Path) -> Path:
+def cross_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    ranker = pytest.importorskip("flashrank.Ranker", reason="flashrank is not installed")
+    monkeypatch.setattr(ranker.ort, "InferenceSession", CountingSession)
     folder = tmp_path / "ms-marco-MiniLM-L-12-v2"
     write_tokenizer(folder, 512)
-    token = load_tokenizer(None).token_to_id("notice")
-    (folder / "flashrank-MiniLM-L-12-v2_Q.onnx").write_bytes(counting_model(token))
+    (folder / "flashrank-MiniLM-L-12-v2_Q.onnx").write_bytes(b"a model")
     return folder
 
 
 def flashrank(folder: Path, **changes: Any) -> Any:
-    pytest.importorskip("flashrank", reason="the extra flashrank is not installed")
-    from rag_pipeline.models.providers.flashrank_models import FlashRankScorer
-
-    return FlashRankScorer(
-        FlashRankReranker.model_validate({"method": "flashrank", "path": str(folder), **changes})
-    )
+    settings = {"method": "flashrank", "path": str(folder), **changes}
+    return FlashRankScorer(FlashRankReranker.model_validate(settings))
 
 
 def test_a_cross_encoder_of_a_folder_scores_in_the_passages_order(
-    cross_encoder: Path, tmp_path: Path
+    cross_encoder: Path, cache: CallCache
 ) -> None:
-    from rag_pipeline.calls import CallCache, Database
-
     passages = ("no such thing", "notice notice", "one notice") * 20  # more than one batch
     own = flashrank(cross_encoder)
-    (scores,) = score_passages(
-        [RerankInput("when?", passages)], own, CallCache(Database(tmp_path / "c.sqlite"))
-    )
+    (scores,) = score_passages([RerankInput("when?", passages)], own, cache)
     # the sigmoid of -1, 1 and 0
     assert scores == pytest.approx([0.268941, 0.731059, 0.5] * 20, abs=1e-5)
 
