@@ -1,30 +1,34 @@
-"""Requests -> answers through a provider's batches; each request is submitted once.
+"""Prompts -> replies through a provider's batches; each prompt is submitted once.
 
-A run notes the requests' keys before it submits them, under a token that the batch carries in its
+A run notes the keys of prompts before it submits them, under a token that the batch carries in its
 metadata. A killed run leaves a note without a batch, which is searched for by its token, or a note
 with one, which is waited for. A run also waits for the batches of other runs.
 """
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from rag_pipeline.calls import CallCache, Claims, Database, schema
+from rag_pipeline.calls import Asking, CallCache, Claims, Database, costs, schema
 from rag_pipeline.calls.database import parts
 from rag_pipeline.calls.grouping import groups
+from rag_pipeline.config import ChatSettings, RemoteModel
+from rag_pipeline.datamodels import Prompt, Reply
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,
     MOST_REQUESTS,
     Batch,
+    BatchedChat,
     Batches,
     batch_line,
 )
+from rag_pipeline.models.replies import first_key, is_cut, pack, read_reply
 
 _MOST_SUBMISSIONS = 3
 _SUBMITTING = b"submitting a batch"
@@ -33,103 +37,181 @@ _LOCK_POLL_SECONDS = 0.2
 _BATCHES, _REQUESTS = schema.batches, schema.requests
 
 
-class Requests(Protocol):
-    """The requests of a run by key, their budget and the reader of their answers."""
+def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
+    """Ask through the provider's Batch API; prompts whose replies are cut or wrong stay missing.
 
-    def body(self, key: bytes) -> Mapping[str, Any]:
-        """Return the body of a request. Bodies are large, so they are made one by one."""
-
-    def admit(self, keys: Sequence[bytes], wait: bool) -> Sequence[bytes]:
-        """Return the first requests that may be submitted now; with `wait`, wait for at least one.
-
-        The others follow when the batch of these has ended. Raises if none ever may.
-        """
-
-    def accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
-        """Read an answer. Raise ProviderError for a refusal, TransientError for no answer."""
-
-    def finished(self, keys: Iterable[bytes]) -> None:
-        """Learn that the batch of these requests brings no further answers."""
-
-
-def run_batches(
-    keys: Sequence[bytes],
-    requests: Requests,
-    client: Batches,
-    notes: "BatchNotes",
-    poll_seconds: float,
-) -> dict[bytes, ProviderError]:
-    """Submit requests that are in no batch yet, wait, and hand over every answer.
-
-    Lines with a transient error, without an answer, or that expired are submitted again, up to
-    three times by this run. Requests that a batch of an earlier run lacks are submitted once more.
-    Returns the failed requests. Raises CallsStoppedError if a whole batch is refused, and the
-    errors of `admit`.
+    Raises CallsStoppedError if a whole batch is refused, and BudgetError.
     """
-    failed: dict[bytes, ProviderError] = {}
-    submissions = dict.fromkeys(keys, 0)
-    reasons: dict[bytes, ProviderError] = {}
-    round_number = 0
-    while waiting := [k for k in submissions if submissions[k] < _MOST_SUBMISSIONS]:
-        round_number += 1
-        under_way = _submitted(waiting, requests, client, notes, round_number)
-        for token, (batch, own, is_new) in under_way.items():
-            while not batch.ended:
-                is_new = True  # no other run has seen its end
-                time.sleep(poll_seconds)
-                batch = client.get(batch.batch_id) or replace(batch, status="cancelled")
-            if batch.status == "failed":
-                notes.release(token, notes.keys(token))
-                requests.finished(own)
-                reason = "; ".join(batch.errors) or "no reason given"
-                raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
-            refused, again = _collect(batch, client, own, requests)
-            failed |= refused
-            reasons |= again
-            notes.release(token, own)
-            requests.finished(own)
-            for key in own:
-                submissions[key] += is_new
-                if key not in again:
-                    del submissions[key]
-    return failed | {key: reasons[key] for key in submissions}
+    chat = settings.open()
+    if not isinstance(chat, BatchedChat):
+        raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
+    client = chat.batches()
+    batches = _Batches(prompts, settings, chat, client, BatchNotes(asking.cache), asking)
+    try:
+        asking.failed.update(batches.run(asking.missing))
+    except BaseException:
+        # The batch may go on; its end settles the cost.
+        costs.keep_reservations([_reservation(key) for key in asking.missing])
+        raise
+    finally:
+        client.close()
+    asking.missing = batches.invalid
 
 
-def _collect(
-    batch: Batch, client: Batches, own: set[bytes], requests: Requests
-) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
-    """Hand over the answers of an ended batch; return refused requests and those to repeat."""
-    refused: dict[bytes, ProviderError] = {}
-    again = dict.fromkeys(own, ProviderError(f"batch {batch.batch_id} ended without an answer"))
-    for line in client.answers(batch):
-        key = _key_of(line)
-        if key is None or key not in again:
-            continue  # a foreign line, or a repeated one
-        response = _mapping(line, "response")
-        body = _mapping(response, "body")
-        status = response.get("status_code")
-        status = status if isinstance(status, int) else 0
-        if status == 200:
-            try:
-                requests.accept(key, body, f"{batch.batch_id}:{line['custom_id']}")
-            except TransientError as error:
-                again[key] = error
+@dataclass(slots=True)
+class _Batches:
+    """The batches of one run."""
+
+    prompts: Mapping[bytes, Prompt]
+    settings: ChatSettings
+    chat: BatchedChat
+    client: Batches
+    notes: "BatchNotes"
+    asking: Asking
+    invalid: list[bytes] = field(default_factory=list)
+    """Prompts whose replies are cut or wrong."""
+
+    def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
+        """Submit prompts that are in no batch yet, wait, and keep every answer.
+
+        Lines with a transient error, without an answer, or that expired are submitted again, up to
+        three times by this run. Prompts that a batch of an earlier run lacks are submitted once
+        more. Returns the failed prompts.
+        """
+        failed: dict[bytes, ProviderError] = {}
+        submissions = dict.fromkeys(keys, 0)
+        reasons: dict[bytes, ProviderError] = {}
+        round_number = 0
+        while waiting := [k for k in submissions if submissions[k] < _MOST_SUBMISSIONS]:
+            round_number += 1
+            for token, (batch, own, is_new) in self._submitted(waiting, round_number).items():
+                while not batch.ended:
+                    is_new = True  # no other run has seen its end
+                    time.sleep(self.settings.batch_poll_seconds)
+                    batch = self.client.get(batch.batch_id) or replace(batch, status="cancelled")
+                if batch.status == "failed":
+                    self._release(token, self.notes.keys(token), own)
+                    reason = "; ".join(batch.errors) or "no reason given"
+                    raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
+                refused, again = self._collect(batch, own)
+                failed |= refused
+                reasons |= again
+                self._release(token, own, own)
+                for key in own:
+                    submissions[key] += is_new
+                    if key not in again:
+                        del submissions[key]
+        return failed | {key: reasons[key] for key in submissions}
+
+    def _release(self, token: str, noted: Collection[bytes], own: Collection[bytes]) -> None:
+        """Forget a batch that brings no further answers."""
+        self.notes.release(token, noted)
+        costs.cancel_reservations([_reservation(key) for key in own])
+
+    def _collect(
+        self, batch: Batch, own: set[bytes]
+    ) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
+        """Keep the answers of an ended batch; return refused prompts and those to repeat."""
+        refused: dict[bytes, ProviderError] = {}
+        again = dict.fromkeys(own, ProviderError(f"batch {batch.batch_id} ended without an answer"))
+        for line in self.client.answers(batch):
+            key = _key_of(line)
+            if key is None or key not in again:
+                continue  # a foreign line, or a repeated one
+            response = _mapping(line, "response")
+            body = _mapping(response, "body")
+            status = response.get("status_code")
+            status = status if isinstance(status, int) else 0
+            if status == 200:
+                try:
+                    self._accept(key, body, f"{batch.batch_id}:{line['custom_id']}")
+                except TransientError as error:
+                    again[key] = error
+                    continue
+                except ProviderError as error:
+                    refused[key] = error
+                del again[key]
                 continue
-            except ProviderError as error:
-                refused[key] = error
-            del again[key]
-            continue
-        fault = _mapping(line, "error") or _mapping(body, "error")
-        reason = ProviderError(
-            f"batch {batch.batch_id}: {fault.get('message') or fault.get('code') or 'failed'}"
-            + (f" (HTTP {status})" if status else "")
-        )
-        if status in (0, 408, 409, 429) or status >= 500:
-            again[key] = reason
-        else:
-            refused[key] = reason
-            del again[key]
-    return refused, again
+            fault = _mapping(line, "error") or _mapping(body, "error")
+            reason = ProviderError(
+                f"batch {batch.batch_id}: {fault.get('message') or fault.get('code') or 'failed'}"
+                + (f" (HTTP {status})" if status else "")
+            )
+            if status in (0, 408, 409, 429) or status >= 500:
+                again[key] = reason
+            else:
+                refused[key] = reason
+                del again[key]
+        return refused, again
+
+    def _accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
+        """Read an answer. Raise ProviderError for a refusal, TransientError for no answer."""
+        prompt = self.prompts[key]
+        texts = costs.request_texts(prompt.messages, prompt.schema)
+        with costs.settling(_reservation(key)), costs.measuring(texts):
+            completion = self.chat.read_batched(body, answer_id)
+        try:
+            if is_cut(completion, prompt):
+                raise ValueError(completion.cut)
+            data = read_reply(completion.text, prompt)
+        except ValueError:
+            self.asking.cache.put({first_key(key): pack(completion)})  # its repair begins here
+            self.invalid.append(key)
+            return
+        self.asking.keep({key: pack(Reply(completion.text, data, completion.usage))})
+
+    def _submitted(
+        self, keys: Sequence[bytes], round_number: int
+    ) -> dict[str, tuple[Batch, set[bytes], bool]]:
+        """Submit prompts that are in no batch.
+
+        Return by token each batch, its keys of this run, and whether it is new.
+        """
+        found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
+        notes, client = self.notes, self.client
+        # One process submits at a time. Its lock ends with it, so a note without a batch is that
+        # of a killed process.
+        with notes.locked():
+            noted = notes.tokens(keys)
+            new = [key for key in keys if key not in noted]
+            if new:
+                # The end of a noted batch, which this run waits for, may free budget.
+                new = self._admitted(new, wait=not noted)
+            sizes = (len(self._line(key).encode()) + 1 for key in new)
+            for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):
+                part = [new[position] for position in positions]
+                notes.add(_token(part, round_number), part)
+            placed = notes.tokens(keys)
+            for token, batch_id in dict.fromkeys(placed.values()):
+                found = client.get(batch_id) if batch_id is not None else client.find(token)
+                is_new = found is None
+                if found is None:
+                    # This run has only its own prompts: forget the others of the note.
+                    notes.release(token, set(notes.keys(token)).difference(keys))
+                    found = client.submit(map(self._line, notes.keys(token)), token)
+                notes.submitted(token, found.batch_id)
+                own = {key for key in placed if placed[key][0] == token}
+                found_batches[token] = found, own, is_new
+        return found_batches
+
+    def _line(self, key: bytes) -> str:
+        prompt = self.prompts[key]
+        return batch_line(key.hex(), self.chat.request(prompt.messages, prompt.schema))
+
+    def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
+        """Return the first prompts within the budget; with `wait`, wait for at least one."""
+        settings, wanted = self.settings, {}
+        address = settings.base_url if isinstance(settings, RemoteModel) else None
+        for key in keys:
+            prompt, room = self.prompts[key], settings.max_output_tokens
+            wanted[_reservation(key)] = costs.request_tokens(prompt.messages, prompt.schema, room)
+        model = settings.provider, settings.model
+        fitting = set(costs.reserve_batch(*model, wanted, address, wait=wait))
+        return [key for key in keys if _reservation(key) in fitting]
+
+
+def _reservation(key: bytes) -> str:
+    return f"batched {key.hex()}"
 
 
 def _key_of(line: Any) -> bytes | None:
@@ -142,46 +224,6 @@ def _key_of(line: Any) -> bytes | None:
 def _mapping(found: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = found.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _submitted(
-    keys: Sequence[bytes],
-    requests: Requests,
-    client: Batches,
-    notes: "BatchNotes",
-    round_number: int,
-) -> dict[str, tuple[Batch, set[bytes], bool]]:
-    """Submit requests that are in no batch; return by token each batch, its keys, and if it is new.
-
-    Only keys of this run are returned.
-    """
-    found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
-    wanted = set(keys)
-    # One process submits at a time. Its lock ends with it, so a note without a batch is that of
-    # a killed process.
-    with notes.locked():
-        noted = notes.tokens(keys)
-        new = [key for key in keys if key not in noted]
-        if new:
-            # The end of a noted batch, which this run waits for, may free budget for the others.
-            new = list(requests.admit(new, not noted))
-        sizes = (len(batch_line(key.hex(), requests.body(key)).encode()) + 1 for key in new)
-        for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):
-            part = [new[position] for position in positions]
-            notes.add(_token(part, round_number), part)
-        placed = notes.tokens(keys)
-        for token, batch_id in dict.fromkeys(placed.values()):
-            found = client.get(batch_id) if batch_id is not None else client.find(token)
-            is_new = found is None
-            if found is None:
-                # This run has the bodies of its own requests only: forget the others of the note.
-                notes.release(token, set(notes.keys(token)) - wanted)
-                lines = (batch_line(key.hex(), requests.body(key)) for key in notes.keys(token))
-                found = client.submit(lines, token)
-            notes.submitted(token, found.batch_id)
-            own = {key for key in placed if placed[key][0] == token}
-            found_batches[token] = found, own, is_new
-    return found_batches
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rag_pipeline.calls import (
     Asking,
@@ -21,15 +20,14 @@ from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.cache import NO_USAGE
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config import ChatSettings, RemoteModel
+from rag_pipeline.config import ChatSettings
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Prompt as Prompt
 from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
-from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers.batching import BatchedChat
-from rag_pipeline.models.replies import Chats, ask_one, is_cut, pack, unpack, unpack_first
+from rag_pipeline.models.batches import ask_in_batches
+from rag_pipeline.models.replies import Chats, ask_one, first_key, pack, unpack, unpack_first
 from rag_pipeline.models.replies import read_reply as read_reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
@@ -62,15 +60,12 @@ def ask(
     advance("calls", len(prompts) - len(asking.missing))
     try:
         if asking.missing and settings.batch:
-            _ask_in_batches(distinct, settings, asking)
+            ask_in_batches(distinct, settings, asking)
         asking.run(partial(_ask_missing, prompts=distinct, settings=settings, asking=asking))
     finally:
         if counts is not None:
             counts.add(asking.counts(keys))
     return [asking.failed.get(key) or unpack(asking.answers[key]) for key in keys]
-
-
-# --- one call a prompt ---
 
 
 def _ask_missing(
@@ -81,16 +76,16 @@ def _ask_missing(
 ) -> None:
     """Make concurrent calls; answer the first prompt of a prefix before the others are sent."""
     cache = asking.cache
-    firsts = cache.get([_first_key(key) for key in missing])
+    firsts = cache.get([first_key(key) for key in missing])
     chats = Chats(settings)
     concurrency = chats.usual.max_concurrency
     warm: dict[str, asyncio.Event] = {}
 
     async def reply_to(key: bytes) -> Reply:
-        first = firsts.get(_first_key(key))
+        first = firsts.get(first_key(key))
 
         def keep_first(completion: Completion) -> None:
-            cache.put({_first_key(key): pack(completion)})
+            cache.put({first_key(key): pack(completion)})
 
         with asked_again(asking.failures.get(key, 0)):
             kept = None if first is None else unpack_first(first)
@@ -123,82 +118,6 @@ def _ask_missing(
             await chats.close()
 
     run_calls(ask_all())
-
-
-# --- batches ---
-
-
-def _ask_in_batches(
-    prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking
-) -> None:
-    """Ask through the provider's Batch API; prompts whose replies are cut or wrong stay missing."""
-    chat = settings.open()
-    if not isinstance(chat, BatchedChat):
-        raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
-    batched = _BatchedPrompts(prompts, settings, chat, asking)
-    client = chat.batches()
-    try:
-        poll = settings.batch_poll_seconds
-        notes = BatchNotes(asking.cache)
-        asking.failed.update(run_batches(asking.missing, batched, client, notes, poll))
-    except BaseException:
-        # The batch may go on; its end settles the cost.
-        costs.keep_reservations([_reservation(key) for key in asking.missing])
-        raise
-    finally:
-        client.close()
-    asking.missing = batched.invalid
-
-
-@dataclass(slots=True)
-class _BatchedPrompts:
-    """The requests of `run_batches`."""
-
-    prompts: Mapping[bytes, Prompt]
-    settings: ChatSettings
-    chat: BatchedChat
-    asking: Asking
-    invalid: list[bytes] = field(default_factory=list)
-
-    def body(self, key: bytes) -> dict[str, Any]:
-        prompt = self.prompts[key]
-        return self.chat.request(prompt.messages, prompt.schema)
-
-    def admit(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        settings, wanted = self.settings, {}
-        address = settings.base_url if isinstance(settings, RemoteModel) else None
-        for key in keys:
-            prompt, room = self.prompts[key], settings.max_output_tokens
-            wanted[_reservation(key)] = costs.request_tokens(prompt.messages, prompt.schema, room)
-        fitting = set(
-            costs.reserve_batch(settings.provider, settings.model, wanted, address, wait=wait)
-        )
-        return [key for key in keys if _reservation(key) in fitting]
-
-    def accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
-        prompt = self.prompts[key]
-        texts = costs.request_texts(prompt.messages, prompt.schema)
-        with costs.settling(_reservation(key)), costs.measuring(texts):
-            completion = self.chat.read_batched(body, answer_id)
-        try:
-            if is_cut(completion, prompt):
-                raise ValueError(completion.cut)
-            data = read_reply(completion.text, prompt)
-        except ValueError:
-            self.asking.cache.put({_first_key(key): pack(completion)})  # its repair begins here
-            self.invalid.append(key)
-            return
-        self.asking.keep({key: pack(Reply(completion.text, data, completion.usage))})
-
-    def finished(self, keys: Iterable[bytes]) -> None:
-        costs.cancel_reservations([_reservation(key) for key in keys])
-
-
-def _reservation(key: bytes) -> str:
-    return f"batched {key.hex()}"
-
-
-# --- order, dry runs and keys ---
 
 
 def _in_warm_order(
@@ -265,8 +184,3 @@ def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
     asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
     content = json.dumps(asked, sort_keys=True)
     return call_key("chat", settings.identity, content)
-
-
-def _first_key(key: bytes) -> bytes:
-    """Return the key of a prompt's first reply, kept until its repair succeeds."""
-    return call_key("chat, first reply", "", key.hex())

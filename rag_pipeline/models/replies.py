@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rag_pipeline.calls import call_key
 from rag_pipeline.calls.costs import request_tokens
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.config.models import Chat, Completion
@@ -162,6 +163,11 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
 def pack(reply: Reply | Completion) -> bytes:
     """Encode a reply, or a first reply before its repair, for the call cache."""
     return json.dumps(asdict(reply), ensure_ascii=False).encode()
+
+
+def first_key(key: bytes) -> bytes:
+    """Return the key of a prompt's first reply, kept until its repair succeeds."""
+    return call_key("chat, first reply", "", key.hex())
 
 
 def unpack(value: bytes) -> Reply:
