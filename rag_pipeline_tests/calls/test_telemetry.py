@@ -23,7 +23,6 @@ from opentelemetry.semconv.attributes import error_attributes, server_attributes
 from rag_pipeline.calls import telemetry
 from rag_pipeline.config import load_config
 from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
@@ -145,16 +144,6 @@ def test_a_line_of_a_batch_has_tokens_and_cost_but_no_request(
     assert sorted(p.sum for p in found[gen_ai_metrics.GEN_AI_CLIENT_TOKEN_USAGE]) == [2, 7]
     assert [p.attributes["rag.batch"] for p in found["rag.client.cost"]] == [True]
     assert spans.get_finished_spans() == ()
-
-
-def test_without_a_provider_calls_are_made_as_ever(tmp_path: Path) -> None:
-    with serving(lambda body: "yes") as server:
-        workspace = corpus(tmp_path, server.url)
-        embedder = open_embedder(workspace.config.embeddings["e"])
-        assert embedder.dimension == DIMENSION
-        (reply,) = workspace.ask("m")([Prompt("a")])
-    assert isinstance(reply, Reply)
-    assert len(workspace.cache) == 1
 
 
 def test_a_collector_that_does_not_answer_is_waited_for_once(

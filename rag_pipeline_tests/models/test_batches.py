@@ -1,4 +1,3 @@
-import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,7 +12,6 @@ from rag_pipeline.calls.costs import Ledger, Prices, charging
 from rag_pipeline.calls.schema import requests
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_calls import chat, texts
 from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault
@@ -39,32 +37,6 @@ def test_a_batch_answers_under_the_keys_of_single_calls(cache: CallCache):
         assert texts(single) == SHOUTED
         assert len(server.batches.submitted) == 5
     assert cache.database.read(select(requests)) == [], "nothing to wait for"
-
-
-@pytest.mark.parametrize("before", ["create", "noted", "answers"])
-def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, before: str):
-    """Kill a run before its batch is created, before its id is noted, or before it is read."""
-    script = (
-        "import os, signal, sys; from pathlib import Path\n"
-        "from rag_pipeline.models import batches\n"
-        "from rag_pipeline.calls import CallCache, Database\n"
-        "from rag_pipeline.models.chat import ask\n"
-        "from rag_pipeline.models.providers.openai_batch import OpenAIBatches\n"
-        "from rag_pipeline_tests.models.test_batches import PROMPTS, model\n"
-        "def die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "path, url, before = sys.argv[1:]\n"
-        "if before == 'create': OpenAIBatches.submit = die\n"
-        "if before == 'noted': batches.BatchNotes.submitted = die\n"
-        "if before == 'answers': OpenAIBatches.answers = die\n"
-        "ask(PROMPTS, model(url), CallCache(Database(Path(path))))\n"
-    )
-    path = tmp_path / "calls.sqlite"
-    with serving() as server:
-        assert Forked(script, path, server.url, before).wait() == -signal.SIGKILL
-        assert len(server.batches.made) == (0 if before == "create" else 1)
-        replies = ask(PROMPTS, model(server.url), CallCache(Database(path)))
-        assert texts(replies) == SHOUTED
-        assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
 
 
 def test_a_batch_whose_answer_was_lost_is_found_by_its_token(cache: CallCache):

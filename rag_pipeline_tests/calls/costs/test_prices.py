@@ -5,23 +5,21 @@ import pytest
 from rag_pipeline.calls.costs import ChargedTokens, Price, load_prices, vendor
 from rag_pipeline.errors import ConfigError
 
-
-def test_a_call_costs_its_tokens_by_kind_and_half_of_it_in_a_batch():
-    price = Price(input=2.0, cached_input=0.5, output=8.0, batch=0.5)
-    tokens = ChargedTokens(input=1_000_000, cached=400_000, output=250_000)
-    # 0.6 x 2 + 0.4 x 0.5 + 0.25 x 8
-    assert price.usd(tokens) == pytest.approx(3.4)
-    assert price.usd(tokens, batch=True) == pytest.approx(1.7)
+USUAL = {"input": 2.0, "cached_input": 0.5, "output": 8.0, "batch": 0.5}
+TOKENS = ChargedTokens(input=1_000_000, cached=400_000, output=250_000)
 
 
-def test_cached_input_costs_what_input_does_where_the_file_says_nothing_else():
-    assert Price(input=3.0).usd(ChargedTokens(input=2_000_000, cached=1_000_000)) == pytest.approx(
-        6.0
-    )
-
-
-def test_searches_are_charged_by_the_thousand():
-    assert Price(search=2.0).usd(ChargedTokens(searches=250)) == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("price", "tokens", "batch", "usd"),
+    [
+        (USUAL, TOKENS, False, 3.4),  # 0.6 x 2 + 0.4 x 0.5 + 0.25 x 8
+        (USUAL, TOKENS, True, 1.7),
+        ({"input": 3.0}, ChargedTokens(input=2_000_000, cached=1_000_000), False, 6.0),
+        ({"search": 2.0}, ChargedTokens(searches=250), False, 0.5),
+    ],
+)
+def test_a_call_costs_its_tokens_by_kind(price, tokens, batch, usd):
+    assert Price(**price).usd(tokens, batch) == pytest.approx(usd)
 
 
 def test_every_packaged_price_has_a_date_and_the_provider_s_own_page():

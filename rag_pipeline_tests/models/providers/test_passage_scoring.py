@@ -1,17 +1,14 @@
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
-from rag_pipeline.calls import CallCache, CallCounts, Database
-from rag_pipeline.config import Reranker
+from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
-from rag_pipeline.search.reranking import Relevance, RerankInput, score_by_chat, score_passages
+from rag_pipeline.search.reranking import RerankInput, score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
 from rag_pipeline_tests.testing import model_calls
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
@@ -96,16 +93,6 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, met
             score_passages([RerankInput("keyless", PASSAGES)], own, cache)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_missing_key_names_its_variable(
-    cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(f"{method.upper()}_API_KEY", raising=False)
-    own = open_scorer(TypeAdapter(Reranker).validate_python({"method": method}))
-    with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY is not set"):
-        score_passages([RerankInput(QUERY, PASSAGES)], own, cache)
-
-
 def test_a_chat_model_scores_each_passage_by_itself() -> None:
     prompts: list[Prompt] = []
 
@@ -123,23 +110,6 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
     assert isinstance(second, ProviderError)
     assert [p.user for p in prompts][:2] == ["one {query} for a?", "two for a?"]
     assert prompts[0].schema is not None
-
-
-def test_runs_that_score_the_same_at_once_pay_once(cache: CallCache) -> None:
-    asked = [RerankInput(f"q{n} days", PASSAGES) for n in range(30)]
-    with serving(latency_seconds=0.01) as server, ThreadPoolExecutor(2) as pool:
-        own = scorer("cohere", server.url, max_concurrency=4)
-        counts = [CallCounts(), CallCounts()]
-
-        def run(n: int) -> list[Relevance]:
-            return score_passages(asked, own, CallCache(Database(cache.database.path)), counts[n])
-
-        one, two = pool.map(run, range(2))
-        assert one == two
-        assert not any(isinstance(relevance, ProviderError) for relevance in one)
-        assert max(server.billed.values()) == 1
-    assert sum(c.made for c in counts) == 30
-    assert sum(c.saved for c in counts) == 30
 
 
 @pytest.mark.parametrize("method", METHODS)
