@@ -37,8 +37,8 @@ def refusals(workspace: Workspace) -> list[Refusal]:
     """Return every refusal of every stage, by document."""
     found = set()
     for name in _quarantines(workspace):
-        for batch in workspace.quarantine(name).read(["document_id", "stage", "reason"]):
-            found |= {Refusal(**row) for row in batch.to_pylist()}
+        rows = workspace.quarantine(name).read_rows(list(Refusal._fields))
+        found |= {Refusal(**row) for row in rows}
     return sorted(found)
 
 

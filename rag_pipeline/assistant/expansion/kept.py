@@ -192,8 +192,7 @@ class ExpandedDocuments:
         columns = ["document_id", "content_hash", "title", "characters", "origin"]
         made = [
             Kept(**{k: v for k, v in row.items() if k != "origin"}, **json.loads(row["origin"]))
-            for batch in self.table.read(columns)
-            for row in batch.to_pylist()
+            for row in self.table.read_rows(columns)
         ]
         return sorted(made, key=lambda k: (-_seconds(k.time), k.document_id))
 
