@@ -102,11 +102,3 @@ def test_commands_are_found_in_pages() -> None:
     assert list(blocks(text)) == [["search", "a b", "c"]]
     assert list(mentions(text)) == [["plan", "--json"]]
     assert len(list(blocks((ROOT / "README.md").read_text()))) > 5
-
-
-@pytest.mark.parametrize(
-    "wrong", [["bogus"], ["plan", "--bogus"], ["search"], ["search", "a", "b", "c"]]
-)
-def test_what_is_wrong_is_noticed(wrong: list[str]) -> None:
-    with pytest.raises(Exception, match=r"no command|No such option|Missing|unexpected"):
-        parse(wrong)

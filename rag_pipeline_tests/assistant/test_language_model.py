@@ -8,7 +8,6 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
 from rag_pipeline.assistant import Intent
 from rag_pipeline.assistant.language_model import LanguageModel, numbered
-from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.chat import ask
@@ -155,20 +154,17 @@ def test_a_document_can_not_end_its_passage():
     assert "< /PASSAGE" not in shown and "[[ ##" not in shown
 
 
-def test_passages_that_do_not_fit_the_window_are_left_out(tmp_path):
+def model_of(server, cache, **limits):
+    settings = ChatModel(provider="openai", model="small", base_url=server.url, **limits)
+    return LanguageModel(lambda prompts: ask(prompts, settings, cache), settings)
+
+
+def test_passages_that_do_not_fit_the_window_are_left_out(cache):
     chunks = [
         ScoredChunk(f"d#{n}", "d", n, n + 1, f"fact{n} " + "word " * 400, 1.0) for n in range(9)
     ]
     with serving(lambda body: json.dumps({"answer": "fact1 [2]."})) as server:
-        settings = ChatModel(
-            provider="openai",
-            model="small",
-            base_url=server.url,
-            context_window=2500,
-            max_output_tokens=500,
-        )
-        cache = CallCache(Database(tmp_path / "calls.sqlite"))
-        model = LanguageModel(lambda prompts: ask(prompts, settings, cache), settings)
+        model = model_of(server, cache, context_window=2500, max_output_tokens=500)
         made = model.answer("Which?", Intent("general", "", ()), chunks, "")
     # (2500 - 500) / 1.25 = 1600 tokens; a passage has 510, all else some 250.
     assert [f"fact{n}" in server.prompts[0] for n in range(4)] == [True, True, False, False]
@@ -182,10 +178,9 @@ def test_without_the_extra_the_cure_is_named(talking, monkeypatch):
 
 
 @pytest.mark.parametrize("rewritten", ["  ", "word " * 200])
-def test_a_rewriting_that_is_no_question_is_refused(tmp_path, rewritten):
-    with serving(scripted(rewriting={"rewritten": rewritten})) as server:
-        settings = ChatModel(provider="openai", model="small", base_url=server.url)
-        cache = CallCache(Database(tmp_path / "calls.sqlite"))
-        model = LanguageModel(lambda prompts: ask(prompts, settings, cache), settings)
-        with pytest.raises(ProviderError, match="is not one question"):
-            model.rewrite("how?")
+def test_a_rewriting_that_is_no_question_is_refused(cache, rewritten):
+    with (
+        serving(scripted(rewriting={"rewritten": rewritten})) as server,
+        pytest.raises(ProviderError, match="is not one question"),
+    ):
+        model_of(server, cache).rewrite("how?")

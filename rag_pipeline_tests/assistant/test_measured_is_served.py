@@ -31,11 +31,17 @@ RETRIEVER = {
 }
 STAGED = {"method": "context_aware", "over": RETRIEVER, "k": 20}
 ONE = rule("default", "sentences_600", "structural", "minilm", "discovery", reranker="maxsim")
+WRITTEN = {"answers": {"method": "llm", "chat": "small", "contexts": 4}}
 MORE = [
     ("compared", "Compare how long confidentiality lasts in the agreements."),
     ("listed", "List all governing laws."),
     ("nowhere", "xylophone zeppelin quartz"),
 ]
+
+
+def chats_at(url: str):
+    chat = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 1}
+    return {"small": chat}
 
 
 def sample_of(folder: Path, **changes) -> Path:
@@ -106,11 +112,10 @@ def test_a_chat_models_answers_are_asked_for_once(tmp_path):
         return "The agreement says so [1]."
 
     with serving(written) as server:
-        chat = {"provider": "openai", "model": "m", "base_url": server.url, "patience_seconds": 1}
         file = sample_of(
             tmp_path,
-            chats={"small": chat},
-            evaluation={"answers": {"method": "llm", "chat": "small", "contexts": 4}},
+            chats=chats_at(server.url),
+            evaluation=WRITTEN,
         )
         corpus = Corpus.load(file)
         list(run(corpus.config))
@@ -135,12 +140,11 @@ def test_the_assistants_model_changes_no_passage_that_was_measured(tmp_path):
         return f"From what was read as {read} [1]."
 
     with serving(reply) as server:
-        chat = {"provider": "openai", "model": "m", "base_url": server.url, "patience_seconds": 1}
         file = sample_of(
             tmp_path,
-            chats={"small": chat},
+            chats=chats_at(server.url),
             assistant={"chat": "small"},
-            evaluation={"answers": {"method": "llm", "chat": "small", "contexts": 4}},
+            evaluation=WRITTEN,
             retrievers={"discovery": STAGED},
         )
         corpus = Corpus.load(file)
@@ -153,8 +157,7 @@ def test_the_assistants_model_changes_no_passage_that_was_measured(tmp_path):
 
 def test_a_model_that_answers_unmeasured_is_told_once(tmp_path, caplog):
     """The file is not refused; with the setting that the sentence names there is none."""
-    chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
-    served = {"chats": {"small": chat}, "assistant": {"chat": "small"}}
+    served = {"chats": chats_at("http://127.0.0.1:9/v1"), "assistant": {"chat": "small"}}
     config = load_config(sample_of(tmp_path, **served))
     assert config.unmeasured is not None
     said = "assistant.chat: 'small' writes the answers that users get, and the leaderboard"

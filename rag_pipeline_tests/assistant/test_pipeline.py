@@ -139,14 +139,17 @@ class _Careless:
         return Reflection({"grounded": False}, replace(answer, text="better"))
 
 
-def test_a_models_citations_are_held_against_the_documents(released):
-    settings = AssistantSettings(chat="any", reflections=3, rewrite_queries=True, variants=1)
-    assistant = Assistant(
+def careless(released, **settings):
+    return Assistant(
         corpora={"tiny": ReleasedCorpus(released)},
-        settings=settings,
+        settings=AssistantSettings(**settings),
         reader=sentence_vectors,
         model=_Careless(),
     )
+
+
+def test_a_models_citations_are_held_against_the_documents(released):
+    assistant = careless(released, chat="any", reflections=3, rewrite_queries=True, variants=1)
     made = assistant.ask("hotel price", instructions="night")
     assert [s.verified for s in made.sources] == [True, False]
     assert [p.split("]")[0] for p in made.problems] == ["[2", "[3"]
@@ -168,11 +171,5 @@ def test_a_document_is_read_once_for_all_its_citations(released, monkeypatch):
         return document(document_id)
 
     monkeypatch.setattr(released, "document", counted)
-    assistant = Assistant(
-        corpora={"tiny": ReleasedCorpus(released)},
-        settings=AssistantSettings(),
-        reader=sentence_vectors,
-        model=_Careless(),
-    )
-    made = assistant.ask("hotel")
+    made = careless(released).ask("hotel")
     assert [s.document_id for s in made.sources] == 2 * read

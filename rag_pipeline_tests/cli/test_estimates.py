@@ -101,24 +101,20 @@ def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_p
     # Expected are 150 tokens a reply, 0.0096 USD in all. These have 400, over 0.004 USD each: the
     # third one is over the budget.
     with serving(lambda body: "word " * 400) as server:
-        _reach_the_budget(tmp_path, server, run_dagster)
-
-
-def _reach_the_budget(tmp_path: Any, server: ModelServer, run_dagster: Any) -> None:
-    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0105))
-    with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
-        run_dagster(file)
-    asked = len(server.requests)
-    assert 1 <= asked <= 3
-    write_file(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=1.0))
-    results = run_dagster(file)
-    workspace = Workspace(load_config(file))
-    assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
-    (contexts,) = (r for r in results if r.step == CONTEXTS)
-    assert contexts.metadata["charged_calls"] == len(server.requests) - asked
-    assert contexts.metadata["cost_usd"] > 0
-    board = workspace.store.read_json("evaluation/leaderboard.json")
-    assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
+        file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0105))
+        with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
+            run_dagster(file)
+        asked = len(server.requests)
+        assert 1 <= asked <= 3
+        write_file(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=1.0))
+        results = run_dagster(file)
+        workspace = Workspace(load_config(file))
+        assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
+        (contexts,) = (r for r in results if r.step == CONTEXTS)
+        assert contexts.metadata["charged_calls"] == len(server.requests) - asked
+        assert contexts.metadata["cost_usd"] > 0
+        board = workspace.store.read_json("evaluation/leaderboard.json")
+        assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
 
 
 def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.testing.command_line import rag, said
+from rag_pipeline_tests.testing.command_line import rag, refused, said
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.plugins import rag as rag_with
 from rag_pipeline_tests.testing.plugins import write_package
@@ -70,35 +70,25 @@ def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
     ("arguments", "message"),
     [
         (["bogus"], "No such command 'bogus'"),
-        (["runn"], "No such command 'runn'"),
         (["--bogus"], "No such option: --bogus"),
-        (["run", "--bogus", "x.yaml"], "No such option: --bogus"),
         (["run", "a.yaml", "b.yaml"], "unexpected extra argument"),
         (["search"], "Missing argument 'QUERY'"),
         (["search", "x", "-k", "0"], "-k 0 is not in the range of 1 to 1000"),
         (["search", "x", "-k", "1001"], "-k 1001 is not in the range"),
         (["search", "x", "-k", "five"], "'-k': Input should be a valid integer"),
-        (["search", "x", "--where"], "requires an argument"),
         (["init", "x"], "Missing option '--documents'"),
-        (["import", "legalbench-rag", "src"], "Missing argument 'DEST'"),
         (["run"], "no corpus file in"),
         (["plan", "absent.yaml"], "absent.yaml: cannot read the corpus file: No such file"),
         (["run", "."], "cannot read the corpus file: Is a directory"),
         (["search", "x", "-c", "absent"], "no corpus is called 'absent' here; there are: none"),
         (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
         (["gc", "extra"], "no corpus is called 'extra' here"),
-        (["doctor", "a", "b"], "unexpected extra argument"),
         (["search", "notice", "period"], "several words is one argument: put it in quotes"),
         (["plan", "a.yaml", "-c", "b.yaml"], "two corpora are named: a.yaml and --corpus b.yaml"),
-        (["compare", "default"], "Missing argument 'B'"),
-        (["explain"], "Missing argument 'QUERY_ID'"),
     ],
 )
 def test_wrong_arguments_end_in_two(here: Path, arguments: list[str], message: str) -> None:
-    outcome = rag(*arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert message.lower() in outcome.err.lower()
-    assert "Traceback" not in outcome.err
+    assert message.lower() in refused(*arguments).lower()
 
 
 def test_without_arguments_there_is_help() -> None:
@@ -121,10 +111,9 @@ def test_without_arguments_there_is_help() -> None:
 def test_before_the_first_run(tmp_path: Path, arguments: list[str], message: str) -> None:
     file = write_corpus(tmp_path)
     assert rag("releases", "--json", "-c", file).out == "[]\n"
-    outcome = rag(*arguments, "-c", file)
-    assert (outcome.code, outcome.out) == (1, "")
-    assert message in outcome.err
-    assert str(file) in outcome.err
+    told = refused(*arguments, "-c", file, code=1)
+    assert message in told
+    assert str(file) in told
 
 
 def test_search_finds_the_only_corpus(released: Any, monkeypatch: pytest.MonkeyPatch) -> None:

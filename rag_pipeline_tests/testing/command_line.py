@@ -36,6 +36,14 @@ def said(*arguments: object) -> str:
     return outcome.out
 
 
+def refused(*arguments: object, code: int = 2) -> str:
+    """Return the errors of a command that ends with this code and prints nothing else."""
+    outcome = rag(*arguments)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert "Traceback" not in outcome.err
+    return outcome.err
+
+
 def _written(stream: io.TextIOWrapper) -> str:
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
