@@ -68,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(site: Path, *arguments: str | Path) -> Any:
     """Return the JSON that a command prints."""
-    return told(site, *arguments)
+    return json.loads(done(site, *arguments, "--json"))
 
 
 def changed(file: Path, before: str, after: str) -> Path:

@@ -19,6 +19,15 @@ def serving(own):
         yield lambda **settings: running.enter_context(app_server.serving(own, **settings))
 
 
+@pytest.fixture
+def tab(browser):
+    """Return a page of the browser, without conditions."""
+    page = browser.new_page()
+    page.set_default_timeout(BROWSER_MILLISECONDS)
+    yield page
+    page.close()
+
+
 @pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "narrow"])
 def page(request, browser, tmp_path):
     """Return a page of a light or a dark screen; it must fit, and complain of nothing."""

@@ -1,6 +1,6 @@
 """The page to ask on, in a real browser."""
 
-from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.browser import needs_chromium
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 pytestmark = needs_chromium
@@ -18,14 +18,11 @@ def test_a_question_is_answered_with_its_source_highlighted(serving, page):
     assert stages == ["intent", "search", "answer", "citations"]
 
 
-def test_a_token_is_asked_for_and_used(serving, browser):
-    page = browser.new_page()
-    page.set_default_timeout(BROWSER_MILLISECONDS)
-    page.goto(serving(token="a-token-of-some-length").url)
-    page.wait_for_selector("#token", state="visible")
-    page.fill("#token", "a-token-of-some-length")
-    page.fill("#question", "When is a doctor's note needed?")
-    page.click("#ask")
-    page.wait_for_selector("mark")
-    assert "third day" in page.inner_text("#answer")
-    page.close()
+def test_a_token_is_asked_for_and_used(serving, tab):
+    tab.goto(serving(token="a-token-of-some-length").url)
+    tab.wait_for_selector("#token", state="visible")
+    tab.fill("#token", "a-token-of-some-length")
+    tab.fill("#question", "When is a doctor's note needed?")
+    tab.click("#ask")
+    tab.wait_for_selector("mark")
+    assert "third day" in tab.inner_text("#answer")

@@ -13,7 +13,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing import app_server
 from rag_pipeline_tests.testing.app_server import call_mcp
-from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.browser import needs_chromium
 
 GOLD = {"document_id": "policies/leave.md", "start": 0, "end": 40}
 
@@ -74,12 +74,10 @@ def test_nothing_is_reviewed_unasked(serving) -> None:
 
 
 @needs_chromium
-def test_the_page_is_used_in_a_browser(served, browser) -> None:
+def test_the_page_is_used_in_a_browser(served, tab) -> None:
     from playwright.sync_api import expect
 
     server, queries, _ = served
-    tab = browser.new_page()
-    tab.set_default_timeout(BROWSER_MILLISECONDS)
     tab.goto(f"{server.url}/review")
     tab.get_by_role("button", name="Skip").click()
     expect(tab.get_by_label("Question; change")).to_have_value("Is it so, 2?")

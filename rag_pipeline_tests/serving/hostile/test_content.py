@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.browser import needs_chromium
 from rag_pipeline_tests.testing.hostile_requests import (
     DOCUMENTS,
     SCRIPT,
@@ -101,12 +101,7 @@ def test_malformed_arguments_are_an_error_of_the_tool(guarded, client, name, arg
 # --- documents that are not there ---
 
 NAMES = [
-    *(
-        "../../../../etc/passwd",
-        "/etc/passwd",
-        "..\\..\\windows\\win.ini",
-        "....//....//etc/passwd",
-    ),
+    *("../../../../etc/passwd", "/etc/passwd", "..\\..\\win.ini", "....//....//etc/passwd"),
     *("file:///etc/passwd", "notes/../plain.txt", "./plain.txt", "plain.txt/", "plain.txt\0.md"),
     *("%2e%2e%2fetc%2fpasswd", "..%c0%af..%c0%afetc/passwd", "~/.ssh/id_rsa", "/proc/self/environ"),
     *("x' OR '1'='1", "plain.txt' --", "%", "*", "tiny.yaml", "\u202etxt.nialp", "a" * 1000),
@@ -180,24 +175,21 @@ def test_documents_are_text_to_tools(guarded, client):
 
 
 @needs_chromium
-def test_documents_are_text_to_the_page(guarded, browser):
-    page = browser.new_page()
-    page.set_default_timeout(BROWSER_MILLISECONDS)
+def test_documents_are_text_to_the_page(guarded, tab):
     requested = []
-    page.on("request", lambda sent: requested.append(sent.url))
-    page.goto(guarded.url)
-    page.fill("#token", TOKEN)
+    tab.on("request", lambda sent: requested.append(sent.url))
+    tab.goto(guarded.url)
+    tab.fill("#token", TOKEN)
     for question, shown in (
         ("When is an order refunded?", "onerror='window.pwned = 2'"),
         ("How much does a parcel weigh?", "onload='window.pwned = 4'"),
         (f"{SCRIPT} parcel", "onerror='window.pwned = 2'"),
     ):
-        page.fill("#question", question)
-        page.click("#ask")
-        page.wait_for_function(
+        tab.fill("#question", question)
+        tab.click("#ask")
+        tab.wait_for_function(
             "text => document.getElementById('document').innerText.includes(text)", arg=shown
         )
-    assert page.evaluate("window.pwned") is None
-    assert page.locator("main img, main script, main svg").count() == 0
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("main img, main script, main svg").count() == 0
     assert {url for url in requested if not url.startswith(guarded.url)} <= {"data:,"}
-    page.close()
