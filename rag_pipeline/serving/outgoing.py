@@ -1,8 +1,6 @@
 """Requests to other servers: to allowed hosts, without redirects, bounded in size and time."""
 
 import atexit
-import json
-import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -10,6 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from rag_pipeline.assistant.expansion.sources import bounded_json
 from rag_pipeline.errors import ConfigError, InputError, ProviderError
 
 _LONGEST_HEADER = 2_000
@@ -56,23 +55,11 @@ def post_json(
     what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Any:
     """Post JSON and return the reply's JSON; errors are ProviderErrors that begin with `what`."""
-    end = time.monotonic() + _SECONDS
     try:
-        with _client().stream("POST", url, json=body, headers=headers) as reply:
-            if reply.status_code != 200:
-                raise ProviderError(f"{what} answered {reply.status_code}")
-            content = bytearray()
-            for part in reply.iter_bytes():
-                content += part
-                if len(content) > _MOST_BYTES:
-                    raise ProviderError(f"{what}: the reply has more than {_MOST_BYTES:,} bytes")
-                if time.monotonic() > end:  # httpx times each read, not the whole
-                    raise ProviderError(f"{what}: no whole reply within {_SECONDS:g} s")
-        return json.loads(content)
+        stream = _client().stream("POST", url, json=body, headers=headers)
+        return bounded_json(what, stream, _SECONDS, _MOST_BYTES)
     except httpx.HTTPError as error:
         raise ProviderError(f"{what}: {type(error).__name__}") from None
-    except (ValueError, RecursionError):
-        raise ProviderError(f"{what}: the reply is not JSON") from None
 
 
 @lru_cache(maxsize=1)

@@ -12,10 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -158,48 +159,52 @@ def ask_searxng(settings: SearxngSource, query: str) -> Iterator[WebResult]:
 
     The server must allow the JSON format: https://docs.searxng.org/dev/search_api
     """
-    for result in _searxng_results(settings, query)[: settings.results]:
+    import httpx
+
+    address, seconds = settings.base_url.rstrip("/") + "/search", settings.timeout_seconds
+    hints = {403: "; does its settings.yml have `json` under search.formats?"}
+    try:
+        # A redirect is an error: it could leave the operator's address.
+        parameters = {"q": query, "format": "json"}
+        stream = httpx.stream("GET", address, params=parameters, timeout=seconds)
+        made = bounded_json(address, stream, seconds, _MOST_REPLY_BYTES, hints)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise ProviderError(f"{address}: cannot be reached: {reason}") from None
+    results = made.get("results") if isinstance(made, dict) else None
+    if not isinstance(results, list):
+        raise ProviderError(f"{address}: the reply is not SearXNG's JSON")
+    for result in results[: settings.results]:
         if isinstance(result, dict):
             yield result.get("url"), result.get("title"), result.get("content")
 
 
-def _searxng_results(settings: SearxngSource, query: str) -> list[Any]:
-    import httpx
+def bounded_json(
+    what: str,
+    stream: AbstractContextManager[Any],
+    seconds: float,
+    most_bytes: int,
+    hints: Mapping[int, str] = MappingProxyType({}),
+) -> Any:
+    """Return the JSON of a streamed reply of httpx, bounded in time and size.
 
-    address = settings.base_url.rstrip("/") + "/search"
-    parameters = {"q": query, "format": "json"}
-    end = time.monotonic() + settings.timeout_seconds
+    Raises ProviderError that begins with `what`; `hints` end the error for a status.
+    """
+    end = time.monotonic() + seconds
+    with stream as reply:
+        if (status := reply.status_code) != 200:
+            raise ProviderError(f"{what} answered {status}{hints.get(status, '')}")
+        content = bytearray()
+        for part in reply.iter_bytes():
+            content += part
+            if len(content) > most_bytes:
+                raise ProviderError(f"{what}: the reply has more than {most_bytes:,} bytes")
+            if time.monotonic() > end:  # httpx times each read, not the whole
+                raise ProviderError(f"{what}: no whole reply within {seconds:g} s")
     try:
-        # A redirect is an error: it could leave the operator's address.
-        with httpx.stream(
-            "GET", address, params=parameters, timeout=settings.timeout_seconds
-        ) as reply:
-            if reply.status_code == 403:
-                raise ProviderError(
-                    f"{address}: 403; does its settings.yml have `json` under search.formats?"
-                )
-            if reply.status_code != 200:
-                raise ProviderError(f"{address}: answered {reply.status_code}")
-            body = bytearray()
-            for part in reply.iter_bytes():
-                body += part
-                if time.monotonic() > end:  # httpx times each read, not the whole
-                    raise ProviderError(
-                        f"{address}: no whole reply within {settings.timeout_seconds:g} s"
-                    )
-                if len(body) > _MOST_REPLY_BYTES:
-                    raise ProviderError(
-                        f"{address}: the reply is longer than {_MOST_REPLY_BYTES:,} bytes"
-                    )
-        results = json.loads(bytes(body))["results"]
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise ProviderError(f"{address}: cannot be reached: {reason}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ProviderError(f"{address}: the reply is not SearXNG's JSON") from None
-    if not isinstance(results, list):
-        raise ProviderError(f"{address}: the reply is not SearXNG's JSON")
-    return results
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise ProviderError(f"{what}: the reply is not JSON") from None
 
 
 def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebResult]:
