@@ -20,13 +20,12 @@ from rag_pipeline.evaluation.comparison import (
     shown_metrics,
 )
 from rag_pipeline.evaluation.intervals import few_groups
-from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
+from rag_pipeline.evaluation.results import QUERIES, RUN, SCORES, read_as
 from rag_pipeline.evaluation.runs import count_left_out, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     check_metric_names,
     direction,
     ranking_metrics,
-    scores_digests,
     summarize_scores,
 )
 from rag_pipeline.evaluation.significance import Comparison
@@ -165,7 +164,7 @@ def leaderboard_digest(workspace: Workspace) -> str:
     """Hash the scores and settings that a leaderboard shows."""
     config = workspace.config
     names = list(config.all_configurations)
-    digests = [scores_digests(workspace, name) for name in names]
+    digests = [[scores.digest(workspace, name) for scores in SCORES] for name in names]
     settings = [config.serve_metric, config.baseline_name, config.gate.metrics, names]
     problems = QUERIES.note(workspace).get("problems", [])
     return fingerprint("leaderboard", _VERSION, *settings, digests, problems)

@@ -1,6 +1,6 @@
 """The installed metrics, and the scores of a configuration by metric and query."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,8 @@ Values = Mapping[str, float | None]
 """A metric's values by query id; None if it is not defined or the judgement failed."""
 Scores = Mapping[str, Values]
 
+_OWN: tuple[Metric[Any], ...] = (*RANKING_METRICS, *ENTITY_METRICS, *CONTEXT_METRICS)
+
 
 def asset_of(metric: str) -> str:
     """Return the name of the asset that measures a metric."""
@@ -33,15 +35,16 @@ def asset_of(metric: str) -> str:
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
     """Return every metric of retrieval, metrics of other packages last."""
-    return _installed()[0]
+    return tuple(m for m in all_metrics().values() if isinstance(m, RankingMetric))
 
 
 def answer_metrics() -> tuple[Metric[Any], ...]:
     """Return every metric of answers and contexts."""
-    return _installed()[1]
+    return tuple(m for m in all_metrics().values() if not isinstance(m, RankingMetric))
 
 
-def _installed() -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
+def all_metrics() -> Mapping[str, Metric[Any]]:
+    """Return every metric by name in display order: first those of retrieval."""
     scores = load_group(ANSWER_SCORES, AnswerScore)
     return _checked(tuple(load_group(METRICS).items()), tuple(scores.items()))
 
@@ -49,12 +52,14 @@ def _installed() -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
 @cache
 def _checked(
     rankings: tuple[tuple[str, Any], ...], scores: tuple[tuple[str, type[AnswerScore]], ...]
-) -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
-    of_answers: tuple[Metric[Any], ...] = (*ENTITY_METRICS, *CONTEXT_METRICS)
-    found: dict[str, Metric[Any]] = {m.name: m for m in (*RANKING_METRICS, *of_answers)}
-
-    def checked(group: str, point: str, provided: Any, kind: type[Metric[Any]]) -> Iterator[Any]:
-        for metric in provided if isinstance(provided, tuple) else (provided,):
+) -> Mapping[str, Metric[Any]]:
+    provided: list[tuple[str, str, Any, type[Metric[Any]]]] = [
+        *((METRICS, point, own, RankingMetric) for point, own in rankings),
+        *((ANSWER_SCORES, p, getattr(score, "metrics", None), Metric) for p, score in scores),
+    ]
+    found = {metric.name: metric for metric in _OWN}
+    for group, point, own, kind in provided:
+        for metric in own if isinstance(own, tuple) else (own,):
             if not isinstance(metric, kind):
                 what = f"{metric!r:.80}, not a {kind.__name__}"
                 raise ConfigError(f"{origin(group, point)} provides {what}")
@@ -63,19 +68,8 @@ def _checked(
                     f"{origin(group, point)}: a metric {metric.name!r} exists already; give it "
                     f"another name"
                 )
-            yield metric
-
-    retrieval = [m for point, own in rankings for m in checked(METRICS, point, own, RankingMetric)]
-    for point, score in scores:
-        own = getattr(score, "metrics", None)
-        of_answers = (*of_answers, *checked(ANSWER_SCORES, point, own, Metric))
-    return tuple(dict.fromkeys((*RANKING_METRICS, *retrieval))), of_answers
-
-
-def all_metrics() -> Mapping[str, Metric[Any]]:
-    """Return every metric by name in display order."""
-    every: tuple[Metric[Any], ...] = (*ranking_metrics(), *answer_metrics())
-    return {metric.name: metric for metric in every}
+    in_order = sorted(found.values(), key=lambda metric: not isinstance(metric, RankingMetric))
+    return {metric.name: metric for metric in in_order}
 
 
 def headline_metrics() -> list[str]:
@@ -85,8 +79,7 @@ def headline_metrics() -> list[str]:
 
 def added_metrics() -> list[str]:
     """Return the names of the metrics of other packages."""
-    own: tuple[Metric[Any], ...] = (*RANKING_METRICS, *ENTITY_METRICS, *CONTEXT_METRICS)
-    return [name for name, metric in all_metrics().items() if metric not in own]
+    return [name for name, metric in all_metrics().items() if metric not in _OWN]
 
 
 def is_share(metric: str) -> bool:
@@ -132,11 +125,6 @@ def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Sum
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
     rows = [{metric: values.get(q) for metric, values in scores.items()} for q in ids]
     return summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
-
-
-def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]:
-    """Return the digests of a configuration's score files."""
-    return [results.digest(workspace, configuration) for results in SCORES]
 
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:

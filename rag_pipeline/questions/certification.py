@@ -23,7 +23,7 @@ from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
 from rag_pipeline.datamodels import Chunk, Document, GoldSpan
-from rag_pipeline.evaluation.entities.values import quantities, same_value
+from rag_pipeline.evaluation.entities.values import Quantity, quantities, same_value
 from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
@@ -67,15 +67,6 @@ _DEFINES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A question to certify: its text, its gold span, and its answer if known."""
-
-    query: str
-    gold: GoldSpan
-    answer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Sentence:
     place: GoldSpan
     terms: frozenset[str]
@@ -107,25 +98,21 @@ class Certifier(AbstractContextManager["Certifier"]):
         target = Path(self._folder.name) / "index"
         build_lexical_index("bm25s", self._batches(documents), lexical, target)
         self._index = open_lexical_index(target)
-        own = self._index.document_ids.to_pylist()
-        self._inside: dict[str, Any] = {
-            d: np.fromiter((o == d for o in own), np.bool_, len(own)) for d in self._texts
-        }
+        own = np.array(self._index.document_ids.to_pylist())
+        self._inside: dict[str, Any] = {d: own == d for d in self._texts}
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def problem(self, candidate: Candidate) -> str | None:
-        """Return the problem of a question; None if it passes."""
-        gold, query = candidate.gold, candidate.query
+    def problem(self, query: str, gold: GoldSpan, answer: str | None = None) -> str | None:
+        """Return the problem of a question; None if it passes. `answer` is its answer if known."""
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
-        terms = set(self._tokenizer.tokenize(query))
-        wanted = _expected(query)
         if not text.strip():
             return "unanswerable: there is no such span"
-        told = self._answer_problem(candidate, terms, text)
-        if told:
+        if answer is not None and (told := self._answer_problem(query, gold, answer, text)):
             return told
+        terms = set(self._tokenizer.tokenize(query))
+        wanted = _expected(query)
         if wanted and not any(q.kind == wanted for q in quantities(text)):
             return f"unanswerable: the span states no {wanted.lower()}"
         name = self._names[gold.document_id]
@@ -172,23 +159,16 @@ class Certifier(AbstractContextManager["Certifier"]):
         """Count a refused question by its problem."""
         self.refused[problem.partition(":")[0]] += 1
 
-    def _answer_problem(self, candidate: Candidate, terms: set[str], text: str) -> str | None:
+    def _answer_problem(self, query: str, gold: GoldSpan, said: str, text: str) -> str | None:
         """Return a problem of the answer: question or title holds it, or the span lacks it."""
-        if candidate.answer is None:
-            return None
-        answer = set(self._tokenizer.tokenize(candidate.answer))
-        values = [q.value for q in quantities(candidate.answer)]
-        said = [q.value for q in quantities(candidate.query)]
-        if values and all(any(same_value(v, s) for s in said) for v in values):
+        answer, in_query, in_span = (set(self._tokenizer.tokenize(t)) for t in (said, query, text))
+        values = quantities(said)
+        told = _hold(query, values) if values else answer and answer <= in_query
+        if told:
             return "the question says its own answer"
-        if not values and answer and answer <= terms:
-            return "the question says its own answer"
-        if answer and answer <= self._names[candidate.gold.document_id]:
+        if answer and answer <= self._names[gold.document_id]:
             return "leaks the title: that tells the answer"
-        held = [q.value for q in quantities(text)]
-        if not all(any(same_value(v, h) for h in held) for v in values):
-            return "unanswerable: the span does not hold the answer"
-        if len(answer & set(self._tokenizer.tokenize(text))) < 0.5 * len(answer):
+        if not _hold(text, values) or len(answer & in_span) < 0.5 * len(answer):
             return "unanswerable: the span does not hold the answer"
         return None
 
@@ -283,14 +263,20 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._texts[document.document_id] = document.text
         name = f"{document.title} {readable_name(document.document_id)}"
         self._names[document.document_id] = frozenset(self._tokenizer.tokenize(name))
-        called = {*self._tokenizer.tokenize(f"{name} {contexts[0] if contexts else ''}")}
-        self._called[document.document_id] = frozenset(called)
+        called = frozenset(self._tokenizer.tokenize(" ".join((name, *contexts[:1]))))
+        self._called[document.document_id] = called
         self._calling.update(called)
         for chunk, context in zip(chunks, contexts, strict=True):
             self._passages[chunk.chunk_id] = chunk
             self._headings[chunk.chunk_id] = frozenset(self._tokenizer.tokenize(context))
             terms = {*self._tokenizer.tokenize(chunk.text), *self._headings[chunk.chunk_id]}
             self._holding.update(terms)
+
+
+def _hold(text: str, values: Sequence[Quantity]) -> bool:
+    """Return whether a text states all of these values."""
+    held = quantities(text)
+    return all(any(same_value(v.value, h.value) for h in held) for v in values)
 
 
 def _rarity(n: int, holding: int) -> float:

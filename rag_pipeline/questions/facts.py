@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.datamodels import Document, GoldSpan, Span
 from rag_pipeline.evaluation.entities.values import Quantity, quantities
 from rag_pipeline.loading.text import without_links
 
@@ -84,6 +84,11 @@ class StatedFact:
     quantity: Quantity | None = None
     subject: str = ""
     names: tuple[str, ...] = ()
+
+    @property
+    def gold(self) -> GoldSpan:
+        """Return the span of the document."""
+        return GoldSpan(self.document_id, self.start, self.end)
 
     @property
     def answer(self) -> str:

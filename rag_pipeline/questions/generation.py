@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
-from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.two_documents import questions_of_two
@@ -117,19 +117,18 @@ def _certified(
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
-    gold = GoldSpan(fact.document_id, fact.start, fact.end)
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
     alone = None
     for question in islice(questions_of(fact, random), _TRIED):
         for query in (question,) if fact.kind in _WHOLE else shorter(question):
-            problem = certifier.problem(Candidate(query, gold, answer))
+            problem = certifier.problem(query, fact.gold, answer)
             if problem is None:
                 if query == question:  # without a name, only the whole text identifies it
                     alone = alone or query
                 continue
             if names:
                 query = with_name(query, random.choice(names), random)
-                problem = certifier.problem(Candidate(query, gold, answer))
+                problem = certifier.problem(query, fact.gold, answer)
                 if problem is None:
                     return query, True
             certifier.refuse(problem)
@@ -158,9 +157,9 @@ def _spread(facts: list[StatedFact]) -> list[StatedFact]:
 
 
 def _row(fact: StatedFact, query: str) -> QuestionRow:
-    gold = [GoldSpan(fact.document_id, fact.start, fact.end)]
     answer = ", ".join(fact.names) or fact.answer
-    row = made_row(f"{fact.document_id}#{fact.start}:{query}", query, gold, answer, [fact.kind])
+    seed = f"{fact.document_id}#{fact.start}:{query}"
+    row = made_row(seed, query, [fact.gold], answer, [fact.kind])
     entity = _ENTITY.get(fact.kind)
     if entity:
         row["entities"] = {entity: [[name] for name in fact.names] or [[fact.answer]]}

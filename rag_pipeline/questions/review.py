@@ -11,7 +11,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import QueryRecord, resolve_queries
 from rag_pipeline.questions import files
-from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.workspace import Workspace
 
 ReviewDecision = Literal["accept", "reject"]
@@ -73,4 +73,4 @@ def problem_of_words(workspace: Workspace, found: WaitingQuestion, words: str) -
         return None
     documents = read_documents(workspace, sorted(workspace.documents().state()))
     with Certifier(documents, workspace.config.lexical) as certifier:
-        return certifier.problem(Candidate(words.strip(), found.gold[0][0], None))
+        return certifier.problem(words.strip(), found.gold[0][0])

@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from rag_pipeline.datamodels import GoldSpan
-from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.wording import questions_of, with_name
 
@@ -70,13 +69,7 @@ def _certified(
         if number == _TRIED:
             break
         problems = (
-            certifier.problem(
-                Candidate(
-                    with_name(bare, called[f.document_id], random),
-                    GoldSpan(f.document_id, f.start, f.end),
-                    f.answer,
-                )
-            )
+            certifier.problem(with_name(bare, called[f.document_id], random), f.gold, f.answer)
             for f in (one, other)
         )
         problem = next((p for p in problems if p is not None), None)

@@ -43,11 +43,12 @@ def unanswerable_questions(
             continue
         if fact.subject.casefold() in titles:
             continue
-        if not invented_last:
-            question = _of_no_document(fact, bare, names, invented, random)
-            if question is not None:
+        own = names[fact.document_id]
+        if own and not invented_last:
+            name = invented.instead_of(random.choice(own))
+            if name is not None:
                 invented_last = True
-                yield question, "no_such_document"
+                yield with_name(bare, name, random), "no_such_document"
                 continue
         others = [d for d in named_ids if d != fact.document_id]
         for other in random.sample(others, min(_OTHERS, len(others))):
@@ -57,18 +58,6 @@ def unanswerable_questions(
                 yield with_name(bare, random.choice(names[other]), random), "not_stated"
                 break
             certifier.refuse(problem)
-
-
-def _of_no_document(
-    fact: StatedFact,
-    bare: str,
-    names: Mapping[str, Sequence[str]],
-    invented: "_Inventor",
-    random: Random,
-) -> str | None:
-    own = names[fact.document_id]
-    name = invented.instead_of(random.choice(own)) if own else None
-    return with_name(bare, name, random) if name is not None else None
 
 
 class _Inventor:
@@ -84,21 +73,13 @@ class _Inventor:
 
     def proper(self, text: str) -> list[str]:
         """Return the words of a text, except the first, that no document writes in lower case."""
-        return [
-            word
-            for m in _WORD.finditer(text)
-            for word in [m.group()]
-            if m.start() and word.istitle() and word.casefold() not in self._small
-        ]
+        words = (match.group() for match in _WORD.finditer(text) if match.start())
+        return [w for w in words if w.istitle() and w.casefold() not in self._small]
 
     def instead_of(self, name: str) -> str | None:
         """Return a name with other proper names; None if it has none."""
-        marked = f" {name}"
-        proper = set(self.proper(marked))
-        if not proper:
-            return None
-        new = {word: self._new() for word in sorted(proper)}
-        return _WORD.sub(lambda m: new.get(m.group(), m.group()), name)
+        new = {word: self._new() for word in sorted(set(self.proper(f" {name}")))}
+        return _WORD.sub(lambda m: new.get(m.group(), m.group()), name) if new else None
 
     def _new(self) -> str:
         while True:

@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span, obj
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.models.chat import Ask
-from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import read_facts
 from rag_pipeline.questions.generation import (
     UNANSWERABLE,
@@ -145,7 +145,7 @@ class _Checked:
                 self._certifier.refuse("no such quote")
                 continue
             for query in self._with_name(item["question"], document.document_id):
-                problem = self._certifier.problem(Candidate(query, gold, item["answer"]))
+                problem = self._certifier.problem(query, gold, item["answer"])
                 if problem is None:
                     yield _row(query, [gold], item["answer"], ["written"])
                     break

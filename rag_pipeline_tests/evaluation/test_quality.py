@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Judged
 from rag_pipeline.evaluation import answers, quality
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
-from rag_pipeline.evaluation.context_quality.scores import Judged
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
 from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores

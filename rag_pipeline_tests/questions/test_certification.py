@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from rag_pipeline.config.settings import DocumentsSource
 from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.loading import Rejected, scan
 from rag_pipeline.loading.quotes import Searchable
-from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.certification import Certifier
 
 ROOT = Path(__file__).parents[2] / "data" / "documents"
 NDA = "agreements/nda/halvorsk-brennwater-mutual-nda-2023.md"
@@ -155,13 +156,13 @@ def certifier(sample: list[Document]) -> Iterator[Certifier]:
         yield made
 
 
-def candidate(sample: list[Document], planted) -> Candidate:
+def candidate(sample: list[Document], planted) -> tuple[Any, ...]:
     query, (document_id, quote), *answer = planted
     text = next(d.text for d in sample if d.document_id == document_id)
     (found,) = Searchable(text).find(quote)
     # Gold is the sentence that the test quotes from.
     start, end = next(s for s in sentence_spans(text) if s[0] <= found[0] < s[1])
-    return Candidate(query, GoldSpan(document_id, start, end), *answer)
+    return query, GoldSpan(document_id, start, end), *answer
 
 
 @pytest.mark.parametrize(
@@ -172,14 +173,14 @@ def candidate(sample: list[Document], planted) -> Candidate:
 def test_of_twenty_planted_bad_questions_at_least_nineteen_are_refused(
     planted, least: int, sample: list[Document], certifier: Certifier
 ) -> None:
-    passed = [p[0] for p in planted if certifier.problem(candidate(sample, p)) is None]
+    passed = [p[0] for p in planted if certifier.problem(*candidate(sample, p)) is None]
     assert len(planted) == 20
     assert len(planted) - len(passed) >= least, passed
 
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda good: good[0][:40])
 def test_good_questions_pass(good, sample: list[Document], certifier: Certifier) -> None:
-    assert certifier.problem(candidate(sample, good)) is None
+    assert certifier.problem(*candidate(sample, good)) is None
 
 
 @pytest.mark.parametrize(
@@ -194,4 +195,4 @@ def test_good_questions_pass(good, sample: list[Document], certifier: Certifier)
     ],
 )  # fmt: skip
 def test_the_reason_is_said(planted, reason: str, sample, certifier: Certifier) -> None:
-    assert certifier.problem(candidate(sample, planted)).startswith(reason)
+    assert certifier.problem(*candidate(sample, planted)).startswith(reason)

@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Answered, object_schema
+from rag_pipeline.datamodels import Answered, ContextJudgement, Judged, object_schema
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged
 from rag_pipeline.models.chat import Prompt, Reply
 
 _SYSTEM = (

@@ -9,15 +9,15 @@ from typing import Literal
 from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ContextJudge, Models
-from rag_pipeline.datamodels import Answered, Query
+from rag_pipeline.datamodels import Answered, ContextJudgement, Judged, Level, Query
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
 from rag_pipeline.evaluation.entities.matching import find
 from rag_pipeline.evaluation.relevance import SpanLike, answers
 
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")
 _LONGEST_PHRASE = 4
+_LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 
 
 class RuleContext(ContextJudge):
@@ -50,7 +50,7 @@ def judge_by_rules(
     """
     judged = []
     for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
-        if _has_gold(one.query):
+        if one.query.gold_spans:
             levels = [_gold_level(chunk, one.query) for chunk in one.contexts]
         else:
             levels = [_likeness_level(cosine, settings) for cosine in cosines]
@@ -119,14 +119,9 @@ def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list
 
     `chunks` are all chunks of the documents with gold spans. Contexts beyond these are `none`.
     """
-    order: tuple[Level, ...] = ("high", "medium", "low", "none")
-    levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=order.index)
+    levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=_LEVELS.index)
     nothing: list[Level] = ["none"] * contexts
     return [*levels, *nothing][:contexts]
-
-
-def _has_gold(query: Query) -> bool:
-    return any(span.end > span.start for span in query.gold_spans)
 
 
 def _gold_level(chunk: SpanLike, query: Query) -> Level:
@@ -139,21 +134,17 @@ def _gold_level(chunk: SpanLike, query: Query) -> Level:
 
 
 def _likeness_level(cosine: float, settings: RuleContext) -> Level:
-    high, medium, low = settings.similarities
-    if cosine >= high:
-        return "high"
-    if cosine >= medium:
-        return "medium"
-    return "low" if cosine >= low else "none"
+    steps = zip(_LEVELS, settings.similarities, strict=False)
+    return next((level for level, least in steps if cosine >= least), "none")
 
 
 def _missing(one: Answered) -> list[str]:
     query, chunks = one.query, one.contexts
-    if _has_gold(query):
+    if query.gold_spans:
         return [
             f"{gold.document_id}#{gold.start}-{gold.end}"
-            for gold in dict.fromkeys(query.gold_spans)
-            if gold.end > gold.start and not any(answers(chunk, gold) for chunk in chunks)
+            for gold in query.gold_spans
+            if not any(answers(chunk, gold) for chunk in chunks)
         ]
     if query.entities:
         return [
@@ -167,7 +158,7 @@ def _missing(one: Answered) -> list[str]:
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
     """Return each context's highest cosine of a sentence and the query; [] for gold queries."""
-    needed = [one for one in answered if one.contexts and not _has_gold(one.query)]
+    needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]
         for one in needed
@@ -181,7 +172,7 @@ def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[fl
     return [
         [
             max(float(vector[s] @ vector[one.query.query]) for s in sentences[chunk.text])
-            for chunk in (() if _has_gold(one.query) else one.contexts)
+            for chunk in (() if one.query.gold_spans else one.contexts)
         ]
         for one in answered
     ]

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rag_pipeline.config import Context
-from rag_pipeline.datamodels import ContextJudgement as ContextJudgement
-from rag_pipeline.datamodels import Judged as Judged
-from rag_pipeline.datamodels import Level as Level
+from rag_pipeline.datamodels import ContextJudgement, Judged
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.ranking_metrics import average_precision
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, astuple, dataclass, field
 from operator import add
 from typing import Any
 
+from rag_pipeline.datamodels import Entity
 from rag_pipeline.evaluation.entities.matching import find, value_of, words_of
-from rag_pipeline.evaluation.entities.rules import Entity
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.summary import mean_of_known
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from rag_pipeline.evaluation.entities.amounts import amounts_in, percentages_in
 from rag_pipeline.evaluation.entities.dates import dates_in
 from rag_pipeline.evaluation.entities.durations import durations_in
-from rag_pipeline.evaluation.entities.numbers import FactValue as FactValue
+from rag_pipeline.evaluation.entities.numbers import FactValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@ from typing import Any
 
 import pytest
 
+from rag_pipeline.datamodels import ContextJudgement, Judged
 from rag_pipeline.evaluation.context_quality.llm import ChatContext
 from rag_pipeline.evaluation.context_quality.rules import RuleContext
 from rag_pipeline.evaluation.context_quality.scores import (
     CONTEXT_METRICS,
-    ContextJudgement,
-    Judged,
     context_metrics,
     context_precision,
     context_relevance,

@@ -1,6 +1,7 @@
 import pytest
 
-from rag_pipeline.evaluation.entities.rules import Entity, extract
+from rag_pipeline.datamodels import Entity
+from rag_pipeline.evaluation.entities.rules import extract
 from rag_pipeline.evaluation.entities.scores import Counts, score_entities, summarize_entities
 
 TRUTH = {
