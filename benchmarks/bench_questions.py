@@ -20,7 +20,7 @@ from scipy.stats import kendalltau
 
 from benchmarks.bench_datasets import SETS, rag
 from benchmarks.corpora import SAMPLE
-from benchmarks.shared import working
+from benchmarks.shared import heading, row, working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
@@ -95,10 +95,8 @@ def measure(arguments: argparse.Namespace) -> None:
     names = list(workspace.config.all_configurations)
     print(f"{len(names)} configurations; {sum(synthetic.values())} synthetic questions, "
           f"{len(synthetic) - sum(synthetic.values())} of people")  # fmt: skip
-    print(
-        "| metric | tau-b | two halves of people's | two halves of synthetic | corrected "
-        "| people, worst to best | synthetic |\n|---|---|---|---|---|---|---|"
-    )
+    halved = ("two halves of people's", "two halves of synthetic")
+    heading("metric", "tau-b", *halved, "corrected", "people, worst to best", "synthetic")
     people, others = (np.array([q for q, s in synthetic.items() if s == k]) for k in (False, True))
     for metric in METRICS:
         scores = [read_scores(workspace, name)[metric] for name in names]
@@ -107,11 +105,9 @@ def measure(arguments: argparse.Namespace) -> None:
         # The reliability of a whole set from its halves (Spearman and Brown, 1910).
         reachable = math.sqrt(math.prod(2 * r / (1 + r) for r in halves))
         tau = kendalltau(asked, made).statistic
-        wide = " | ".join(f"{100 * min(s):.0f}-{100 * max(s):.0f} %" for s in (asked, made))
-        print(
-            f"| {metric} | {tau:.2f} | {halves[0]:.2f} | {halves[1]:.2f} | {tau / reachable:.2f} "
-            f"| {wide} |"
-        )
+        figures = (f"{figure:.2f}" for figure in (tau, *halves, tau / reachable))
+        wide = (f"{100 * min(s):.0f}-{100 * max(s):.0f} %" for s in (asked, made))
+        row(metric, *figures, *wide)
 
 
 def agreement_of_halves(scores, query_ids) -> float:

@@ -5,12 +5,12 @@
 Prints the tables of docs/measurements.md.
 """
 
-import argparse
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
+from benchmarks.shared import heading, options, row
 from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.intervals import difference_interval, mean_interval
 from rag_pipeline.evaluation.significance import (
@@ -40,26 +40,22 @@ def tens(n: int) -> list[str]:
 
 
 def coverage(draws: int, grouped: bool) -> None:
-    print("| n | " + " | ".join(f"p = {p:g}" for p in SHARES) + " | difference |")
-    print("|" + "---|" * (len(SHARES) + 2))
+    heading("n", *(f"p = {p:g}" for p in SHARES), "difference")
     for n in (30, 50, 60, 120, 500):
         rng = np.random.default_rng(n)
         groups = tens(n) if grouped else None
-        cells = []
-        for p in SHARES:
-            held = 0
+        held = [0] * (len(SHARES) + 1)
+        for at, p in enumerate(SHARES):
             for _ in range(draws):
                 values = rng.random(n) < probabilities(rng, p, groups, n)
                 low, high = mean_interval(values.astype(float).tolist(), groups)
-                held += low <= p <= high
-            cells.append(f"{100 * held / draws:.0f} %")
-        held = 0
+                held[at] += low <= p <= high
         for _ in range(draws):
             chance = probabilities(rng, 0.8, groups, n), probabilities(rng, 0.8, groups, n)
             one, other = (rng.random(n) < c for c in chance)
             low, high = difference_interval((one * 1.0 - other).tolist(), groups)
-            held += low <= 0 <= high
-        print(f"| {n} | " + " | ".join(cells) + f" | {100 * held / draws:.0f} % |")
+            held[-1] += low <= 0 <= high
+        row(n, *(f"{100 * number / draws:.0f} %" for number in held))
 
 
 def false_verdicts(draws: int) -> None:
@@ -76,7 +72,7 @@ def false_verdicts(draws: int) -> None:
                 pairs[str(i)] = list(zip(own * 1.0, base * 1.0, strict=True))
             found = compare_family(pairs, groups=dict.fromkeys(pairs, groups))
             wrong += any(c.verdict != "cannot tell" for c in found.values())
-        print(f"| {label} | {100 * wrong / draws:.1f} % |")
+        row(label, f"{100 * wrong / draws:.1f} %")
     rng = np.random.default_rng(100)
     histories = max(20, draws // 6)
     wrong = 0
@@ -88,7 +84,7 @@ def false_verdicts(draws: int) -> None:
             pairs = {"m": paired(own * 1.0, base * 1.0)}
             said.append(compare_family(pairs, spent(night))["m"].verdict)
         wrong += "worse" in said
-    print(f'| 100 nightly candidates, "worse" in any night | {100 * wrong / histories:.1f} % |')
+    row('100 nightly candidates, "worse" in any night', f"{100 * wrong / histories:.1f} %")
 
 
 def power(draws: int) -> None:
@@ -99,8 +95,7 @@ def power(draws: int) -> None:
     """
     for family in (1, 23):
         print(f"\ncomparisons in the family: {family}; better / worse in percent of the draws\n")
-        print("| n | " + " | ".join(f"gain {100 * x:.0f} points" for x in GAINS) + " |")
-        print("|" + "---|" * (len(GAINS) + 1))
+        heading("n", *(f"gain {100 * x:.0f} points" for x in GAINS))
         for n in (50, 100, 200, 500):
             equal = differences({"equal": [(0.0, 0.0)] * n})["equal"]
             rest = {f"equal {i}": equal for i in range(family - 1)}
@@ -112,7 +107,7 @@ def power(draws: int) -> None:
                 found = [decide({"m": d, **rest})["m"].verdict for d in differences(pairs).values()]
                 shares = (100 * found.count(word) / draws for word in ("better", "worse"))
                 cells.append(" / ".join(f"{share:.1f}" for share in shares))
-            print(f"| {n} | " + " | ".join(cells) + " |")
+            row(n, *cells)
 
 
 def paired(own: np.ndarray, base: np.ndarray) -> list[tuple[float, float]]:
@@ -168,10 +163,7 @@ def gate(draws: int) -> None:
     for agree, grouped in ((0.5, False), (0.5, True), (0.0, False)):
         told = "; ten questions a document" if grouped else ""
         print(f"\nshare of answers that are the same in both: {100 * agree:.0f} %{told}\n")
-        print(
-            "| queries | equal | " + " | ".join(f"-{100 * x:.0f} points" for x in LOSSES[1:]) + " |"
-        )
-        print("|" + "---|" * (len(LOSSES) + 1))
+        heading("queries", "equal", *(f"-{100 * x:.0f} points" for x in LOSSES[1:]))
         for n in SIZES:
             rng = np.random.default_rng(n)
             cells = []
@@ -182,27 +174,26 @@ def gate(draws: int) -> None:
                 drawn = (outcomes(rng, n, loss, agree, groups) for _ in range(number))
                 found = [refused(own, base, groups) for own, base in drawn]
                 cells.append(f"{100 * np.mean(found):.0f} %")
-            print(f"| {n} | " + " | ".join(cells) + " |")
+            row(n, *cells)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--only", choices=("coverage", "verdicts", "power", "gate"))
-    arguments = parser.parse_args()
+    parts = ("all", "coverage", "verdicts", "power", "gate")
+    arguments = options(__doc__, draws=300, only=parts)
     draws, only = arguments.draws, arguments.only
-    if only in (None, "coverage"):
+    if only in ("all", "coverage"):
         print("## Coverage of the 95 % intervals, independent questions\n")
         coverage(draws, grouped=False)
         print("\n## … ten questions a document, documents of different difficulty\n")
         coverage(draws, grouped=True)
-    if only in (None, "verdicts"):
-        print("\n## False verdicts, equal systems\n\n| | said |\n|---|---|")
+    if only in ("all", "verdicts"):
+        print("\n## False verdicts, equal systems\n")
+        heading("", "said")
         false_verdicts(draws)
-    if only in (None, "power"):
+    if only in ("all", "power"):
         print("\n## Verdicts on a true gain")
         power(draws)
-    if only in (None, "gate"):
+    if only in ("all", "gate"):
         print("\n## Refusals by the first comparison of a gate")
         gate(draws)
 

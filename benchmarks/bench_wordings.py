@@ -9,8 +9,7 @@ document, or add words to it. On the sample they wrap or strip the question.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from benchmarks.bench_datasets import prepared, rag
 from benchmarks.corpora import write_sample
@@ -18,7 +17,7 @@ from benchmarks.shared import working
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query, SearchRequest
-from rag_pipeline.evaluation.ranking_metrics import answer_presence
+from rag_pipeline.evaluation.metrics import answer_presence
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.search.pinned import open_index, pin
@@ -63,109 +62,68 @@ def _keywords(text: str) -> str:
     return " ".join(w for w in re.findall(r"[\w'-]+", text.lower()) if w not in _STOP)
 
 
-def _legal(form: Callable[[str, str, str], str]) -> Callable[[str], str]:
-    """Make a wording of (name, verb, object)."""
-
-    def word(query: str) -> str:
-        name, _, ask = query.removeprefix("Consider ").partition("; ")
-        found = _ASKING.match(ask)
-        assert found, query
-        return form(name, found[1], found[2])
-
-    return word
-
-
-def _halves(name: str, verb: str, what: str) -> str:
-    """Ask for the second half of the object; the sentence with the name holds the first half."""
-    words = what.split()
+def _of_legalbench(query: str) -> dict[str, str]:
+    """Return the parts of a question: the name of its document, the verb and the object."""
+    name, _, ask = query.removeprefix("Consider ").partition("; ")
+    found = _ASKING.match(ask)
+    assert found, query
+    verb, what = found.groups()
+    parties, words = _parties(name), what.split()
     half = max(1, len(words) // 2)
-    first, rest = " ".join(words[:half]), " ".join(words[half:])
-    return f"{name[0].upper()}{name[1:]} says something about {first}. Does it {verb} {rest}?"
+    return {
+        "query": query,
+        "name": name,
+        "verb": verb,
+        "verbs": _third_person(verb),
+        "what": what,
+        "party": parties[0],
+        "keywords": _keywords(f"{' '.join(parties)} {verb} {what}"),
+        "lower": f"does {name} {verb} {what}".lower(),
+        "misspelt": _misspelt(name),
+        "capital": f"{name[0].upper()}{name[1:]}",
+        "first": " ".join(words[:half]),
+        "rest": " ".join(words[half:]),
+    }
 
 
-LEGALBENCH: dict[str, Callable[[str], str]] = {
-    "own": lambda query: query,
-    "middle": _legal(lambda name, verb, what: f"Does {name} {verb} {what}?"),
-    "end": _legal(lambda name, verb, what: f"Does the document {verb} {what} in {name}?"),
-    "one party": _legal(
-        lambda name, verb, what: f"In the {_parties(name)[0]} NDA, does it {verb} {what}?"
-    ),
-    "keywords": _legal(
-        lambda name, verb, what: _keywords(f"{' '.join(_parties(name))} {verb} {what}")
-    ),
-    "under": _legal(lambda name, verb, what: f"Under {name}, does the document {verb} {what}?"),
-    "according": _legal(
-        lambda name, verb, what: f"Does the document {verb} {what} according to {name}?"
-    ),
-    "unmarked": _legal(lambda name, verb, what: f"{name} does the document {verb} {what}"),
-    "lower case": _legal(lambda name, verb, what: f"does {name} {verb} {what}".lower()),
-    "request": _legal(
-        lambda name, verb, what: (
-            f"I have a question about {name}. Please tell me whether it {_third_person(verb)} "
-            f"{what}."
-        )
-    ),
-    "commas": _legal(
-        lambda name, verb, what: f"Does the document, that is {name}, {verb}, in writing, {what}?"
-    ),
-    "misspelt": _legal(
-        lambda name, verb, what: f"Does the document {verb} {what} in {_misspelt(name)}?"
-    ),
-    "last words": _legal(
-        lambda name, verb, what: (
-            f"Please check if it {_third_person(verb)} {what}; I mean {name}, thanks"
-        )
-    ),
-    "statement": _legal(
-        lambda name, verb, what: (
-            f'Which clauses of "{name}" support or contradict this: The document '
-            f"{_third_person(verb)} {what}."
-        )
-    ),
-    "story": _legal(
-        lambda name, verb, what: (
-            f"We signed {name} last year and a lawsuit is coming up. Does the document {verb} "
-            f"{what}?"
-        )
-    ),
-    "aside": _legal(
-        lambda name, verb, what: (
-            f"Does the document {verb} {what}? The question is about {name}, which my partner "
-            "signed on Monday."
-        )
-    ),
-    "verify": _legal(
-        lambda name, verb, what: (
-            f"A statement to be verified against {name} by our lawyers: it "
-            f"{_third_person(verb)} {what}."
-        )
-    ),
-    "email": _legal(
-        lambda name, verb, what: (
-            f"Hi, I am reviewing {name} for a client\n\nDoes the document {verb} {what}?"
-        )
-    ),
-    "halves": _legal(_halves),
+def _of_sample(query: str) -> dict[str, str]:
+    before = "This is said before the question and says nothing. " * 200
+    lower = query.lower().rstrip("?.")
+    return {"query": query, "lower": lower, "keywords": _keywords(query), "before": before}
+
+
+LEGALBENCH = {
+    "own": "{query}",
+    "middle": "Does {name} {verb} {what}?",
+    "end": "Does the document {verb} {what} in {name}?",
+    "one party": "In the {party} NDA, does it {verb} {what}?",
+    "keywords": "{keywords}",
+    "under": "Under {name}, does the document {verb} {what}?",
+    "according": "Does the document {verb} {what} according to {name}?",
+    "unmarked": "{name} does the document {verb} {what}",
+    "lower case": "{lower}",
+    "request": "I have a question about {name}. Please tell me whether it {verbs} {what}.",
+    "commas": "Does the document, that is {name}, {verb}, in writing, {what}?",
+    "misspelt": "Does the document {verb} {what} in {misspelt}?",
+    "last words": "Please check if it {verbs} {what}; I mean {name}, thanks",
+    "statement": 'Which clauses of "{name}" support or contradict this: The document {verbs} '
+    "{what}.",
+    "story": "We signed {name} last year and a lawsuit is coming up. Does the document {verb} "
+    "{what}?",
+    "aside": "Does the document {verb} {what}? The question is about {name}, which my partner "
+    "signed on Monday.",
+    "verify": "A statement to be verified against {name} by our lawyers: it {verbs} {what}.",
+    "email": "Hi, I am reviewing {name} for a client\n\nDoes the document {verb} {what}?",
+    "halves": "{capital} says something about {first}. Does it {verb} {rest}?",
 }
-SAMPLE: dict[str, Callable[[str], str]] = {
-    "own": lambda query: query,
-    "lower case": lambda query: query.lower().rstrip("?."),
-    "keywords": _keywords,
-    "request": lambda query: f"Please look into our papers and tell me this: {query} Thank you.",
-    "long": lambda query: f"{'This is said before the question and says nothing. ' * 200}{query}",
+SAMPLE = {
+    "own": "{query}",
+    "lower case": "{lower}",
+    "keywords": "{keywords}",
+    "request": "Please look into our papers and tell me this: {query} Thank you.",
+    "long": "{before}{query}",
 }
-
-
-def legalbench(data: Path, work: Path) -> Path:
-    """Import LegalBench-RAG; return the corpus file that `rag init` writes."""
-    return prepared("legalbench-rag", data / "legalbench_rag", work)
-
-
-def sample(_: Path, work: Path) -> Path:
-    return write_sample(work)
-
-
-SETS = {"legalbench-rag": (legalbench, LEGALBENCH), "sample": (sample, SAMPLE)}
+SETS = {"legalbench-rag": (_of_legalbench, LEGALBENCH), "sample": (_of_sample, SAMPLE)}
 
 
 def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str]) -> list[float]:
@@ -189,15 +147,19 @@ def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str
 def main() -> None:
     with working(__doc__, SETS) as arguments:
         for name in arguments.sets:
-            prepare, wordings = SETS[name]
-            file = prepare(arguments.data, arguments.work)
+            parts_of, wordings = SETS[name]
+            if name == "sample":
+                file = write_sample(arguments.work)
+            else:
+                file = prepared(name, arguments.data / "legalbench_rag", arguments.work)
             rag("run", str(file), "--configuration", "default", "--quiet")
             workspace = Workspace(load_config(file))
             queries = load_queries(workspace)
             heads = "".join(f"{f'AP@{k}':>8}" for k in CUTOFFS)
             sys.stdout.write(f"\n{name} (n = {len(queries)})\n  {'wording':14}{heads}\n")
             for wording, form in wordings.items():
-                means = presence(workspace, queries, [form(q.query) for q in queries])
+                asked = [form.format(**parts_of(query.query)) for query in queries]
+                means = presence(workspace, queries, asked)
                 shown = "".join(f"{100 * mean:8.1f}" for mean in means)
                 note = "  chosen on" if wording in TUNED else ""
                 sys.stdout.write(f"  {wording:14}{shown}{note}\n")

@@ -20,7 +20,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import ConfigError, InputError, ProviderError
 from rag_pipeline.evaluation.entities.scores import score_entities
-from rag_pipeline.evaluation.ranking_metrics import answer_presence
+from rag_pipeline.evaluation.metrics import answer_presence
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.summary import mean_of_known

@@ -1,19 +1,156 @@
-"""A metric: its name, definition, direction and measure."""
+"""The metric types, and the metrics of one query's ranking: of its labels and of its characters.
 
-from collections.abc import Callable, Sequence
+`labels` says for each retrieved chunk, best first, whether it is relevant. `relevant` counts the
+relevant chunks of the whole index. Cutoffs k are at least 1. Without relevant chunks every metric
+is 0, as in trec_eval. The caller leaves out queries without gold.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from rag_pipeline.datamodels import Query, ScoredChunk
-from rag_pipeline.evaluation.ranking_metrics import (
-    CharacterCounts,
-    characters_within,
-    count_characters,
-)
+from rag_pipeline.datamodels import GoldSpan, Query, ScoredChunk
+from rag_pipeline.evaluation.relevance import SpanLike
 
 Direction = Literal["higher", "lower", "neither"]
 Needs = Literal["labels", "relevant", "spans", "documents", "chunks"]
 Subject = TypeVar("Subject", contravariant=True)
+
+
+def answer_presence(labels: Sequence[bool], k: int) -> float:
+    """Return AnswerPresence@k: 1.0 if any of the first k chunks answers, else 0.0.
+
+    trec_eval calls it `success`, others hit rate.
+    """
+    return float(any(labels[:k]))
+
+
+def precision(labels: Sequence[bool], k: int) -> float:
+    """Return P@k: relevant chunks among the first k, divided by k even if fewer are retrieved.
+
+    van Rijsbergen, Information Retrieval, 1979; trec_eval `P`.
+    """
+    return sum(labels[:k]) / k
+
+
+def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
+    """Return R@k: the share of the relevant chunks that are among the first k.
+
+    van Rijsbergen, Information Retrieval, 1979; trec_eval `recall`. If the gold spans are whole
+    given chunks, it is Pass@k of Anthropic, Introducing Contextual Retrieval, 2024.
+    """
+    return sum(labels[:k]) / relevant if relevant else 0.0
+
+
+def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
+    """Return nDCG@k: the gain of the first k chunks over the highest possible gain.
+
+    The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Järvelin and Kekäläinen,
+    Cumulated gain-based evaluation of IR techniques, 2002; trec_eval `ndcg_cut`.
+    """
+    if not relevant:
+        return 0.0
+    gain = sum(1 / math.log2(rank + 1) for rank, label in enumerate(labels[:k], 1) if label)
+    highest = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, k) + 1))
+    return gain / highest
+
+
+def reciprocal_rank(labels: Sequence[bool], k: int) -> float:
+    """Return RR@k: 1 / rank of the first relevant chunk, 0.0 if none is among the first k.
+
+    Kantor and Voorhees, The TREC-5 confusion track, 2000. MRR@k is its mean.
+    """
+    return next((1 / rank for rank, label in enumerate(labels[:k], 1) if label), 0.0)
+
+
+def average_precision(labels: Sequence[bool], relevant: int) -> float:
+    """Return AP: the mean over all relevant chunks of the precision at their rank.
+
+    Missing relevant chunks count as precision 0. Harman, Evaluation issues in
+    information retrieval, 1992; trec_eval `map`.
+    """
+    if not relevant:
+        return 0.0
+    found, total = 0, 0.0
+    for rank, label in enumerate(labels, 1):
+        if label:
+            found += 1
+            total += found / rank
+    return total / relevant
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterCounts:
+    """Character counts of one query at one cutoff, in Unicode code points.
+
+    `gold` counts the characters of the gold spans once. `retrieved` counts the characters of the
+    retrieved chunks, repeated ones again. `found` counts the gold characters that a retrieved chunk
+    covers, once. Source: Smith and Troynikov, Evaluating Chunking Strategies for Retrieval, Chroma
+    Technical Report, 2024, with characters instead of tokens.
+    """
+
+    gold: int
+    retrieved: int
+    found: int
+
+    @property
+    def recall(self) -> float | None:
+        """Return found / gold; None without gold characters."""
+        return self.found / self.gold if self.gold else None
+
+    @property
+    def precision(self) -> float | None:
+        """Return found / retrieved; None if nothing was retrieved."""
+        return self.found / self.retrieved if self.retrieved else None
+
+    @property
+    def iou(self) -> float | None:
+        """Return intersection over union: found / (gold + retrieved - found); None over nothing."""
+        union = self.gold + self.retrieved - self.found
+        return self.found / union if union else None
+
+
+def count_characters(
+    ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], k: int
+) -> CharacterCounts:
+    """Count gold, retrieved and found characters of the first k chunks."""
+    top = ranked[:k]
+    gold = union_length(gold_spans)
+    return CharacterCounts(
+        gold=gold,
+        retrieved=sum(max(0, chunk.end - chunk.start) for chunk in top),
+        found=gold + union_length(top) - union_length([*gold_spans, *top]),
+    )
+
+
+def characters_within(
+    ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], budget: int
+) -> CharacterCounts:
+    """Count the same characters of the first `budget` characters of the chunks.
+
+    The last chunk is cut at the budget, so that chunkings of any size are comparable.
+    """
+    top: list[SpanLike] = []
+    for chunk in ranked:
+        if budget <= 0:
+            break
+        end = min(chunk.end, chunk.start + budget)
+        top.append(GoldSpan(chunk.document_id, chunk.start, end))
+        budget -= end - chunk.start
+    return count_characters(top, gold_spans, len(top))
+
+
+def union_length(spans: Iterable[SpanLike]) -> int:
+    """Return the number of characters that at least one of the spans covers."""
+    length, document, reached = 0, None, 0
+    for document_id, start, end in sorted((s.document_id, s.start, s.end) for s in spans):
+        if document_id != document:
+            document, reached = document_id, 0
+        if end > max(start, reached):
+            length += end - max(start, reached)
+            reached = end
+    return length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

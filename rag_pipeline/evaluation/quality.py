@@ -35,8 +35,8 @@ from rag_pipeline.evaluation.retrieval_metrics import (
     judged_metrics,
 )
 from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked, load_unsearched
-from rag_pipeline.evaluation.scores import ranking_metrics
-from rag_pipeline.evaluation.summary import Summary, summarize_all
+from rag_pipeline.evaluation.scores import columns_of, ranking_metrics, summarize_scores
+from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
@@ -139,8 +139,7 @@ def update_scores(
     values = {metric.name: [score[metric.name] for score in scores] for metric in metrics}
     table = PRESENCE.table({"query_id": [q.query_id for q in queries], **values})
     PRESENCE.write(workspace, table, {"digest": made_from}, configuration)
-    groups = load_groups(workspace)
-    return summarize_all(scores, [groups[q.query_id] for q in queries])
+    return summarize_scores(columns_of(table), load_groups(workspace))
 
 
 def _chunks_of_run(

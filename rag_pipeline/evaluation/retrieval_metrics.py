@@ -3,9 +3,18 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from rag_pipeline.datamodels import Query, ScoredChunk
-from rag_pipeline.evaluation import ranking_metrics
-from rag_pipeline.evaluation.metrics import Direction, Needs, Ranking, RankingMetric
-from rag_pipeline.evaluation.ranking_metrics import answer_presence
+from rag_pipeline.evaluation.metrics import (
+    Direction,
+    Needs,
+    Ranking,
+    RankingMetric,
+    answer_presence,
+    average_precision,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+)
 from rag_pipeline.evaluation.relevance import relevance_labels
 
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
@@ -53,18 +62,18 @@ def _cut(measure: Measure, k: int) -> Callable[[Ranking], float | None]:
 RANKING_METRICS = (
     *_at(_PRESENCE_CUTOFFS, "AnswerPresence", "labels", lambda r, k: answer_presence(r.labels, k),
          "Whether any of the first {k} chunks answers."),
-    *_at((10,), "nDCG", "relevant", lambda r, k: ranking_metrics.ndcg(r.labels, r.relevant, k),
+    *_at((10,), "nDCG", "relevant", lambda r, k: ndcg(r.labels, r.relevant, k),
          "Discounted gain of the first {k} chunks, over that of an ideal ranking."),
-    *_at((10,), "RR", "labels", lambda r, k: ranking_metrics.reciprocal_rank(r.labels, k),
+    *_at((10,), "RR", "labels", lambda r, k: reciprocal_rank(r.labels, k),
          "1 / rank of the first chunk that answers, 0 beyond rank {k}."),
     RankingMetric(
         name="AP", definition="Mean precision at the ranks of all chunks that answer.",
-        measure=lambda r: ranking_metrics.average_precision(r.labels, r.relevant),
+        measure=lambda r: average_precision(r.labels, r.relevant),
         needs="relevant", headline=False,
     ),
-    *_at(_CUTOFFS, "R", "relevant", lambda r, k: ranking_metrics.recall(r.labels, r.relevant, k),
+    *_at(_CUTOFFS, "R", "relevant", lambda r, k: recall(r.labels, r.relevant, k),
          "Share of answering chunks in the first {k}."),
-    *_at(_CUTOFFS, "P", "labels", lambda r, k: ranking_metrics.precision(r.labels, k),
+    *_at(_CUTOFFS, "P", "labels", lambda r, k: precision(r.labels, k),
          "Share of the first {k} that answers."),
     *_at(_CUTOFFS, "SpanRecall", "spans", lambda r, k: r.characters(k).recall,
          "Share of the gold characters that the first {k} chunks hold."),

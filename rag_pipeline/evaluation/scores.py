@@ -15,7 +15,7 @@ from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
-from rag_pipeline.evaluation.summary import Summary, summarize, summarize_all
+from rag_pipeline.evaluation.summary import Summary, summarize
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
@@ -114,17 +114,21 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
     }
 
 
-def summarize_over(values: Values, ids: Iterable[str], groups: Mapping[str, str]) -> Summary:
+def summarize_over(
+    values: Values, ids: Iterable[str], groups: Mapping[str, str], metric: str = "values"
+) -> Summary:
     """Summarize a metric over some queries; `groups` is by query id (see `runs.load_groups`)."""
     ids = list(ids)
-    return summarize([values.get(q) for q in ids], [groups.get(q, f"query {q}") for q in ids])
+    of_query = [groups.get(q, f"query {q}") for q in ids]
+    return summarize([values.get(q) for q in ids], of_query, metric)
 
 
 def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Summary]:
     """Summarize every metric over all queries of any metric."""
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
-    rows = [{metric: values.get(q) for metric, values in scores.items()} for q in ids]
-    return summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
+    return {
+        metric: summarize_over(values, ids, groups, metric) for metric, values in scores.items()
+    }
 
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:

@@ -1,7 +1,7 @@
 """Values of a metric, one a query -> a mean with its n, missing count and interval."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.evaluation.intervals import interval_groups, mean_interval
@@ -33,35 +33,23 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def summarize(values: Sequence[float | None], groups: Sequence[str] | None = None) -> Summary:
-    """Summarize the values of one metric, one a query (see `summarize_all`)."""
-    return summarize_all([{"values": v} for v in values], groups).get("values", UNMEASURED)
+def summarize(
+    values: Sequence[float | None], groups: Sequence[str] | None = None, metric: str = "values"
+) -> Summary:
+    """Summarize the values of one metric, one a query; None counts as missing.
 
-
-def summarize_all(
-    rows: Sequence[Mapping[str, float | None]], groups: Sequence[str] | None = None
-) -> dict[str, Summary]:
-    """Summarize every metric of the rows, one row a query; absent metrics count as missing.
-
-    `groups` names the group of each row (see `mean_interval`). The order of the rows does not
+    `groups` names the group of each value (see `mean_interval`). The order of the values does not
     matter. Raises ValueError, naming the metric, for a value that is infinite or not a number.
     """
-    of_row = groups if groups is not None else [str(row) for row in range(len(rows))]
-    return {
-        name: _summary(name, [row.get(name) for row in rows], of_row)
-        for name in dict.fromkeys(name for row in rows for name in row)
-    }
-
-
-def _summary(name: str, column: Sequence[float | None], groups: Sequence[str]) -> Summary:
-    known = sorted((v, g) for v, g in zip(column, groups, strict=True) if v is not None)
-    values, own = [v for v, _ in known], [g for _, g in known]
-    for value in values:
+    of_value = groups if groups is not None else [str(n) for n in range(len(values))]
+    pairs = sorted((v, g) for v, g in zip(values, of_value, strict=True) if v is not None)
+    known, own = [v for v, _ in pairs], [g for _, g in pairs]
+    for value in known:
         if not math.isfinite(value):
-            raise ValueError(f"metric {name!r}: {value!r} is not a finite number")
-    missing = len(column) - len(values)
-    if len(values) < 2:
-        return Summary(values[0] if values else None, len(values), missing, None, None)
-    mean = math.fsum(values) / len(values)
-    low, high = mean_interval(values, own)
-    return Summary(mean, len(values), missing, low, high, interval_groups(own))
+            raise ValueError(f"metric {metric!r}: {value!r} is not a finite number")
+    missing = len(values) - len(known)
+    if len(known) < 2:
+        return Summary(known[0] if known else None, len(known), missing, None, None)
+    mean = math.fsum(known) / len(known)
+    low, high = mean_interval(known, own)
+    return Summary(mean, len(known), missing, low, high, interval_groups(own))

@@ -1,7 +1,7 @@
 """Facts -> questions in several wordings, by reordering the sentence that states the fact."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from rag_pipeline.questions.facts import StatedFact
@@ -116,6 +116,13 @@ _KEYWORDS = {
     "percentage": ("{}: what percentage?", "what percentage: {}?"),
     "date": ("when: {}?", "{} date", "{}: when?"),
 }
+_DEFINITION_FORMS = (
+    "What does {} mean?",
+    "What counts as {}?",
+    "How is {} defined?",
+    "What is meant by {}?",
+)
+_SECTION_FORMS = ("What is said about {}?", "What are the rules on {}?", "What applies to {}?")
 _NAMED = (
     "{question}, according to {name}?",
     "In {name}, {lower}?",
@@ -233,14 +240,7 @@ def _definition(fact: StatedFact, random: Random) -> Iterator[str]:
         yield f"What {is_a[2]} {_lower(is_a[1])}?"
         return
     term = random.choice((fact.subject, f"“{fact.subject}”"))
-    forms = [
-        f"What does {term} mean?",
-        f"What counts as {term}?",
-        f"How is {term} defined?",
-        f"What is meant by {term}?",
-    ]
-    random.shuffle(forms)
-    yield from forms[:2]
+    yield from _two_of(_DEFINITION_FORMS, term, random)
 
 
 def _party(fact: StatedFact, random: Random) -> Iterator[str]:
@@ -250,13 +250,13 @@ def _party(fact: StatedFact, random: Random) -> Iterator[str]:
 
 def _section(fact: StatedFact, random: Random) -> Iterator[str]:
     if topic := _topic(fact.subject):
-        forms = [
-            f"What is said about {topic}?",
-            f"What are the rules on {topic}?",
-            f"What applies to {topic}?",
-        ]
-        random.shuffle(forms)
-        yield from forms[:2]
+        yield from _two_of(_SECTION_FORMS, topic, random)
+
+
+def _two_of(forms: Sequence[str], subject: str, random: Random) -> list[str]:
+    order = [form.format(subject) for form in forms]
+    random.shuffle(order)
+    return order[:2]
 
 
 def _rule(fact: StatedFact, random: Random) -> Iterator[str]:

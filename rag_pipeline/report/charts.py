@@ -5,7 +5,7 @@ Colours come from CSS variables of the page. Titles and descriptions serve scree
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -51,7 +51,7 @@ def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label:
     """
     cutoffs = sorted({k for curve in series.values() for k in curve})
     place = {k: _across(i, len(cutoffs) - 1) for i, k in enumerate(cutoffs)}
-    parts = [*_grid(), *_ticks((place[k], str(k)) for k in cutoffs), _x_title(x_label)]
+    parts = [*_axes(((place[k], str(k)) for k in cutoffs), x_label)]
     for number, curve in enumerate(series.values()):
         colour = f"var(--s{number % _COLOURS})"
         known = [(place[k], s) for k, s in sorted(curve.items()) if s.mean is not None]
@@ -75,11 +75,7 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
     """Draw quality in percent against cost, with 95 % whiskers and the Pareto front."""
     most = max((p.x for p in points), default=0.0) or 1.0
     top = _round_up(most)
-    parts = [
-        *_grid(),
-        *_ticks((_across(i, 4), f"{top * i / 4:g}") for i in range(5)),
-        _x_title(x_label),
-    ]
+    parts = [*_axes(((_across(i, 4), f"{top * i / 4:g}") for i in range(5)), x_label)]
     front = pareto_front(points)
     line = " ".join(f"{_across(p.x, top):.1f},{_up(p.y.mean or 0):.1f}" for p in front)
     parts.append(f'<polyline class="front" points="{line}"/>')
@@ -148,21 +144,16 @@ def _svg(title: str, description: str, parts: Sequence[str]) -> Markup:
     )
 
 
-def _grid() -> Iterator[str]:
+def _axes(ticks: Iterable[tuple[float, str]], x_label: str) -> Iterator[str]:
+    """Yield the grid in percent, the ticks of the x axis and its label."""
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = _up(share)
         yield f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{100 * share:.0f}</text>'
-
-
-def _ticks(ticks: Iterator[tuple[float, str]]) -> Iterator[str]:
     for x, text in ticks:
         yield f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{text}</text>'
-
-
-def _x_title(text: str) -> str:
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(text)}</text>'
+    yield f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
 
 
 def _across(value: float, most: float) -> float:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline import Chunk, GoldSpan, Query
-from rag_pipeline.evaluation.ranking_metrics import recall
+from rag_pipeline.evaluation.metrics import recall
 from rag_pipeline.evaluation.relevance import (
     answers,
     judge_chunks,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
 from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean
-from rag_pipeline.evaluation.summary import Summary, summarize, summarize_all
+from rag_pipeline.evaluation.summary import Summary, summarize
 
 values = st.lists(st.none() | st.floats(0, 1), max_size=40)
 
@@ -24,7 +24,6 @@ def test_nothing_is_null_not_zero():
     assert summarize([]) == Summary(None, 0, 0, None, None)
     assert summarize([None, None]) == Summary(None, 0, 2, None, None)
     assert summarize([0.25, None]) == Summary(0.25, 1, 1, None, None)
-    assert summarize_all([]) == {}
 
 
 def test_equal_values_have_an_interval_with_a_width():
@@ -102,18 +101,10 @@ def test_95_percent_intervals_hold_the_truth_in_about_95_percent(p, documents, e
     assert 0.92 <= held / 400 <= 0.99
 
 
-def test_every_metric_is_summarized_over_its_own_values():
-    rows = [{"AP": 1.0, "R@5": None}, {"AP": 0.0, "R@5": 0.5}, {"AP": 0.5}]
-    summaries = summarize_all(rows)
-    assert list(summaries) == ["AP", "R@5"]
-    assert (summaries["AP"].mean, summaries["AP"].n, summaries["AP"].missing) == (0.5, 3, 0)
-    assert summaries["R@5"] == Summary(0.5, 1, 2, None, None)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_no_number_is_refused(value):
     with pytest.raises(ValueError, match=r"metric 'AP': (nan|-?inf) is not a finite number"):
-        summarize_all([{"AP": 1.0}, {"AP": value}])
+        summarize([1.0, value], metric="AP")
 
 
 @given(values, st.randoms(use_true_random=False))

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from rag_pipeline.config import Context
 from rag_pipeline.datamodels import ContextJudgement, Judged
-from rag_pipeline.evaluation.metrics import Metric
-from rag_pipeline.evaluation.ranking_metrics import average_precision
+from rag_pipeline.evaluation.metrics import Metric, average_precision
 
 _RELEVANT = ("high", "medium")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ir_measures import AP, RR, P, R, Success, nDCG
 
 from rag_pipeline import GoldSpan
-from rag_pipeline.evaluation.ranking_metrics import (
+from rag_pipeline.evaluation.metrics import (
     CharacterCounts,
     answer_presence,
     average_precision,
