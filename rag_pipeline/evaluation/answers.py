@@ -95,20 +95,19 @@ def save_answers(
 ) -> dict[str, Any]:
     """Write an answer or a failure per query; return the note. `source` is from `made_from`."""
     answers = [answer for answer in made if isinstance(answer, Answer)]
-    packed = [json.dumps(asdict(a)) if isinstance(a, Answer) else None for a in made]
-    errors = [str(a) if isinstance(a, ProviderError) else None for a in made]
-    failures = [error for error in errors if error is not None]
-    table = ANSWERS.table(
-        {"query_id": [q.query_id for q in queries], "answer": packed, "error": errors}
-    )
+    columns: dict[str, Sequence[Any]] = {
+        "query_id": [q.query_id for q in queries],
+        "answer": [json.dumps(asdict(a)) if isinstance(a, Answer) else None for a in made],
+        "error": [str(a) if isinstance(a, ProviderError) else None for a in made],
+    }
     more = {
         "queries": len(queries),
-        "missing": len(failures),
+        "missing": len(made) - len(answers),
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
         "calibration": asdict(calibration),
     }
-    return ANSWERS.keep(workspace, configuration, source, table, counts, failures, more)
+    return ANSWERS.keep(workspace, configuration, source, columns, counts, made, more)
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:

@@ -61,7 +61,6 @@ def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
     counts = CallCounts()
     asked = [(query, chunk) for query in queries for chunk in ranked[query.query_id]]
     judged = settings.label(asked, workspace.models(counts))
-    errors = [str(label) if isinstance(label, ProviderError) else None for label in judged]
     labels = [None if isinstance(label, ProviderError) else label for label in judged]
     gold: list[bool | None] = []
     for query in queries:
@@ -69,21 +68,19 @@ def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
         has_gold = bool(query.gold_spans)
         gold += relevance_labels(own, query.gold_spans) if has_gold else [None] * len(own)
     agreed = agreement(gold, labels)
-    table = LABELS.table(
-        {
-            "query_id": [query.query_id for query, _ in asked],
-            "chunk_id": [chunk.chunk_id for _, chunk in asked],
-            "label": labels,
-            "gold": gold,
-            "error": errors,
-        }
-    )
+    columns: dict[str, Sequence[Any]] = {
+        "query_id": [query.query_id for query, _ in asked],
+        "chunk_id": [chunk.chunk_id for _, chunk in asked],
+        "label": labels,
+        "gold": gold,
+        "error": [str(label) if isinstance(label, ProviderError) else None for label in judged],
+    }
     more = {
         "judged": len(labels) - labels.count(None),
         "missing": labels.count(None),
         "agreement": {**asdict(agreed), "n": agreed.n, "kappa": agreed.kappa},
     }
-    return LABELS.keep(workspace, configuration, source, table, counts, filter(None, errors), more)
+    return LABELS.keep(workspace, configuration, source, columns, counts, judged, more)
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:
@@ -184,24 +181,21 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
                 settings.similarity,
             )
     by_query = [scores.get(q.query_id) for q in queries]
-    table = ENTITY_SCORES.table(
-        {
-            "query_id": [q.query_id for q in queries],
-            **{m.name: [m.measure(s) if s else None for s in by_query] for m in ENTITY_METRICS},
-            "facts": [
-                [{"type": k, "fact": f, "found": hit} for k, f, hit in s.facts] if s else None
-                for s in by_query
-            ],
-        }
-    )
+    columns: dict[str, Sequence[Any]] = {
+        "query_id": [q.query_id for q in queries],
+        **{m.name: [m.measure(s) if s else None for s in by_query] for m in ENTITY_METRICS},
+        "facts": [
+            [{"type": k, "fact": f, "found": hit} for k, f, hit in s.facts] if s else None
+            for s in by_query
+        ],
+    }
     annotated = sum(bool(query.entities) for query in queries)
-    failures = [str(e) for e in found if isinstance(e, ProviderError)]
     more = {
         "annotated": annotated,
         "missing": annotated - len(scores),
         "summary": summarize_entities(scores.values()),
     }
-    return ENTITY_SCORES.keep(workspace, configuration, source, table, counts, failures, more)
+    return ENTITY_SCORES.keep(workspace, configuration, source, columns, counts, found, more)
 
 
 def update_context_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
@@ -231,24 +225,22 @@ def update_context_scores(workspace: Workspace, configuration: str) -> dict[str,
     names = [metric.name for metric in CONTEXT_METRICS]
     rows = [context_metrics(j, settings) if j else dict.fromkeys(names) for j in kept]
     further, failed = _further_scores(workspace.config.evaluation.scores, shown, models)
-    table = CONTEXT_SCORES.table(
-        {
-            "query_id": [q.query_id for q in queries],
-            **{name: [row[name] for row in rows] for name in names},
-            "contexts": [[asdict(c) for c in j.contexts] if j else None for j in kept],
-            "missing": [j.missing if j else None for j in kept],
-            "overall": [j.overall if j else None for j in kept],
-            **{n: [values.get(q.query_id) for q in queries] for n, values in further.items()},
-        }
-    )
-    failures = [str(j) for j in [*found, *failed] if isinstance(j, ProviderError)]
+    columns: dict[str, Sequence[Any]] = {
+        "query_id": [q.query_id for q in queries],
+        **{name: [row[name] for row in rows] for name in names},
+        "contexts": [[asdict(c) for c in j.contexts] if j else None for j in kept],
+        "missing": [j.missing if j else None for j in kept],
+        "overall": [j.overall if j else None for j in kept],
+        **{n: [values.get(q.query_id) for q in queries] for n, values in further.items()},
+    }
     attainable = _attainable(workspace, configuration, queries, settings)
     more = {
         "queries": len(queries),
         "missing": kept.count(None) + len(failed),
         "health": asdict(measure_health(rows, settings.scale, attainable)),
     }
-    return CONTEXT_SCORES.keep(workspace, configuration, source, table, counts, failures, more)
+    outcomes = [*found, *failed]
+    return CONTEXT_SCORES.keep(workspace, configuration, source, columns, counts, outcomes, more)
 
 
 def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
+from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.workspace import Workspace
 
@@ -137,16 +138,21 @@ class JudgedResults(Results):
         workspace: Workspace,
         configuration: str,
         source: str,
-        table: pa.Table,
+        columns: Mapping[str, Sequence[Any]],
         counts: CallCounts,
-        errors: Iterable[str],
+        outcomes: Iterable[object],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file and return its note; `source` is the value of `made_from`."""
+        """Write a file and return its note; `source` is the value of `made_from`.
+
+        The note holds the first failures among the `outcomes` of the calls.
+        """
+        table = self.table(columns)
         rows = json.dumps(table.to_pylist(), sort_keys=True)
         content = hashlib.sha256(rows.encode()).hexdigest()
         digest = fingerprint(self.name, source, content)
-        told = {"errors": list(dict.fromkeys(errors))[:20], "calls": asdict(counts)}
+        errors = dict.fromkeys(str(one) for one in outcomes if isinstance(one, ProviderError))
+        told = {"errors": list(errors)[:20], "calls": asdict(counts)}
         note = {"made_from": source, "digest": digest, **told, **more}
         self.write(workspace, table, note, configuration)
         return note
