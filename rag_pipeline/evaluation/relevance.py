@@ -1,18 +1,14 @@
 """Gold spans -> relevance: which chunks of a chunking answer which query."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from rag_pipeline.datamodels import Query
+from rag_pipeline.datamodels import GoldSpan, Query
 
-# Documents lie on one axis, each in a stretch longer than any text. One sorted search then finds
-# the neighbours of a gold span in its own document.
-_STRETCH = 1 << 40
 _BATCH_ROWS = 1 << 16
 
 
@@ -47,16 +43,6 @@ def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike])
     return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]
 
 
-@dataclass(frozen=True, slots=True)
-class _Gold:
-    """All gold spans on the axis; row i belongs to query `query_ids[i]`."""
-
-    query_ids: list[str]
-    documents: Any
-    starts: Any
-    ends: Any
-
-
 class Relevant(NamedTuple):
     """The chunks of a chunking that answer one query."""
 
@@ -79,58 +65,43 @@ def judge_chunks(
     `chunks` has the columns chunk_id, document_id, start and end, rows in any order. Batches are
     read once and not kept.
     """
-    queries = list(queries)
-    relevant: dict[str, set[str]] = {query.query_id: set() for query in queries}
-    gold = _lay_out(queries)
-    answered: set[int] = set()
+    relevant: dict[str, set[str]] = {}
+    lost: dict[tuple[str, GoldSpan], None] = {}
+    gold: defaultdict[str, list[tuple[str, GoldSpan]]] = defaultdict(list)
+    for query in queries:
+        relevant[query.query_id] = set()
+        for span in dict.fromkeys(query.gold_spans):
+            if span.end > span.start:
+                gold[span.document_id].append((query.query_id, span))
+                lost[query.query_id, span] = None
     if isinstance(chunks, pa.Table):
         chunks = chunks.to_batches(max_chunksize=_BATCH_ROWS)
-    if gold.query_ids:
-        for batch in chunks:
-            for row, chunk_ids in _answering(gold, batch):
-                answered.add(row)
-                relevant[gold.query_ids[row]].update(chunk_ids)
-    lost = Counter(q for row, q in enumerate(gold.query_ids) if row not in answered)
-    return {q: Relevant(frozenset(chunk_ids), lost[q]) for q, chunk_ids in relevant.items()}
+    for batch in chunks if gold else ():
+        for document_id, starts, ends, chunk_ids in _by_document(batch, list(gold)):
+            for query_id, span in gold[document_id]:
+                shared = np.minimum(ends, span.end) - np.maximum(starts, span.start)
+                shorter = np.minimum(ends - starts, span.end - span.start)
+                hits = np.flatnonzero((shared > 0) & (2 * shared >= shorter))
+                if len(hits):
+                    relevant[query_id].update(chunk_ids[hits])
+                    lost.pop((query_id, span), None)
+    number = Counter(query_id for query_id, _ in lost)
+    return {q: Relevant(frozenset(own), number[q]) for q, own in relevant.items()}
 
 
-def _lay_out(queries: list[Query]) -> _Gold:
-    rows = [
-        (q.query_id, s) for q in queries for s in dict.fromkeys(q.gold_spans) if s.end > s.start
-    ]
-    documents = {span.document_id: None for _, span in rows}
-    position = {document_id: index for index, document_id in enumerate(documents)}
-    origins = np.array([position[span.document_id] for _, span in rows], np.int64) * _STRETCH
-    return _Gold(
-        query_ids=[query_id for query_id, _ in rows],
-        documents=pa.array(list(documents), pa.string()),
-        starts=origins + np.array([span.start for _, span in rows], np.int64),
-        ends=origins + np.array([span.end for _, span in rows], np.int64),
-    )
-
-
-def _answering(gold: _Gold, batch: pa.RecordBatch) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows of `gold` with the ids of the chunks of the batch that answer them."""
+def _by_document(
+    batch: pa.RecordBatch, document_ids: Sequence[str]
+) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yield the chunks of each of these documents: its id, their starts, ends and ids."""
     import pyarrow.compute as pc
 
-    position = pc.index_in(batch.column("document_id"), value_set=gold.documents)
-    of_gold = pc.indices_nonzero(position.is_valid())
-    if not len(of_gold):
-        return
-    origins = position.take(of_gold).to_numpy().astype(np.int64) * _STRETCH
-    starts = origins + batch.column("start").take(of_gold).to_numpy()
-    ends = origins + batch.column("end").take(of_gold).to_numpy()
-    order = np.argsort(starts, kind="stable")
-    starts, ends, rows = starts[order], ends[order], of_gold.to_numpy()[order]
-
-    # Chunks may overlap, so their ends are not sorted; the running maximum is.
-    first = np.searchsorted(np.maximum.accumulate(ends), gold.starts, side="right")
-    last = np.searchsorted(starts, gold.ends, side="left")
-    chunk_ids = batch.column("chunk_id")
-    for row in np.flatnonzero(first < last):
-        near = slice(first[row], last[row])
-        shared = np.minimum(ends[near], gold.ends[row]) - np.maximum(starts[near], gold.starts[row])
-        shorter = np.minimum(ends[near] - starts[near], gold.ends[row] - gold.starts[row])
-        hits = rows[near][(shared > 0) & (2 * shared >= shorter)]
-        if len(hits):
-            yield int(row), chunk_ids.take(pa.array(hits)).to_pylist()
+    wanted = pa.array(document_ids, pa.string())
+    batch = batch.filter(pc.is_in(batch.column("document_id"), value_set=wanted))
+    documents = batch.column("document_id").dictionary_encode()
+    code = documents.indices.to_numpy()
+    rows_of = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+    columns = [
+        batch.column(name).to_numpy(zero_copy_only=False) for name in ("start", "end", "chunk_id")
+    ]
+    for document_id, rows in zip(documents.dictionary.to_pylist(), rows_of, strict=False):
+        yield document_id, *(column[rows] for column in columns)

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice, zip_longest
+from itertools import islice, starmap, zip_longest
 from random import Random
 from typing import Any, TypeVar
 
@@ -72,9 +72,9 @@ def make_questions(
     with Certifier(documents, lexical) as certifier:
         total = wanted + several + unanswerable
 
-        def keep(query: str, row: QuestionRow) -> None:
-            if query.casefold() not in seen:
-                seen.add(query.casefold())
+        def keep(row: QuestionRow) -> None:
+            if row["query"].casefold() not in seen:
+                seen.add(row["query"].casefold())
                 rows.append(row)
                 progress(len(rows), total)
 
@@ -83,7 +83,7 @@ def make_questions(
         for fact in facts[: _MOST_TRIED * wanted]:
             found = _certified(fact, names[fact.document_id], certifier)
             if found and found[1]:
-                keep(found[0], _row(fact, found[0]))
+                keep(_row(fact, found[0]))
             elif found:
                 spare.append((found[0], fact))
             if len(rows) >= wanted:
@@ -91,20 +91,16 @@ def make_questions(
         # Facts of similar documents are the hard and the frequent questions.
         if len(rows) < max(len(documents), _FEW * wanted):
             for query, fact in spare[: wanted - len(rows)]:
-                keep(query, _row(fact, query))
+                keep(_row(fact, query))
         elif spare:
             certifier.refused["said by one document only"] += len(spare)
-        end = len(rows) + several
-        if several:
-            pairs = questions_of_two(facts, names, certifier, Random(_SEED))
-            while len(rows) < end and (two := next(pairs, None)):
-                keep(two[0], _row_of_two(*two))
-        end = len(rows) + unanswerable
-        if unanswerable:
-            absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
-            while len(rows) < end and (one := next(absent, None)):
-                query, sort = one
-                keep(query, made_row(query, query, [], None, [UNANSWERABLE, sort]))
+        of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
+        absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
+        of_none = (made_row(q, q, [], None, [UNANSWERABLE, sort]) for q, sort in absent)
+        for made, number in ((of_two, several), (of_none, unanswerable)):
+            end = len(rows) + number
+            while len(rows) < end and (row := next(made, None)):
+                keep(row)
     return MadeQuestions(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
 
 

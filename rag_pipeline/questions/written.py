@@ -104,11 +104,10 @@ def write_questions(
             if isinstance(reply, Reply)
             for row in checked.of_two(pair, reply.data)
         )
-        for made, number in ((round_robin(of_one), wanted), (of_two, several)):
-            rows += _first(made, number)
+        made = (round_robin(of_one), of_two, round_robin(of_none))
+        for source, number in zip(made, (wanted, several, unanswerable), strict=True):
+            rows += _first(source, number)
             progress(len(rows), total)
-        rows += _first(round_robin(of_none), unanswerable)
-        progress(len(rows), total)
     return MadeQuestions(rows, certifier.refused, len(passages) + len(pairs))
 
 

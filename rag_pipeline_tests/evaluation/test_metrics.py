@@ -117,11 +117,6 @@ def test_characters_by_hand():
     assert count_characters(ranked, gold, 20) == CharacterCounts(gold=40, retrieved=160, found=35)
 
 
-def test_repeated_text_costs_precision_but_not_recall():
-    counts = count_characters([span(0, 10), span(0, 10)], [span(0, 10)], 2)
-    assert (counts.recall, counts.precision, counts.iou) == (1.0, 0.5, 0.5)
-
-
 def test_a_share_of_nothing_is_none():
     nothing_retrieved = count_characters([], [span(0, 10)], 5)
     assert (nothing_retrieved.recall, nothing_retrieved.iou) == (0.0, 0.0)
@@ -137,8 +132,3 @@ def test_counts_equal_those_over_sets_of_characters(ranked, gold, k):
     assert union_length(gold) == counts.gold == len(characters(gold))
     assert counts.retrieved == sum(s.end - s.start for s in ranked[:k])
     assert counts.found == len(characters(gold) & characters(ranked[:k]))
-
-
-@pytest.mark.parametrize("gold", [[span(0, 20)], [span(0, 12), span(8, 20)], [span(0, 20)] * 3])
-def test_cutting_the_gold_differently_changes_nothing(gold):
-    assert count_characters([span(5, 25)], gold, 1) == CharacterCounts(20, 20, 15)

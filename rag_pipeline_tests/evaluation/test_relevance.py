@@ -89,31 +89,6 @@ CHUNKS = [
 ]
 
 
-def test_relevant_chunks_by_hand():
-    queries = [
-        query("inside", ("a", 2, 4)),
-        query("astride", ("a", 8, 12)),  # half of the gold in each chunk
-        query("mostly_one", ("a", 9, 14)),
-        query("long", ("a", 4, 26)),  # 6 of the chunk's 10, all of it, 6 of 10
-        query("two_documents", ("a", 0, 10), ("b", 0, 3)),
-        query("unknown_document", ("z", 0, 10)),
-        query("past_the_end", ("b", 10, 20)),
-        query("empty_gold", ("a", 5, 5)),
-        query("no_gold"),
-    ]
-    assert relevant_chunks(queries, table(CHUNKS)) == {
-        "inside": {"a#0-10"},
-        "astride": {"a#0-10", "a#10-20"},
-        "mostly_one": {"a#10-20"},
-        "long": {"a#0-10", "a#10-20", "a#20-30"},
-        "two_documents": {"a#0-10", "b#0-10"},
-        "unknown_document": frozenset(),
-        "past_the_end": frozenset(),
-        "empty_gold": frozenset(),
-        "no_gold": frozenset(),
-    }
-
-
 def test_gold_that_no_chunk_answers_is_lost():
     queries = [
         query("cut_up", ("a", 0, 30), ("b", 0, 3)),

@@ -49,11 +49,6 @@ def test_what_was_rejected_is_not_added_again(tmp_path: Path) -> None:
     assert files.add(path, [synthetic("a"), synthetic("c")]) == 1
     assert ids(path) == ["b", "c"]
     assert files.rejected(path) == {"a"}
-
-
-def test_a_question_that_is_not_there_cannot_be_decided_on(tmp_path: Path) -> None:
-    path = tmp_path / "queries.jsonl"
-    files.add(path, [synthetic("a")])
     with pytest.raises(InputError, match=r"queries\.jsonl: no query 'z'"):
         files.decide(path, "z", None)
 
