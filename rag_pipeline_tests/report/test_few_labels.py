@@ -39,7 +39,7 @@ def test_predictions_complete_the_gold_of_some_queries(workspace):
     assert found is not None
     # The unanswerable and the synthetic query are not samples of people's queries.
     assert (found.labelled, found.judged) == (9, 24)
-    assert found.mean == pytest.approx(2 / 3, abs=0.01)
+    assert found.mean == pytest.approx(2 / 3, abs=0.05)
     assert found.high - found.low < 0.8 * (found.gold_high - found.gold_low)
 
 
