@@ -25,7 +25,7 @@ from rag_pipeline.config import (
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.config.models import Embedder
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
-from rag_pipeline.errors import DocumentError, InputError
+from rag_pipeline.errors import DocumentError, InputError, StoreError
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
@@ -86,6 +86,8 @@ class Corpus:
         self._opening: tuple[str, Future[Served]] | None = None
         self._validated: tuple[str, ReleaseSettings] | None = None
         self._not_before = 0.0
+        self._logged: tuple[str, float] | None = None
+        """The last error about another release, and when it was logged."""
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
@@ -244,12 +246,22 @@ class Corpus:
         return with_verdicts(self.workspace, board, served, also)
 
     def _open(self) -> Served:
-        """Return the current release, opened; while it is being opened, the previous release."""
-        release_id = current_id(self.workspace)
+        """Return the current release, opened.
+
+        Returns the open release while another is being opened, and while the current one or the
+        pointer to it can't be read.
+        """
         served = self._served
-        if served is not None and served.release.release_id == release_id:
+        try:
+            release_id = current_id(self.workspace)
+            if served is not None and served.release.release_id == release_id:
+                return served
+            release = manifests.current(self.workspace)
+        except StoreError as error:
+            if served is None:
+                raise
+            self._stay(served, "the current release", error)
             return served
-        release = manifests.current(self.workspace)
         with self._lock:
             served = self._served
             if served is not None and (
@@ -285,8 +297,7 @@ class Corpus:
             except BaseException as error:  # noqa: BLE001 - callers that wait receive it
                 self._end(opening, None)
                 if self._served is not None:
-                    stay = self._served.release.release_id
-                    _log.error("%s: searches stay with %s: %s", release.release_id, stay, error)
+                    self._stay(self._served, release.release_id, error)
                 opening.set_exception(error)
             else:
                 self._end(opening, served)
@@ -303,6 +314,14 @@ class Corpus:
             self._opening = None
             self._served = served or self._served
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
+
+    def _stay(self, served: Served, other: str, error: BaseException) -> None:
+        """Log that another release can't be searched; once a minute for each reason."""
+        said = f"{other}: searches stay with {served.release.release_id}: {error}"
+        now = time.monotonic()
+        if self._logged is None or self._logged[0] != said or now > self._logged[1] + 60.0:
+            self._logged = said, now
+            _log.error("%s", said)
 
     def _searched_with(self, release: Release, index: Index) -> Served:
         settings, now = release.typed_settings(), self.workspace.config

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.assistant.corpora import ReleasedCorpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.serving.tools import health_of
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus
 
@@ -93,3 +96,23 @@ def test_no_damaged_file_breaks_a_search_or_the_board(copy):
                 told += 1
         path.write_bytes(before)
     assert told > 10
+
+
+@pytest.mark.parametrize("file", ["current.json", "release-000001.json"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_torn_pointer_or_manifest_stops_no_open_release(copy, caplog, file, damage):
+    assistant = open_assistant([Corpus.load(copy)])
+    (dataset,) = assistant.corpora.values()
+    assert isinstance(dataset, ReleasedCorpus)
+    found = dataset.corpus.search("How long is the notice?")
+    torn = copy.parent / "store/tiny/releases" / file
+    before = torn.read_bytes()
+    _damage(torn, damage)
+    assert dataset.corpus.search("How long is the notice?") == found
+    assert assistant.ask("How long is the notice?").answered
+    health = health_of(assistant)
+    assert health.status == "degraded"
+    assert health.datasets[0]["release"] == "release-000001"
+    assert "searches stay with release-000001" in health.datasets[0]["error"]
+    torn.write_bytes(before)
+    assert health_of(assistant).status == "ok"

@@ -25,7 +25,7 @@ from rag_pipeline.datamodels import (
     SearchRequest,
     SearchResult,
 )
-from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.errors import InputError, ProviderError, StoreError
 from rag_pipeline.loading.places import Place
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
@@ -122,9 +122,18 @@ class ReleasedCorpus:
         return self.corpus.document(document_id)
 
     def describe(self) -> dict[str, Any]:
-        """Return name, description, release and number of chunks."""
-        release = self.corpus.release()
+        """Return name, description, release and number of chunks.
+
+        `error` says why searches stay with an earlier release.
+        """
+        problem = {}
+        try:
+            release = self.corpus.release()
+        except StoreError as error:
+            release = self.corpus.searched()
+            problem = {"error": f"searches stay with {release.release_id}: {error}"}
         return {
+            **problem,
             "name": self.name,
             "description": self.corpus.config.description,
             "release": release.release_id,

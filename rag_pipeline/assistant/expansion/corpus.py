@@ -132,7 +132,7 @@ class ExpandedCorpus:
         return self.documents.live()
 
     def _own_documents(self) -> TableState:
-        version = self._released.release().pinned.documents_version
+        version = self._released.searched().pinned.documents_version
         return self._released.workspace.documents().state(version)
 
 
@@ -174,7 +174,7 @@ class _IndexedExpansion(Corpus):
         self._made_from: tuple[str, str] | None = None
 
     def _open(self) -> Served:
-        release = self._released.release()
+        release = self._released.searched()
         with self._lock:
             made_from = (release.release_id, state_digest(self._documents.table.state()))
             if self._served is None or made_from != self._made_from:
