@@ -10,7 +10,7 @@ with collection_paused():
     import dagster as dg
 
     from rag_pipeline.config import load_config
-    from rag_pipeline.config.finding import corpus_files
+    from rag_pipeline.config.parsing import corpus_files
     from rag_pipeline.errors import ConfigError, RagPipelineError
     from rag_pipeline.orchestration.component import build_definitions, definitions_of_mistake
     from rag_pipeline.orchestration.executors import chosen_executor

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_pipeline.cli.console import did_you_mean
-from rag_pipeline.config.finding import corpus_files
+from rag_pipeline.config.parsing import corpus_files
 from rag_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:

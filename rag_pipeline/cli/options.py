@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rag_pipeline.config.finding import corpus_files
+from rag_pipeline.config.parsing import corpus_files
 
 
 def argument(metavar: str, help: str, **more: Any) -> Any:

@@ -105,8 +105,8 @@ class CorpusConfig(Settings):
                 if "token_vectors" in type(settings).model_fields:
                     cure = f"set embeddings.{embedding}.token_vectors: true"
                 raise ValueError(
-                    f"configurations.{index}: the reranker {configuration.reranker!r} compares "
-                    f"token vectors and the embedding {embedding!r} keeps none; {cure}"
+                    f"configurations.{index}: the reranker {configuration.reranker!r} needs token "
+                    f"vectors, and the embedding {embedding!r} has none; {cure}"
                 )
         if self.serve != "best" and self.serve not in seen:
             raise ValueError(f"serve: {self.serve!r} is not one of: best, {', '.join(seen)}")
@@ -117,8 +117,8 @@ class CorpusConfig(Settings):
             fixed = (lexical.k1, lexical.b, lexical.text_weight) == (1.2, 0.75, 1)
             if retriever.lexical_engine == "lance" and not fixed:
                 raise ValueError(
-                    f"retrievers.{name}.engine: lance fixes k1 = 1.2, b = 0.75 and text_weight = "
-                    f"1; leave them out of `lexical` or choose another engine"
+                    f"retrievers.{name}.engine: lance always has k1 1.2, b 0.75 and text_weight "
+                    f"1; remove these settings from `lexical`, or choose another engine"
                 )
         for place, section, wanted in self._variants_named():
             if wanted not in self.section(section):

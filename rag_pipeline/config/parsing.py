@@ -1,8 +1,8 @@
-"""A YAML file -> CorpusConfig, or one error with every mistake, its place and the cure."""
+"""Find corpus files. A YAML file -> CorpusConfig, or one error with every mistake and its cure."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +18,7 @@ from rag_pipeline.config.settings import PATTERNS
 from rag_pipeline.errors import ConfigError, OtherComponentError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
+_PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
 ENVIRONMENT = re.compile(
     r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""
 )
@@ -123,6 +124,28 @@ def load_config(file: str | Path) -> CorpusConfig:
             f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}"
         )
     return parse_config(raw["attributes"], file.resolve())
+
+
+def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
+    """Yield each corpus file of a folder, also an invalid one, with the name of its corpus.
+
+    Looks in the folder and in Dagster's `*/defs/*/defs.yaml` below it.
+    """
+    for place in _PLACES:
+        for file in sorted(folder.glob(place)):
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue
+            if COMPONENT_TYPE in text:
+                yield file, _corpus_name(text) or file.stem
+
+
+def _corpus_name(text: str) -> str:
+    try:
+        return str(yaml.safe_load(text)["attributes"]["corpus"])
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, KeyError):
+        return ""
 
 
 def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:

@@ -83,7 +83,7 @@ def test_two_configurations_of_one_name_are_refused():
 def test_what_is_advised_where_token_vectors_are_missing_can_be_done(embedding, cure):
     attributes = changed("rerankers", {"none": {"method": "maxsim"}})
     attributes["embeddings"] = {"minilm": embedding}
-    with pytest.raises(ConfigError, match=rf"the embedding 'minilm' keeps none; {cure}$"):
+    with pytest.raises(ConfigError, match=rf"the embedding 'minilm' has none; {cure}$"):
         parse_config(attributes)
 
 

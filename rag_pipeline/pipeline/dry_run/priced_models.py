@@ -51,11 +51,8 @@ def called_vendor(config: CorpusConfig, step: Step) -> str | None:
 
 def paid_reranker(workspace: Workspace, configuration: Configuration) -> PricedModel | None:
     """Return the model that reranks a configuration's candidates, None if it is free."""
-    config = workspace.config
-    reranker = config.rerankers[configuration.reranker]
-    if not isinstance(reranker, PassageReranker):
-        return None
-    return priced_model(workspace, reranker.chat_used(config) or reranker)
+    used = _reranker_of(workspace.config, configuration)
+    return priced_model(workspace, used) if used else None
 
 
 def pays(workspace: Workspace, step: Step) -> bool:
@@ -73,12 +70,8 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
         return []
     configuration = _configuration(config, step)
-    embedding = config.embeddings[configuration.embedding]
-    reranker = config.rerankers[configuration.reranker]
-    used: list[ModelSettings | PassageReranker] = [embedding]
-    if isinstance(reranker, PassageReranker):
-        used.append(reranker.chat_used(config) or reranker)
-    return [one for one in used if priced_model(workspace, one) is not None]
+    used = config.embeddings[configuration.embedding], _reranker_of(config, configuration)
+    return [one for one in used if one and priced_model(workspace, one) is not None]
 
 
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
@@ -136,6 +129,15 @@ def priced_model(
 def _vendor(settings: ModelSettings | PassageReranker) -> str:
     own = settings.method if isinstance(settings, PassageReranker) else settings.provider
     return vendor(own, settings.base_url if isinstance(settings, RemoteModel) else None)
+
+
+def _reranker_of(
+    config: CorpusConfig, configuration: Configuration
+) -> ModelSettings | PassageReranker | None:
+    reranker = config.rerankers[configuration.reranker]
+    if not isinstance(reranker, PassageReranker):
+        return None
+    return reranker.chat_used(config) or reranker
 
 
 def _models_of(config: CorpusConfig, step: Step) -> Sequence[ModelSettings]:

@@ -79,7 +79,11 @@ class DryQueries:
         found = index_stays and not left
         if index_stays and left and is_read:
             left = self._search_embedded(configuration)
-        searching = DryResult(exact=found or self._is_certain(configuration, index_stays))
+        # A retriever may add words to a query, or remove the name of a document that its index
+        # knows. Else the texts to embed are known before the run.
+        retriever = config.retrievers[configuration.retriever]
+        certain = not retriever.adds_queries and (index_stays or not retriever.splits_query)
+        searching = DryResult(exact=found or certain)
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
         scoring_known = found or not counts or self._rerank_usual(configuration, left)
         scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
@@ -160,14 +164,6 @@ class DryQueries:
             and after.partition == step.partition
             and step.asset in after.row.reads
         )
-
-    def _is_certain(self, configuration: Configuration, index_stays: bool) -> bool:
-        """Return whether the texts of the queries to embed are known before the run.
-
-        A retriever may add words to a query, or remove the name of a document that its index knows.
-        """
-        settings = self.dry.config.retrievers[configuration.retriever]
-        return not settings.adds_queries and (index_stays or not settings.splits_query)
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
         """Note the reranking of passages of the mean length; return False if that is unknown."""
