@@ -74,16 +74,3 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("lexical", {"language": "klingon"}, "lexical.language: 'klingon' is not one of"),
 ]
 """Place, value (`KeyError` where it is left out) and message."""
-
-NO_CORPUS_FILES: list[tuple[bytes, str]] = [
-    (b"", "expected a mapping with"),
-    (b"- a\n- b\n", "expected a mapping with"),
-    (b"attributes: {", "not valid YAML"),
-    (b"a: b: c", "not valid YAML"),
-    (b"\xff\xfe\x00", "not UTF-8 text"),
-    (b"type: other.Thing\nattributes: {}\n", "type: 'other.Thing' is not one of: rag_pipeline"),
-    (b"type: rag_pipeline.RagPipeline\nattributes: 3\n", "attributes: expected a mapping"),
-    (b"a: &a [*a]\n", "expected a mapping with"),
-    (b"[" * 5000, "not valid YAML"),
-    (b"!!python/object/apply:os.system ['true']", "not valid YAML"),
-]

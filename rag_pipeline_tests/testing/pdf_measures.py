@@ -32,11 +32,10 @@ class Measured:
 
 def measure(made: MadePdf, markdown: str, page_map: bytes | None = None) -> Measured:
     """Measure one reading."""
+    found = [heading.strip() for heading in _HEADING.findall(markdown)]
     return Measured(
         character_accuracy(made, markdown),
-        _f1(made.headings, [h.strip() for h in _HEADING.findall(markdown)])
-        if made.headings
-        else None,
+        _f1(made.headings, found) if made.headings else None,
         _cells(made, markdown) if made.cells else None,
         _removed(made, markdown) if made.furniture else None,
         _pages(made, markdown, PageMap.from_bytes(page_map)) if page_map is not None else None,

@@ -86,7 +86,7 @@ def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
         owner = get_object(text_page, index)
         if not owner:
             continue  # a blank or line end that PDFium inserted
-        address = ctypes.addressof(owner.contents) if owner else 0
+        address = ctypes.addressof(owner.contents)
         if address != last:
             last = address
             style = styles.get(address)
@@ -108,7 +108,7 @@ def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
         if style.direction == 0 and frame.turns == 0:
             get_box(text_page, index, loose_box)
             x0, x1 = loose.left - frame.left, loose.right - frame.left
-            builder.add(char, x0, x1, style.base, style)
+            builder.add(char, x0, x1, style)
             continue
         pdfium.FPDFText_GetCharBox(text_page, index, *corners)
         one = frame.point(tight[0].value, tight[2].value)
@@ -119,7 +119,7 @@ def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
         # The box covers only the ink: add the letter's side bearings.
         side = (_NARROW if char in "1Iijl.,:;'|!" else _BEARING) * style.size
         x0, x1 = min(one[0], two[0]) - side, max(one[0], two[0]) + side
-        builder.add(char, x0, x1, style.base, style)
+        builder.add(char, x0, x1, style)
     builder.flush()
     return builder.words
 
@@ -157,9 +157,8 @@ class _Builder:
 
     def __init__(self) -> None:
         self.words: dict[int, list[Word]] = {}
-        self._parts: list[str] = []
         self._places: list[tuple[float, str]] = []
-        self._x0 = self._x1 = self._base = self._last0 = 0.0
+        self._x0 = self._x1 = self._last0 = 0.0
         self._style: _Style | None = None
         self._space = self._rtl = False
         self._was_space = False
@@ -168,31 +167,29 @@ class _Builder:
         self.flush()
         self._was_space = True
 
-    def add(self, char: str, x0: float, x1: float, base: float, style: _Style) -> None:
+    def add(self, char: str, x0: float, x1: float, style: _Style) -> None:
         rtl = _is_rtl(char)
-        if self._parts:
+        if self._places:
             assert self._style is not None
             size = self._style.size
             gap = x0 - self._x1
-            accented = char in _ACCENTS or self._parts[-1] in _ACCENTS
+            accented = char in _ACCENTS or self._places[-1][1] in _ACCENTS
             reach = _SPACE * size
             near = -0.5 * size < gap < reach
             if (rtl or self._rtl) and not near:
                 near = -0.5 * size < self._x0 - x1 < reach
             same = style is self._style or (
-                abs(base - self._base) < 0.05 * size and abs(style.size - size) < 0.05 * size
+                abs(style.base - self._style.base) < 0.05 * size
+                and abs(style.size - size) < 0.05 * size
                 and style[3:] == self._style[3:] and style.direction == self._style.direction
             )  # fmt: skip
-            if not (near and same):
-                if same and accented and self._accent(char, x0, x1):
-                    return
-                self.flush()
-            elif accented and self._accent(char, x0, x1):
+            if same and accented and self._accent(char, x0, x1):
                 return
-        if not self._parts:
-            self._x0, self._x1, self._base, self._style = x0, x1, base, style
+            if not (near and same):
+                self.flush()
+        if not self._places:
+            self._x0, self._x1, self._style = x0, x1, style
             self._space, self._was_space, self._rtl = self._was_space, False, rtl
-        self._parts.append(char)
         self._places.append(((x0 + x1) / 2, char))
         self._rtl = self._rtl or rtl
         self._last0 = x0
@@ -200,30 +197,30 @@ class _Builder:
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
         """Compose an accent with the letter before or after it in the file."""
-        mark = _ACCENTS.get(self._parts[-1])
-        letter = char
+        last = self._places[-1][1]
+        mark, letter = _ACCENTS.get(last), char
         if mark is None and char in _ACCENTS:
-            mark, letter = _ACCENTS[char], self._parts[-1]
+            mark, letter = _ACCENTS[char], last
         if mark is None or not letter.isalpha() or letter in _ACCENTS:
             return False
         middle = (x0 + x1) / 2
         if not self._last0 - 1 <= middle <= self._x1 + 1:
             return False
         composed = unicodedata.normalize("NFC", {"ı": "i", "ȷ": "j"}.get(letter, letter) + mark)
-        self._parts[-1] = composed
         self._places[-1] = (middle, composed)
         self._x1 = max(self._x1, x1)
         return True
 
     def flush(self) -> None:
-        if self._parts:
+        if self._places:
             style = self._style
             assert style is not None
             self.words.setdefault(style.direction, []).append(
                 Word(
-                    "".join(self._parts), self._x0, self._x1, self._base, style.size,
+                    "".join(char for _, char in self._places),
+                    self._x0, self._x1, style.base, style.size,
                     style.bold, style.italic, self._space, self._places if self._rtl else None,
                 )
             )  # fmt: skip
-        self._parts, self._places = [], []
+        self._places = []
         self._space = False

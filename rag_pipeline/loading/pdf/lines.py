@@ -15,7 +15,7 @@ _WIDE = 1.8
 _RAISED = 0.15
 _MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _RTL = ("R", "AL")
-_WEAK_NUMBER = ("EN", "AN")
+_DIRECTIONS = {"R": "R", "AL": "R", "L": "L", "EN": "L", "AN": "L"}
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:
@@ -182,16 +182,9 @@ def _units(text: str) -> list[str]:
     return units
 
 
-def _direction(unit: str) -> str:
-    kind = unicodedata.bidirectional(unit[0])
-    if kind in _RTL:
-        return "R"
-    return "L" if kind == "L" or kind in _WEAK_NUMBER else ""
-
-
 def _directions(units: Sequence[str], base: str) -> list[str]:
     """Return directions; neutral units take their neighbours' common direction, or the line's."""
-    own = [_direction(unit) for unit in units]
+    own = [_DIRECTIONS.get(unicodedata.bidirectional(unit[0]), "") for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [
         one or (left if left == right else base)

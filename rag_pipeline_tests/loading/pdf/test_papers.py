@@ -106,13 +106,8 @@ def test_references_in_one_column_are_joined_below_a_table_across_both():
     y = end + 40
     for number in (1, 2):
         first = f"[{number}] A. Hartwell and B. Okafor. 2019. A bench-"
-        gap = (COLUMN - stringWidth(first, "Times-Roman", 10)) / first.count(" ")
-        drawn = paper.canvas.beginText(LEFT, HEIGHT - y)
-        drawn.setFont("Times-Roman", 10)
-        drawn.setWordSpace(gap)
-        drawn.textOut(first)
-        paper.canvas.drawText(drawn)
-        y = paper.justified(LEFT + 15, y + 12, "mark for retrieval. " + PROSE[:70], COLUMN - 15) + 6
+        y = paper.justified(LEFT, y, first, COLUMN, full=True)
+        y = paper.justified(LEFT + 15, y, "mark for retrieval. " + PROSE[:70], COLUMN - 15) + 6
     text = paper.text()
     for number in (1, 2):
         assert f"[{number}] A. Hartwell and B. Okafor. 2019. A benchmark for retrieval. " in text
