@@ -21,6 +21,7 @@ from rag_pipeline.evaluation.entities.rules import extract
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.summary import summarize
+from rag_pipeline.loading.queries import ENTITY_TYPES
 from rag_pipeline.workspace import Workspace
 
 METRICS = (
@@ -33,7 +34,6 @@ METRICS = (
     "UsageRate",
     "MissingItems",
 )
-_FACTS = ("TIME", "MONEY", "PERCENTAGE", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION")
 
 
 def with_context_aware(attributes: dict[str, Any], plain: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
         texts = [_gold_text(folder / "documents", span) for span in record["gold_spans"]]
         record["entities"] = {
             kind: facts
-            for kind in _FACTS
+            for kind in ENTITY_TYPES
             if (facts := [[e.text] for e in extract("\n".join(texts)) if e.kind == kind])
         }
         record["critical_types"] = [k for k in ("TIME", "MONEY") if k in record["entities"]]

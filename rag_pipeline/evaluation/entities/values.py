@@ -6,7 +6,6 @@ number of days, and a business day is not a day.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -31,9 +30,11 @@ def quantities(text: str) -> list[Quantity]:
 
     Of two that overlap, the first one is kept; of two with the same start, the longer one.
     """
-    found = sorted(_all(text), key=lambda q: (q.start, -q.end))
+    found = [Quantity("PERCENTAGE", *place) for place in percentages_in(text)]
+    found += [Quantity("MONEY", *place) for place in amounts_in(text)]
+    found += [Quantity("TIME", *place) for place in (*durations_in(text), *dates_in(text))]
     kept: list[Quantity] = []
-    for quantity in found:
+    for quantity in sorted(found, key=lambda q: (q.start, -q.end)):
         if not kept or quantity.start >= kept[-1].end:
             kept.append(quantity)
     return kept
@@ -74,12 +75,6 @@ def states(said: FactValue, wanted: FactValue) -> bool:
 def _readings(value: FactValue) -> list[FactValue]:
     _, first, second, year = value
     return [("date", first, second, year), ("date", second, first, year)]
-
-
-def _all(text: str) -> Iterator[Quantity]:
-    yield from (Quantity("PERCENTAGE", *found) for found in percentages_in(text))
-    yield from (Quantity("MONEY", *found) for found in amounts_in(text))
-    yield from (Quantity("TIME", *found) for found in (*durations_in(text), *dates_in(text)))
 
 
 def bound_of(text: str, quantity: Quantity) -> str:
