@@ -1,8 +1,9 @@
-"""The disk fills up, or the store turns read-only: one clear error, and the release serves on."""
+"""Of two writers one wins; a full or read-only disk is one clear error."""
 
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,69 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.disks import mount
+from rag_pipeline_tests.testing.forked import Forked
+
+COUNT_UP = """
+import sys
+from rag_pipeline.store import Store
+url, writer, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = Store(url, "tiny")
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(times):
+    while True:
+        value, tag = store.read_tagged_json("counter.json")
+        if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
+            break
+"""
+"""Adds one to a counter the given number of times; repeats when another writer was first."""
+
+
+def test_a_file_is_created_once(any_store):
+    store = any_store
+    assert store.read_tagged_json("a/b.json") == (None, None)
+    assert store.write_json_if("a/b.json", "first", None)
+    assert not store.write_json_if("a/b.json", "second", None)
+    assert store.read_json("a/b.json") == "first"
+
+
+def test_a_file_is_replaced_only_as_it_was_read(any_store):
+    store = any_store
+    store.write_json_if("a.json", 1, None)
+    _, mine = store.read_tagged_json("a.json")
+    _, theirs = store.read_tagged_json("a.json")
+    assert store.write_json_if("a.json", 2, theirs)
+    assert not store.write_json_if("a.json", 3, mine)
+    assert store.read_json("a.json") == 2
+    store.remove_file("a.json")
+    assert not store.write_json_if("a.json", 3, mine)
+    assert store.read_json("a.json") is None
+
+
+def test_no_process_overwrites_what_it_has_not_seen(store):
+    store.write_json_if("counter.json", [0, ""], None)
+    processes = [Forked(COUNT_UP, store.url, name, 50) for name in "abc"]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all count together
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert store.read_json("counter.json")[0] == 150
+    assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
+
+
+def test_one_of_many_creates(store):
+    stores = [Store(store.url, "tiny") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: stores[n].write_json_if("release.json", n, None), range(8)))
+    assert sum(won) == 1
+    assert store.read_json("release.json") == won.index(True)
+
 
 QUESTION = "fee of contract 0"
 

@@ -5,14 +5,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from rag_pipeline import Corpus, indexing
-from rag_pipeline.config import load_config
+from rag_pipeline import Corpus
 from rag_pipeline.datamodels import SearchRequest
-from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, StoreError
-from rag_pipeline.release import publish
+from rag_pipeline.errors import InputError, NotReleasedError, StoreError
 from rag_pipeline.search.pinned import open_builds
-from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
 
@@ -135,46 +131,6 @@ def test_rolling_back_to_an_unknown_or_missing_release_is_refused(built_file):
         corpus.roll_back("nope")
     with pytest.raises(NotReleasedError, match="is the first release; there is none before it"):
         corpus.roll_back()
-
-
-def test_a_stale_build_is_not_released(tmp_path, built_file):
-    edit(tmp_path, 250)
-    workspace = Workspace(load_config(built_file))
-    indexing.update_documents(workspace)
-    with pytest.raises(
-        CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"
-    ):
-        publish(workspace)
-    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
-
-
-def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
-    tmp_path, built_file, run_all
-):
-    edit(tmp_path, 250)
-    workspace = Workspace(load_config(built_file))
-    index(workspace, "recursive_150")
-    table = workspace.chunks("recursive_150").open()
-    table.update(where="text LIKE '%250 euros%'", values={"text": "not in the document"})
-    with pytest.raises(CheckFailedError, match="text_differs in 1 of 4: policy/travel"):
-        run_all(built_file)
-    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
-
-
-def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built_file):
-    corpus = Corpus.load(built_file)
-    pinned = corpus.release().pinned
-    table = corpus.workspace.store.table(pinned.vector_table, None)
-    for number in range(3):
-        edit(tmp_path, number)
-        index(corpus.workspace, pinned.vector_table.removeprefix("vector_index."))
-    assert corpus.release().release_id in table.open().tags.list()
-    assert table.version > pinned.vector_version
-    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
-    assert corpus.release().release_id in corpus.workspace.documents().open().tags.list()
-    assert corpus.document("policy/travel.md").text == DOCUMENTS["policy/travel.md"]
-    with pytest.raises(InputError, match="no document"):
-        corpus.document("policy/none.md")
 
 
 @pytest.mark.parametrize(

@@ -1,76 +1,17 @@
-"""Of two writers one wins, in a folder and on a bucket."""
+"""Releases are published once, from sound builds, and pin what they serve."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rag_pipeline import release
+from rag_pipeline import Corpus, indexing, release
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import StoreError
+from rag_pipeline.errors import CheckFailedError, InputError, StoreError
+from rag_pipeline.release import publish
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.forked import Forked
-
-COUNT_UP = """
-import sys
-from rag_pipeline.store import Store
-url, writer, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
-store = Store(url, "tiny")
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(times):
-    while True:
-        value, tag = store.read_tagged_json("counter.json")
-        if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
-            break
-"""
-"""Adds one to a counter the given number of times; repeats when another writer was first."""
-
-
-def test_a_file_is_created_once(any_store):
-    store = any_store
-    assert store.read_tagged_json("a/b.json") == (None, None)
-    assert store.write_json_if("a/b.json", "first", None)
-    assert not store.write_json_if("a/b.json", "second", None)
-    assert store.read_json("a/b.json") == "first"
-
-
-def test_a_file_is_replaced_only_as_it_was_read(any_store):
-    store = any_store
-    store.write_json_if("a.json", 1, None)
-    _, mine = store.read_tagged_json("a.json")
-    _, theirs = store.read_tagged_json("a.json")
-    assert store.write_json_if("a.json", 2, theirs)
-    assert not store.write_json_if("a.json", 3, mine)
-    assert store.read_json("a.json") == 2
-    store.remove_file("a.json")
-    assert not store.write_json_if("a.json", 3, mine)
-    assert store.read_json("a.json") is None
-
-
-def test_no_process_overwrites_what_it_has_not_seen(store):
-    store.write_json_if("counter.json", [0, ""], None)
-    processes = [Forked(COUNT_UP, store.url, name, 50) for name in "abc"]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:  # all count together
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.wait() for process in processes] == [0, 0, 0]
-    assert store.read_json("counter.json")[0] == 150
-    assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
-
-
-def test_one_of_many_creates(store):
-    stores = [Store(store.url, "tiny") for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda n: stores[n].write_json_if("release.json", n, None), range(8)))
-    assert sum(won) == 1
-    assert store.read_json("release.json") == won.index(True)
-
+from rag_pipeline_tests.testing.builds import index, run
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 
 ONE = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
 
@@ -131,3 +72,48 @@ def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypat
     with pytest.raises(StoreError, match="another release was made meanwhile, nothing was rolled"):
         release.roll_back(evaluated, first.release_id)
     assert store.read_json("releases/current.json")["held_back"] == ["another move"]
+
+
+def edit(folder, number):
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", f"{number} euros")
+    write_documents(folder / "documents", {"policy/travel.md": text})
+
+
+def test_a_stale_build_is_not_released(tmp_path, built_file):
+    edit(tmp_path, 250)
+    workspace = Workspace(load_config(built_file))
+    indexing.update_documents(workspace)
+    with pytest.raises(
+        CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"
+    ):
+        publish(workspace)
+    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
+
+
+def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
+    tmp_path, built_file, run_all
+):
+    edit(tmp_path, 250)
+    workspace = Workspace(load_config(built_file))
+    index(workspace, "recursive_150")
+    table = workspace.chunks("recursive_150").open()
+    table.update(where="text LIKE '%250 euros%'", values={"text": "not in the document"})
+    with pytest.raises(CheckFailedError, match="text_differs in 1 of 4: policy/travel"):
+        run_all(built_file)
+    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
+
+
+def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built_file):
+    corpus = Corpus.load(built_file)
+    pinned = corpus.release().pinned
+    table = corpus.workspace.store.table(pinned.vector_table, None)
+    for number in range(3):
+        edit(tmp_path, number)
+        index(corpus.workspace, pinned.vector_table.removeprefix("vector_index."))
+    assert corpus.release().release_id in table.open().tags.list()
+    assert table.version > pinned.vector_version
+    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+    assert corpus.release().release_id in corpus.workspace.documents().open().tags.list()
+    assert corpus.document("policy/travel.md").text == DOCUMENTS["policy/travel.md"]
+    with pytest.raises(InputError, match="no document"):
+        corpus.document("policy/none.md")
