@@ -268,14 +268,11 @@ def run_step(scale: Scale, name: str) -> Result:
 
 
 def sizes(scale: Scale) -> Result:
-    store = scale.folder / "store" / "scale"
-    places = {path.name: path for path in (store / "tables").iterdir()}
-    lexical = scale.workspace.lexical_path(scale.chosen.context_key, "bm25s")
-    places["lexical"] = scale.workspace.store.local_folder(lexical)
-    return {
-        name: round(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) / 2**20)
-        for name, path in sorted(places.items())
-    }
+    files = scale.workspace.store.files
+    places = {name: f"tables/{name}" for name in files.list("tables")}
+    places["lexical"] = scale.workspace.lexical_path(scale.chosen.context_key, "bm25s")
+    total = {name: sum(files.sizes(path).values()) for name, path in sorted(places.items())}
+    return {name: round(size / 2**20) for name, size in total.items()}
 
 
 def measure(folder: Path, chunks: int) -> None:

@@ -6,6 +6,7 @@ The cause is the difference that restores the better result or spoils it.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -116,7 +117,10 @@ def causes_between(
                 changed=changed,
                 k=k,
             )
-            yield query.cause(query_id, one, other)
+            cause = Cause(query_id=query_id, better=one.name, worse=other.name, change="unknown")
+            with suppress(UnknownReplyError):
+                cause = query.cause(cause, one, other)
+            yield cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +133,8 @@ class _ComparedQuery:
     """Documents whose rows differ."""
     k: int
 
-    def cause(self, query_id: str, one: ComparedBuild, other: ComparedBuild) -> Cause:
-        unknown = Cause(query_id=query_id, better=one.name, worse=other.name, change="unknown")
-        try:
-            return self._cause(unknown, one, other)
-        except UnknownReplyError:
-            return unknown
-
-    def _cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
+    def cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
+        """Complete an unknown cause; raise UnknownReplyError if a model call is needed."""
         ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
         better, worse = sorted((one, other), key=lambda build: ranks[build.name])
         high, low = ranks[better.name], ranks[worse.name]

@@ -160,7 +160,7 @@ class Table:
                 if not set(known).issuperset(files[fragment.fragment_id])
             ]
             rows = lance.scanner(columns=["document_id"], fragments=new).to_table() if new else None
-        ids = set(rows.column("document_id").to_pylist()) if rows else set[str]()
+        ids = set(rows.column("document_id").unique().to_pylist()) if rows else set[str]()
         return ids, sorted(path for paths in files.values() for path in paths)
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""A bucket behind a proxy that refuses and cuts connections, and the daily work on a store in it."""
+"""A bucket behind a proxy that cuts connections, and the daily work on a store in it."""
 
 import json
 from collections import Counter
