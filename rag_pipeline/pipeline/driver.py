@@ -37,7 +37,6 @@ class Waiting:
     """A step that is not made, because a step that it reads could not be made."""
 
     step: Step
-    reads: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def drive(
         missing = [each for each in before if each in failed]
         if missing and (step.row.needs_all_inputs or len(missing) == len(before)):
             failed.add(step)
-            yield Waiting(step, missing[0])
+            yield Waiting(step)
             continue
         try:
             started = time.perf_counter()
