@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.answering.llm import Ask, write_answers
+from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.contextualization import context_prompts
@@ -30,7 +30,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.llm import ChatContext
 from rag_pipeline.evaluation.entities.llm import ChatEntities
 from rag_pipeline.evaluation.llm_relevance import judge_passages
-from rag_pipeline.models.chat import Reply, ask
+from rag_pipeline.models.chat import Ask, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.llama_server import llama_server
 
@@ -125,7 +125,9 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
         "contexts": asking(32)(contexts),
         "judge": judge_passages([(question, term), (question, law)], asking(4)),
         "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(32)),
-        "answers": write_answers([SearchResult(query=question, chunks=hits)], 0.5, asking(32)),
+        "answers": ChatAnswers(method="llm", chat="local").answer(
+            [SearchResult(query=question, chunks=hits)], models(32)
+        ),
         "context judge": ChatContext(judge="llm", chat="local").judge_contexts(
             [Answered(Query("q", question), hits[:1], Answer("Five years.", answered=True))],
             models(48),

@@ -149,19 +149,29 @@ def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
     """Return chosen sentences as quotes, `NOTHING_ANSWERS` for none."""
     if not sentences:
         return Answer(NOTHING_ANSWERS, answered=False, confidence=confidence)
+    spans = [(s.start - s.chunk.start, s.start - s.chunk.start + len(s.text)) for s in sentences]
     citations = tuple(
-        Citation(
-            number=number,
-            chunk_id=sentence.chunk.chunk_id,
-            document_id=sentence.chunk.document_id,
-            start=sentence.start,
-            end=sentence.start + len(sentence.text),
-            text=sentence.text,
-        )
-        for number, sentence in enumerate(sentences, 1)
+        cite(number, sentence.chunk, span)
+        for number, (sentence, span) in enumerate(zip(sentences, spans, strict=True), 1)
     )
     text = "\n".join(citation.text for citation in citations)
     return Answer(text, answered=True, citations=citations, confidence=confidence)
+
+
+def cite(
+    number: int, chunk: ScoredChunk, span: Span | None = None, *, supports: bool = True
+) -> Citation:
+    """Return a citation of a chunk, or of a span of its text."""
+    start, end = span or (0, len(chunk.text))
+    return Citation(
+        number=number,
+        chunk_id=chunk.chunk_id,
+        document_id=chunk.document_id,
+        start=chunk.start + start,
+        end=chunk.start + end if span else chunk.end,
+        text=chunk.text[start:end],
+        supports=supports,
+    )
 
 
 def sentence_features(

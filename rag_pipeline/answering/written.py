@@ -4,17 +4,99 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rag_pipeline.answering.extractive import cite
 from rag_pipeline.answering.forms import as_table, or_none
-from rag_pipeline.answering.llm import cite, read_answer
+from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk
+from rag_pipeline.search.tokenization import default_tokenizer
 
+CITING = (
+    "End every sentence with the numbers of the passages it rests on in square brackets, such as "
+    "[1] or [2][3]. Keep names, amounts, dates and periods as the passages put them."
+)
+"""Instruction to a model on how to cite in an answer."""
 _SUPPORT = 0.5
 """Share of a sentence's content words that its cited passages must hold."""
 _SHOWN = 60
+_NO_ANSWER = re.compile(r"\W*no answer\W*", re.IGNORECASE)
+_CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
+_MOVED_STOP = re.compile(r"([.!?])((?:\s*\[\d[\d\s,]*\])+)")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_AUXILIARY = re.compile(
+    r"\b(?:shall|may|must|will|would|should|can(?=not)|can|could|do|does|did|is|are|was|were)"
+    r"(?P<no>\s*n(?:o|['’])t\b|\s+never\b)?\s+(?:be\s+)?(?!not\b|be\b)(?P<verb>\w+)"
+)
 _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
 """Typographic characters that models write plainly; each is one character, so offsets stay."""
+
+
+def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Answer:
+    """Take a model's text apart into sentences and citations, and check the citations.
+
+    Problems are unknown numbers, sentences without a citation, and sentences that their cited
+    passages, read as one text, do not support (see `supports`).
+    """
+    if not text.strip() or _NO_ANSWER.fullmatch(text):
+        return Answer(text.strip(), answered=False)
+    # "… years. [1]" is one sentence; its citation belongs before the stop.
+    text = _MOVED_STOP.sub(r"\2\1", text.strip())
+    problems: list[str] = []
+    verdicts: dict[int, bool] = {}
+    for start, end in sentence_spans(text):
+        sentence = text[start:end]
+        said = _CITED.sub("", sentence).strip()
+        cited = (int(n) for group in _CITED.findall(sentence) for n in group.split(","))
+        numbers = list(dict.fromkeys(cited))
+        known = [n for n in numbers if 1 <= n <= len(chunks)]
+        shown = said if len(said) <= _SHOWN else f"{said[: _SHOWN - 1]}…"
+        problems += [
+            f"[{n}] is cited and there are {len(chunks)} passages: {shown}"
+            for n in numbers
+            if n not in known
+        ]
+        if not re.search(r"\w", said):
+            continue
+        if not known:
+            problems.append(f"cites nothing: {shown}")
+            continue
+        held = supports("\n".join(chunks[n - 1].text for n in known), said, support)
+        if not held:
+            problems.append(f"not supported by {''.join(f'[{n}]' for n in known)}: {shown}")
+        for n in known:
+            verdicts[n] = verdicts.get(n, True) and held
+    citations = tuple(cite(n, chunks[n - 1], supports=held) for n, held in sorted(verdicts.items()))
+    return Answer(text, answered=True, citations=citations, problems=tuple(problems))
+
+
+def supports(passage: str, sentence: str, share: float) -> bool:
+    """Tell whether a passage holds at least `share` of a sentence's terms, and all its numbers.
+
+    A statement with "not" does not support the statement without it: "shall not disclose" does not
+    support "shall disclose". Terms are stems without stop words. Any passage supports a sentence
+    without terms.
+    """
+    terms = set(default_tokenizer().tokenize(sentence))
+    if not _figures(sentence) <= _figures(passage):
+        return False
+    said, held_to = _polarities(sentence), _polarities(passage)
+    if any(not signs & held_to[verb] for verb, signs in said.items() if verb in held_to):
+        return False
+    held = terms & set(default_tokenizer().tokenize(passage))
+    return not terms or len(held) >= share * len(terms)
+
+
+def _polarities(text: str) -> dict[str, set[bool]]:
+    """Return the verbs after an auxiliary, each with its negations: True, False or both."""
+    found: dict[str, set[bool]] = {}
+    for match in _AUXILIARY.finditer(text.casefold()):
+        found.setdefault(match["verb"], set()).add(bool(match["no"]))
+    return found
+
+
+def _figures(text: str) -> set[str]:
+    return {number.replace(",", "") for number in _NUMBER.findall(text)}
 
 
 def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Answer:

@@ -7,7 +7,6 @@ from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline.answering import Ask
 from rag_pipeline.answering.intent import KINDS, Intent
 from rag_pipeline.answering.written import (
     cited_answer,
@@ -22,7 +21,7 @@ from rag_pipeline.config import ChatSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
-from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.store import Store
 
 if TYPE_CHECKING:

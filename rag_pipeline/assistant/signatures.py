@@ -14,12 +14,11 @@ from dspy import lm15
 from pydantic import BaseModel, Field
 from pydantic_core import to_jsonable_python
 
-from rag_pipeline.answering import Ask
 from rag_pipeline.answering.intent import Kind
-from rag_pipeline.answering.llm import CITING
+from rag_pipeline.answering.written import CITING
 from rag_pipeline.assistant.prompts import StoredPrompt
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.chat import Prompt, Reply
+from rag_pipeline.models.chat import Ask, Prompt, Reply
 
 # Its warnings repeat errors that are raised, and print prompts.
 logging.getLogger("dspy").setLevel(logging.CRITICAL)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rag_pipeline.answering import Ask
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import Ledger, attributed, charging
 from rag_pipeline.calls.database import cache_folder
@@ -16,7 +15,7 @@ from rag_pipeline.config import Models, RelevanceJudge
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import GivenKeyChat
 from rag_pipeline.workspace import Workspace
 

@@ -7,6 +7,8 @@ from rag_pipeline.answering.written import (
     comparison_answer,
     listing_answer,
     locate,
+    read_answer,
+    supports,
 )
 from rag_pipeline.datamodels import ScoredChunk
 
@@ -107,3 +109,83 @@ def test_a_list_has_a_line_an_item_and_a_number_that_is_wrong_anywhere_is_not_ve
     assert len(made.problems) == 2
     assert not listing_answer([], CHUNKS).answered
     assert not cited_answer("No answer.", CHUNKS).answered
+
+
+# --- citations of a model's text ---
+
+TWO = [
+    chunk("a", 0, "Confidentiality lasts for five (5) years."),
+    chunk("b", 10, "The laws of Delaware govern this agreement."),
+]
+
+
+def test_numbered_citations_become_spans():
+    answer = read_answer(
+        "Confidentiality lasts five (5) years [1]. Delaware laws govern it. [2]", TWO, 0.5
+    )
+    assert answer.answered
+    cited = [(c.number, c.document_id, c.start, c.end, c.supports) for c in answer.citations]
+    assert cited == [(1, "a", 0, 41, True), (2, "b", 10, 53, True)]
+    assert answer.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "supported"),
+    [
+        (
+            "Confidentiality lasts five years [1][7].",
+            "[7] is cited and there are 2 passages: Confidentiality lasts five years.",
+            {1: True},
+        ),
+        (
+            "Confidentiality lasts ten (10) years [1].",
+            "not supported by [1]: Confidentiality lasts ten (10) years.",
+            {1: False},
+        ),
+        (
+            "Confidentiality lasts five years [2].",
+            "not supported by [2]: Confidentiality lasts five years.",
+            {2: False},
+        ),
+        (
+            "It lasts five years. The laws of Delaware govern [2].",
+            "cites nothing: It lasts five years.",
+            {2: True},
+        ),
+    ],
+)
+def test_what_the_passages_do_not_support_is_flagged(text, problem, supported):
+    answer = read_answer(text, TWO, 0.5)
+    assert answer.problems == (problem,)
+    assert {c.number: c.supports for c in answer.citations} == supported
+
+
+def test_several_passages_support_together():
+    text = "Confidentiality lasts five years and Delaware governs this agreement [1, 2]."
+    assert read_answer(text, TWO, 0.9).problems == ()
+    assert read_answer(text.replace("[1, 2]", "[1]"), TWO, 0.9).problems
+
+
+def test_no_answer_is_told_from_an_answer():
+    texts = ("NO ANSWER.", "  ", "No answer is late [1].")
+    assert [read_answer(text, TWO, 0.5).answered for text in texts] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("passage", "sentence", "share", "holds"),
+    [
+        ("Fees rise by 4% a year.", "Fees rise by 4%.", 1.0, True),
+        ("Fees rise by 5% a year.", "Fees rise by 4%.", 0.5, False),
+        # two of four terms: fee, rise / sharp, winter
+        ("Fees rise.", "Fees rise sharply in winter.", 0.5, True),
+        ("Fees rise.", "Fees rise sharply in winter.", 0.51, False),
+        # the same polarity
+        ("The Recipient shall not disclose it.", "The Recipient shall disclose it.", 0.5, False),
+        ("The Recipient shall disclose it.", "The Recipient shall not disclose it.", 0.5, False),
+        ("The Recipient shall not disclose it.", "The Recipient shall not disclose it.", 0.5, True),
+        ("The Recipient cannot disclose it.", "The Recipient can disclose it.", 0.5, False),
+        ("It shall not sell it but shall disclose it.", "It shall disclose it.", 0.5, True),
+    ],
+)
+def test_support_needs_words_numbers_and_polarity(passage, sentence, share, holds):
+    assert supports(passage, sentence, share) is holds
