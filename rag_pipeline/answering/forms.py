@@ -86,16 +86,17 @@ def form_answers(
     """
     made = []
     for one in found:
-        limits = {"contexts": _MAX_CONTEXTS, **_LIMITS.get(one.kind, {})}
-        form = settings.model_copy(update=limits)
-        if one.kind == "comparison":
-            made.append(_comparison(one, form, reader, calibration))
-        else:
-            made.append(_quotes(one, as_answer(*choose(one, form, reader, calibration))))
+        limits = {"contexts": _MAX_CONTEXTS, "sentences": settings.sentences}
+        form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
+        answer = _comparison if one.kind == "comparison" else _quotes
+        made.append(answer(one, form, reader, calibration))
     return made
 
 
-def _quotes(found: SearchResult, answer: Answer) -> Answer:
+def _quotes(
+    found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
+) -> Answer:
+    answer = as_answer(*choose(found, settings, reader, calibration))
     if not answer.answered:
         return replace(answer, text=NO_ANSWER)
     lines = [_quote(citation) for citation in answer.citations]
@@ -112,15 +113,16 @@ def _quote(citation: Citation) -> str:
 def _comparison(
     found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
 ) -> Answer:
-    by_document = _by_document(found.chunks)
-    chosen = [
-        choose(replace(found, chunks=own), settings, reader, calibration)
-        for own in by_document.values()
-    ]
+    chunks_of: dict[str, list[ScoredChunk]] = {}
+    for chunk in found.chunks:
+        chunks_of.setdefault(chunk.document_id, []).append(chunk)
+    documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
+    shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
+    chosen = [choose(replace(found, chunks=own), settings, reader, calibration) for own in shown]
     citations: list[Citation] = []
     rows = []
     kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
-    for document_id, sentences in zip(by_document, kept, strict=True):
+    for document_id, sentences in zip(documents, kept, strict=True):
         own = as_answer(0.0, sentences).citations
         own = tuple(replace(c, number=len(citations) + n) for n, c in enumerate(own, 1))
         citations += own
@@ -150,15 +152,6 @@ def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> lis
     kinds = kinds_asked(search_text)
     stating = [[s for s in own if states(s.text, kinds)] for own in near]
     return stating if any(stating) else near
-
-
-def _by_document(chunks: Sequence[ScoredChunk]) -> dict[str, list[ScoredChunk]]:
-    """Return the chunks of the documents that are compared, the first 8 of each."""
-    by_document: dict[str, list[ScoredChunk]] = {}
-    for chunk in chunks:
-        by_document.setdefault(chunk.document_id, []).append(chunk)
-    first = list(by_document.items())[:_COMPARED_DOCUMENTS]
-    return {document_id: own[:_COMPARED_PASSAGES] for document_id, own in first}
 
 
 def as_table(rows: Sequence[ComparisonRow]) -> str:

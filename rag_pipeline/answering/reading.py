@@ -5,14 +5,11 @@ token vectors alone. A passage's signs come from its index, if the index keeps t
 packaged model, whose last results stay in memory.
 """
 
-import hashlib
 import math
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import groupby
-from threading import Lock
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -131,55 +128,42 @@ def importance(
 
 
 class SentenceVectors:
-    """Embeds each sentence once; safe to share between threads.
+    """Reads with the packaged model, and embeds each sentence once; threads may share it.
 
-    The model takes most of an answer's time, and questions share their documents. The memory holds
-    the hashes of texts, not the texts.
+    The model takes most of an answer's time, and questions share their documents.
     """
 
     def __init__(self, model: LocalEmbedder | None = None, most: int = _MAX_VECTORS) -> None:
         self._given = model
         self._most = most
-        self._known: OrderedDict[bytes, Vectors] = OrderedDict()
-        self._lock = Lock()
-        self._questions = lru_cache(maxsize=256)(_read_question)
-        self._passages = lru_cache(maxsize=_MAX_PASSAGES)(_read_passage)
-        self._cuts = lru_cache(maxsize=_MAX_PASSAGES)(_cut)
+        self._known: dict[str, Vectors] = {}
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the texts' vectors, shape (texts, dimension)."""
         model = self._given or _packaged()
-        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
-        with self._lock:
-            found = {key: self._known[key] for key in keys if key in self._known}
-        missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
-        for group in _of_like_length(list(missing.items())):
-            for batch in model.batches([text for _, text in group]):
-                vectors = model.embed([group[i][1] for i in batch], "document")
-                found |= zip((group[i][0] for i in batch), np.copy(vectors), strict=True)
-        with self._lock:
-            for key in keys:
-                self._known[key] = found[key]
-                self._known.move_to_end(key)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
-        made = np.empty((len(texts), model.dimension), np.float32)
-        for row, key in enumerate(keys):
-            made[row] = found[key]
-        return made
+        if len(self._known) >= self._most:
+            self._known = {}
+        known = self._known  # Another thread may begin a new memory; this one stays whole.
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        for batch in model.batches(new):
+            some = [new[i] for i in batch]
+            known.update(zip(some, np.copy(model.embed(some, "document")), strict=True))
+        return np.array([known[text] for text in texts], np.float32).reshape(
+            len(texts), model.dimension
+        )
 
     def question(self, text: str) -> Tokens:
         """Return the tokens of a question."""
-        return self._questions(text)
+        return _read_question(text)
 
     def passage(self, chunk: ScoredChunk) -> Passage:
         """Return a chunk with its tokens."""
-        cut: Callable[[str], _Cut] = self._cuts
+        cut: Callable[[str], _Cut] = _cut
         if chunk.token_signs:  # of the text and its context
             packed = np.frombuffer(chunk.token_signs, np.uint8)
             packed = packed.reshape(-1, _packaged().dimension // 8)
         else:
-            packed, cut = self._passages(chunk.text).packed, lambda text: self._passages(text).cut
+            packed, cut = _read_passage(chunk.text).packed, lambda text: _read_passage(text).cut
 
         def tokens() -> tuple[TokenIds, Sequence[Span]]:
             ids, spans = cut(chunk.text)
@@ -194,13 +178,7 @@ def _packaged() -> MiniLMTokens:
     return MiniLMTokens()
 
 
-def _of_like_length(texts: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, str]]]:
-    """Group texts by the power of two of their length: a batch is padded to its longest text."""
-    texts.sort(key=lambda item: len(item[1]))
-    for _, group in groupby(texts, lambda item: max(len(item[1]), 128).bit_length()):
-        yield list(group)
-
-
+@lru_cache(maxsize=256)
 def _read_question(text: str) -> Tokens:
     return _packaged().embed_tokens([text], "query")[1][0]
 
@@ -217,11 +195,13 @@ class _Read(NamedTuple):
     packed: npt.NDArray[np.uint8]
 
 
+@lru_cache(maxsize=_MAX_PASSAGES)
 def _cut(text: str) -> _Cut:
     ids, spans = _packaged().tokens_of(text)
     return _Cut(ids, _packed(spans))
 
 
+@lru_cache(maxsize=_MAX_PASSAGES)
 def _read_passage(text: str) -> _Read:
     model = _packaged()
     if not len(model.tokens_of(text)[0]):

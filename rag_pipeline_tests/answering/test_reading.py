@@ -27,15 +27,9 @@ def test_each_text_is_embedded_once_and_in_its_place():
     assert sorted(t for batch in model.batched for t in batch) == ["aa", "b", "cccc"]
 
 
-def test_a_long_text_is_not_batched_with_short_ones():
-    model = Lengths()
-    SentenceVectors(model)(["short", "x" * 4000, "also short"])
-    assert [sorted(len(t) for t in batch) for batch in model.batched] == [[5, 10], [4000]]
-
-
-def test_what_was_not_used_for_longest_is_forgotten():
+def test_the_memory_is_emptied_when_it_is_full():
     model = Lengths()
     embed = SentenceVectors(model, most=2)
-    for text in ("a", "bb", "a", "ccc", "a", "bb"):
-        embed([text])
-    assert model.batched == [["a"], ["bb"], ["ccc"], ["bb"]]
+    for text in ("a", "bb", "a", "ccc", "bb"):
+        assert embed([text]).tolist() == [[len(text)]]
+    assert model.batched == [["a"], ["bb"], ["a"], ["ccc"], ["bb"]]
