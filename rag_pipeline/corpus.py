@@ -39,7 +39,7 @@ from rag_pipeline.release.manifest import current_id
 from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_builds
-from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, check_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.search.widening import EXPAND, widened

@@ -28,7 +28,7 @@ from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queri
 from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index, pin
-from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached, parse_query
 from rag_pipeline.store import state_digest
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA

@@ -31,7 +31,7 @@ from rag_pipeline.release.settings import ReleaseSettings, read_settings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index
 from rag_pipeline.search.pinned import Pinned
-from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 

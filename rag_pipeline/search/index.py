@@ -13,7 +13,7 @@ from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
-from rag_pipeline.search.reranking import Weights, token_weights
+from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
 from rag_pipeline.store.lance import data_files
 
 RESIDENT_BYTES = 400 << 20

@@ -15,7 +15,7 @@ import pytest
 
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer

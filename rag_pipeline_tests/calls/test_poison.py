@@ -10,7 +10,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedErr
 from rag_pipeline.models.chat import Prompt, _key
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing import model_calls
 from rag_pipeline_tests.testing.model_calls import asked
 from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,8 +9,8 @@ from rag_pipeline.models.chat import ask
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.http_rerank import JinaReranker
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.search.reranking import score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
+from rag_pipeline.search.reranking.passages import score_passages
 from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.staged import ContextAwareRetriever
 from rag_pipeline_tests.testing.model_replies import score_of
@@ -31,15 +32,16 @@ def scorers(tmp_path_factory):
     with serving() as models, serving(judged) as chats:
         remote = JinaReranker.model_validate({**jina, "base_url": models.url})
         model = ChatModel.model_validate({**chat, "base_url": chats.url})
+
+        def chat_asked(prompts, _):
+            return ask(prompts, model, cache)
+
         asking = LLMReranker(method="llm", chat="m", candidates=4)
         yield {
             "none": (NO, None),
             "maxsim": (MAXSIM, None),
             "jina": (remote, lambda asked: score_passages(asked, open_scorer(remote), cache)),
-            "llm": (
-                asking,
-                lambda asked: score_by_chat(asked, asking, lambda ps: ask(ps, model, cache)),
-            ),
+            "llm": (asking, lambda asked: asking.relevance(asked, SimpleNamespace(ask=chat_asked))),
         }
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.search.reranking import maxsim, token_weights
+from rag_pipeline.search.reranking.late_interaction import maxsim, token_weights
 from rag_pipeline_tests.testing.corpora import QUERIES, rule, write_corpus
 
 DIMENSION = 16

@@ -14,8 +14,7 @@ from rag_pipeline.search import index as opened
 from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker, maxsim
 from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code

@@ -15,6 +15,7 @@ from rag_pipeline.answering import NEUTRAL_QUERIES
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker
+from rag_pipeline.config.rerankers import RerankInput
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import runs
@@ -32,8 +33,7 @@ from rag_pipeline.pipeline.dry_run.tables import DryResult
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import open_index, pin
-from rag_pipeline.search.reranking import RerankInput
-from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import parse_query
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)

@@ -1,9 +1,42 @@
 """Put the best of a retriever's candidates first: by token vectors, or by reading them."""
 
-from rag_pipeline.config.rerankers import Relevance as Relevance
-from rag_pipeline.config.rerankers import RerankInput as RerankInput
-from rag_pipeline.search.reranking.late_interaction import Weights as Weights
-from rag_pipeline.search.reranking.late_interaction import maxsim as maxsim
-from rag_pipeline.search.reranking.late_interaction import token_weights as token_weights
-from rag_pipeline.search.reranking.llm import score_by_chat as score_by_chat
-from rag_pipeline.search.reranking.passages import score_passages as score_passages
+from collections.abc import Callable, Mapping, Sequence
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import charging
+from rag_pipeline.config import ChatSettings
+from rag_pipeline.config.rerankers import (
+    FunctionReranker,
+    ModelReranker,
+    Relevance,
+    RerankerSettings,
+    RerankInput,
+)
+from rag_pipeline.models.providers import open_scorer
+from rag_pipeline.search.reranking.passages import score_passages
+from rag_pipeline.workspace import Workspace
+
+
+def passage_scorer(
+    workspace: Workspace,
+    settings: RerankerSettings,
+    counts: CallCounts | None = None,
+    chats: Mapping[str, ChatSettings] | None = None,
+) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
+    """Return a function from queries with passages to their scores, through the call cache.
+
+    None for rerankers that read no passages. `chats`, those of a release, are asked instead of the
+    corpus file's.
+    """
+    if isinstance(settings, FunctionReranker):
+        models = workspace.models(counts, chats)
+        return lambda asked: settings.relevance(asked, models)
+    if not isinstance(settings, ModelReranker):
+        return None
+
+    def charged(asked: Sequence[RerankInput]) -> list[Relevance]:
+        with charging(workspace.ledger):
+            scorer = open_scorer(workspace.config.located(settings))
+            return score_passages(asked, scorer, workspace.cache, counts)
+
+    return charged

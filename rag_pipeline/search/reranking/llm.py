@@ -1,7 +1,7 @@
 """Passages scored by a chat model, one call for each."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -22,8 +22,6 @@ How well does the passage answer the query? Score it from 0 (it has nothing to d
 (it answers it fully)."""
 _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}})
 
-AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
-
 
 class LLMReranker(FunctionReranker):
     """Scores 0..1 by a chat model of `chats`, one call for each passage."""
@@ -42,27 +40,20 @@ class LLMReranker(FunctionReranker):
         return prompt
 
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
-        """Let the model judge each passage."""
-        return score_by_chat(asked, self, lambda prompts: models.ask(prompts, self.chat))
-
-
-def score_by_chat(
-    asked: Sequence[RerankInput], settings: LLMReranker, ask: AskChat
-) -> list[Relevance]:
-    """Return a chat model's scores 0..1, one call per passage; see `chat.ask`."""
-    prompts = [
-        Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)
-        for query, passages in asked
-        for passage in passages
-    ]
-    replies = iter(ask(prompts))
-    results: list[Relevance] = []
-    for _, passages in asked:
-        own = [next(replies) for _ in passages]
-        errors = [reply for reply in own if isinstance(reply, ProviderError)]
-        scores = [float(reply.data["score"]) for reply in own if isinstance(reply, Reply)]
-        results.append(errors[0] if errors else scores)
-    return results
+        """Return the model's scores 0..1, one call per passage."""
+        prompts = [
+            Prompt(_filled(self.prompt, query, passage), schema=_SCORE)
+            for query, passages in asked
+            for passage in passages
+        ]
+        replies = iter(models.ask(prompts, self.chat))
+        results: list[Relevance] = []
+        for _, passages in asked:
+            own = [next(replies) for _ in passages]
+            errors = [reply for reply in own if isinstance(reply, ProviderError)]
+            scores = [float(reply.data["score"]) for reply in own if isinstance(reply, Reply)]
+            results.append(errors[0] if errors else scores)
+        return results
 
 
 def _filled(prompt: str, query: str, passage: str) -> str:

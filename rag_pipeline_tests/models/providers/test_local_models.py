@@ -18,7 +18,7 @@ from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedder, Fa
 from rag_pipeline.models.providers.flashrank_models import FlashRankReranker, FlashRankScorer
 from rag_pipeline.models.providers.minilm import _MODEL, MiniLM, load_tokenizer
 from rag_pipeline.models.providers.packaged import packaged_file
-from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 
 TEXTS = ["How long does confidentiality last?", "Five years.", "Flights are booked in economy."]
 SPECIAL = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}

@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongErr
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
-from rag_pipeline.search.reranking import RerankInput, score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing import model_calls
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_server import serving
@@ -96,7 +97,7 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, met
 def test_a_chat_model_scores_each_passage_by_itself() -> None:
     prompts: list[Prompt] = []
 
-    def ask(asked: Any) -> list[Reply | ProviderError]:
+    def ask(asked: Any, chat: str) -> list[Reply | ProviderError]:
         prompts.extend(asked)
         scores = [0.25, 1.0, ProviderError("refused"), 0.5]
         return [
@@ -105,7 +106,8 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
 
     settings = LLMReranker(method="llm", chat="small", prompt="{passage} for {query}?")
     asked = [RerankInput("a", ("one {query}", "two")), RerankInput("b", ("three", "four"))]
-    first, second = score_by_chat(asked, settings, ask)
+    models: Any = SimpleNamespace(ask=ask)
+    first, second = settings.relevance(asked, models)
     assert first == [0.25, 1.0]
     assert isinstance(second, ProviderError)
     assert [p.user for p in prompts][:2] == ["one {query} for a?", "two for a?"]

@@ -10,7 +10,7 @@ from rag_pipeline.calls import CallCache
 from rag_pipeline.errors import CallsStoppedError
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers.http import check_redirect
-from rag_pipeline.search.reranking import RerankInput, score_passages
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
