@@ -15,7 +15,8 @@ from rag_pipeline.answering.confidence import (
 )
 from rag_pipeline.answering.reading import Passage, read_passages
 from rag_pipeline.config.models import Tokens
-from rag_pipeline.datamodels import ScoredChunk, SearchResult
+from rag_pipeline.datamodels import SearchResult
+from rag_pipeline_tests.testing.chunking import scored
 
 HALF = 1 / np.sqrt(2)
 
@@ -31,13 +32,9 @@ class _Two:
         return Passage(chunk, signs, lambda: (np.array([1], np.uint32), [(0, 2)]))
 
 
-def chunk(document_id: str, signs: str) -> ScoredChunk:
-    return ScoredChunk(f"{document_id}#{signs}", document_id, 0, len(signs), signs, 1.0)
-
-
 def test_evidence_is_what_the_definitions_say():
     # "10" is at cosines (+, -) of 1 / root of 2, "11" at (+, +); the third's context adds "01".
-    chunks = [chunk("a", "10"), chunk("b", "11"), chunk("b", "10 01")]
+    chunks = [scored("a", "10"), scored("b", "11"), scored("b", "10 01")]
     weights = np.array([0.0, 3.0, 1.0, 4.0], np.float32)
     found = evidence("which?", read_passages("which?", chunks, _Two()), _Two(), weights)
     late = [HALF * (0.75 - 0.25), HALF, HALF]
@@ -57,7 +54,7 @@ def test_passages_of_an_index_are_compared_without_being_cut_into_tokens():
         def passage(self, chunk):
             return Passage(chunk, super().passage(chunk).signs, None)
 
-    chunks, weights = [chunk("a", "10"), chunk("b", "11 01")], np.ones(3, np.float32)
+    chunks, weights = [scored("a", "10"), scored("b", "11 01")], np.ones(3, np.float32)
     (alone, cut) = (
         evidence("which?", read_passages("which?", chunks, reader), reader, weights).rows
         for reader in (Signs(), _Two())
@@ -66,7 +63,7 @@ def test_passages_of_an_index_are_compared_without_being_cut_into_tokens():
 
 
 def test_what_asks_of_nothing_that_the_index_holds_has_no_chance_unless_it_is_met_well():
-    chunks = [chunk("a", "10"), chunk("b", "11")]
+    chunks = [scored("a", "10"), scored("b", "11")]
     for highest, late in ((3.2, [0.0, HALF]), (4.0, [0.52 * HALF, HALF])):
         # 0.76 of the question is a token that, at the highest weight, no chunk holds.
         weights = np.array([0.0, 3.2, 1.0105263, highest], np.float32)
@@ -76,7 +73,7 @@ def test_what_asks_of_nothing_that_the_index_holds_has_no_chance_unless_it_is_me
 
 
 def test_chances_of_passages_do_not_depend_on_how_many_are_asked_for():
-    chunks = [chunk("a", "11"), *(chunk(f"{n}", "10") for n in range(9)), chunk("a", "10 11")]
+    chunks = [scored("a", "11"), *(scored(f"{n}", "10") for n in range(9)), scored("a", "10 11")]
     few = passage_chances(SearchResult(query="which?", chunks=chunks[:5]), _Two(), DEFAULT)
     many = passage_chances(SearchResult(query="which?", chunks=chunks), _Two(), DEFAULT)
     assert many[:5] == pytest.approx(few)
@@ -84,7 +81,7 @@ def test_chances_of_passages_do_not_depend_on_how_many_are_asked_for():
 
 
 def test_what_has_no_words_has_no_chance():
-    found = SearchResult(query="which?", chunks=[chunk("a", " – ")])
+    found = SearchResult(query="which?", chunks=[scored("a", " – ")])
     assert passage_chances(found, _Two()) == [0.0]
 
 

@@ -15,6 +15,7 @@ from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import ScoredChunk, SearchResult
 from rag_pipeline.models.providers.minilm import MiniLMTokens
+from rag_pipeline_tests.testing.chunking import scored
 
 DOCUMENT = (
     "1. Term. This agreement begins on 3 May 2021. The obligations of confidentiality last for "
@@ -24,9 +25,7 @@ DOCUMENT = (
 
 
 def chunk(start: int, end: int, document_id: str = "nda.txt") -> ScoredChunk:
-    return ScoredChunk(
-        f"{document_id}#{start}-{end}", document_id, start, end, DOCUMENT[start:end], 1.0
-    )
+    return scored(document_id, DOCUMENT[start:end], start=start)
 
 
 def answer(query, chunks, **settings):
@@ -75,8 +74,7 @@ def test_without_chunks_or_words_nothing_answers_and_no_model_is_asked():
 
         passage = question
 
-    empty = ScoredChunk("a#0-3", "a", 0, 3, " – ", 1.0)
-    for chunks in ([], [empty]):
+    for chunks in ([], [scored("a", " – ")]):
         found = SearchResult(query="How long?", chunks=chunks)
         (made,) = extract_answers([found], ExtractiveAnswers(), Refusing())
         assert not made.answered
@@ -91,9 +89,7 @@ def test_only_the_first_contexts_are_read():
 
 def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question():
     end = DOCUMENT.index("The obligations")
-    unlike = ScoredChunk(
-        "lunch.txt#0-44", "lunch.txt", 0, 44, "The canteen opens at noon on all days.", 1
-    )
+    unlike = scored("lunch.txt", "The canteen opens at noon on all days.")
     long = chunk(end, len(DOCUMENT))
     query = "How long do the obligations of confidentiality last?"
 
@@ -104,7 +100,7 @@ def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question
 
     assert cited(unlike, long) == {"nda.txt"}
     assert cited(long, unlike) == {"nda.txt"}
-    again = ScoredChunk("other.txt#0-99", "other.txt", 0, 99, long.text.replace("five", "six"), 1)
+    again = scored("other.txt", long.text.replace("five", "six"))
     assert cited(long, again) == {"nda.txt"}
 
 
@@ -112,7 +108,7 @@ def test_a_name_that_the_question_holds_weighs_less_than_what_it_asks():
     text = "Made between Halvorsk Marine and Brennwater Robotics. The penalty is paid at once."
     found = answer(
         "What penalty do Halvorsk Marine and Brennwater Robotics owe?",
-        [ScoredChunk("d#0-83", "d", 0, len(text), text, 1.0)],
+        [scored("d", text)],
     )
     assert found.citations[0].text == "The penalty is paid at once."
 
@@ -146,7 +142,7 @@ class _Two:
 
 def test_features_are_what_the_definitions_say():
     text = "Alpha stands here. Beta stands for ten days."
-    chunks = [ScoredChunk("d#0-44", "d", 0, len(text), text, 0.5)]
+    chunks = [scored("d", text, 0.5)]
     weights = np.array([1.0, 3.0, 1.0, 2.0], np.float32)
     query = "how long alpha beta?"
     read = read_passages(query, chunks, _Two())
@@ -179,7 +175,7 @@ def test_the_sentence_is_cited_that_answers_and_not_the_one_that_names_the_parti
     signs = np.packbits(made.vectors > 0, axis=1).tobytes()
     found = answer(
         "What becomes of secrets that Halvorsk Marine shared?",
-        [ScoredChunk("a#0-9", "a", 0, len(text), text, 1.0, token_signs=signs)],
+        [scored("a", text, token_signs=signs)],
     )
     assert found.citations[0].text == parts[2]
 
@@ -194,7 +190,7 @@ def test_the_sentence_is_cited_that_answers_and_not_the_one_that_names_the_parti
 def test_a_table_answers_by_its_rows_and_never_by_the_names_of_its_columns(head):
     text = f"# Travel\n\n{head}| Junior | EUR 110 | EUR 28 |\n| Director | EUR 220 | EUR 45 |\n\n"
     text += "Expenses are paid within 14 days."
-    chunks = [ScoredChunk(f"a.md#0-{len(text)}", "a.md", 0, len(text), text, 1.0)]
+    chunks = [scored("a.md", text)]
     found = answer("What is the hotel limit of a director?", chunks, sentences=5, confidence=0)
     assert found.citations[0].text == "| Director | EUR 220 | EUR 45 |"
     assert "Grade" not in found.text
@@ -210,7 +206,7 @@ def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
     model = MiniLMTokens()
     (made,) = model.embed_tokens([f"{text}\n\nIts context"], "document")[1]
     kept = np.packbits(made.vectors > 0, axis=1).tobytes()
-    of_index = ScoredChunk("nda.txt#0-140", "nda.txt", 0, 140, text, 1.0, token_signs=kept)
+    of_index = scored("nda.txt", text, token_signs=kept)
     asked = sentence_vectors.question("How long does confidentiality last?")
     assert len(asked.ids) == 4  # long, confidential, ##ity, last
 
@@ -225,16 +221,13 @@ def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
 def test_a_passage_longer_than_the_model_reads_is_read_to_its_end():
     filler = "Invoices are sent by post, with a copy for the files of the other side. " * 40
     text = f"{filler}The obligations of confidentiality last for five (5) years."
-    found = answer("How long does confidentiality last?", [ScoredChunk("a", "a", 0, 1, text, 1.0)])
+    found = answer("How long does confidentiality last?", [scored("a", text)])
     assert found.citations[0].text == "The obligations of confidentiality last for five (5) years."
 
 
 def test_of_passages_to_embed_only_those_that_hold_the_questions_words_are_read():
     own = "The obligations of confidentiality last for five (5) years."
-    others = [
-        ScoredChunk(f"o{n}#0-30", f"o{n}", 0, 30, f"Invoice number {n} was paid late.", 1.0)
-        for n in range(30)
-    ]
-    last = ScoredChunk("nda#0-59", "nda", 0, len(own), own, 1.0)
-    found = answer("How long does confidentiality last?", [*others, last], contexts=50)
+    others = [scored(f"o{n}", f"Invoice number {n} was paid late.") for n in range(30)]
+    chunks = [*others, scored("nda", own)]
+    found = answer("How long does confidentiality last?", chunks, contexts=50)
     assert found.citations[0].text == own

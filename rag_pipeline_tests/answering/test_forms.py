@@ -2,21 +2,18 @@ from rag_pipeline.answering import form_answers, sentence_vectors
 from rag_pipeline.answering.extractive import sentence_features
 from rag_pipeline.answering.reading import read_passages
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import ScoredChunk, SearchResult
+from rag_pipeline.datamodels import SearchResult
+from rag_pipeline_tests.testing.chunking import scored
 
 PENSION = "The Company contributes seven percent of salary to the pension."
 PREAMBLE = "This contract is made between {} (the “Company”) and {} (the “Employee”)."
 
 
-def chunk(document_id: str, text: str, score: float) -> ScoredChunk:
-    return ScoredChunk(f"{document_id}#0-{len(text)}", document_id, 0, len(text), text, score)
-
-
 def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
     chunks = [
-        chunk("ann.txt", f"{PREAMBLE.format('Brennwater', 'Ann Lee')} {PENSION}", 1.0),
-        chunk("bob.txt", f"{PREAMBLE.format('Tessavine', 'Bob Ray')} Desks are shared.", 0.9),
-        chunk("lunch.txt", "The canteen opens at noon.", 0.8),
+        scored("ann.txt", f"{PREAMBLE.format('Brennwater', 'Ann Lee')} {PENSION}", 1.0),
+        scored("bob.txt", f"{PREAMBLE.format('Tessavine', 'Bob Ray')} Desks are shared.", 0.9),
+        scored("lunch.txt", "The canteen opens at noon.", 0.8),
     ]
     query = "Compare the pension money that Brennwater and Tessavine pay for Ann Lee and Bob Ray."
     found = SearchResult(query=query, chunks=chunks, kind="comparison")
@@ -28,7 +25,7 @@ def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
 
 def test_headings_are_not_quoted():
     text = "## Annual leave\n\n1. ANNUAL LEAVE\n\n年假\n\nAll have ten days of annual leave."
-    read = read_passages("annual leave", [chunk("d", text, 1.0)], sentence_vectors)
+    read = read_passages("annual leave", [scored("d", text)], sentence_vectors)
     sentences, _ = sentence_features("annual leave", read, sentence_vectors)
     assert [s.text for s in sentences] == ["年假", "All have ten days of annual leave."]
 
@@ -36,7 +33,7 @@ def test_headings_are_not_quoted():
 def test_what_leads_in_a_list_is_quoted_with_its_items_alone():
     listed = "The following are never reimbursed:\n- parking fines\n- lounge access"
     text = f"{listed}\n\n## Claims\n\nClaims are sent within ten days."
-    found = SearchResult(query="What is never reimbursed?", chunks=[chunk("d", text, 1.0)])
+    found = SearchResult(query="What is never reimbursed?", chunks=[scored("d", text)])
     (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
     quotes = [citation.text for citation in answer.citations]
     assert quotes[0] == listed
@@ -45,7 +42,7 @@ def test_what_leads_in_a_list_is_quoted_with_its_items_alone():
 
 def test_a_sentence_is_also_met_by_its_heading():
     text = "## Annual leave\n\nAll have ten days.\n\n## Lunch\n\nAll have one hour."
-    read = read_passages("annual leave", [chunk("d", text, 1.0)], sentence_vectors)
+    read = read_passages("annual leave", [scored("d", text)], sentence_vectors)
     sentences, features = sentence_features("annual leave", read, sentence_vectors)
     late = dict(zip([s.text for s in sentences], features[:, 0], strict=True))
     assert late["All have ten days."] > late["All have one hour."] + 0.1

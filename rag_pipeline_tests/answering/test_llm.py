@@ -2,12 +2,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from rag_pipeline.answering.llm import ChatAnswers
-from rag_pipeline.datamodels import Answer, Prompt, Reply, ScoredChunk, SearchResult, Usage
+from rag_pipeline.datamodels import Answer, Prompt, Reply, SearchResult, Usage
 from rag_pipeline.errors import ProviderError
+from rag_pipeline_tests.testing.chunking import scored
 
 CHUNKS = [
-    ScoredChunk("a#0-41", "a", 0, 41, "Confidentiality lasts for five (5) years.", 2.0),
-    ScoredChunk("b#10-53", "b", 10, 53, "The laws of Delaware govern this agreement.", 1.0),
+    scored("a", "Confidentiality lasts for five (5) years."),
+    scored("b", "The laws of Delaware govern this agreement."),
 ]
 
 

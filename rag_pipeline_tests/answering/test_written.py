@@ -10,19 +10,13 @@ from rag_pipeline.answering.written import (
     read_answer,
     supports,
 )
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline_tests.testing.chunking import scored
 
 ACME = "1. Term. The parties’ obligations last\nfor five (5) years."
 CEDAR = "1. Term. The obligations last for two (2) years."
 
 
-def chunk(document_id, start, text):
-    return ScoredChunk(
-        f"{document_id}#{start}-{start + len(text)}", document_id, start, start + len(text), text, 1
-    )
-
-
-CHUNKS = [chunk("acme.txt", 100, ACME), chunk("cedar.txt", 0, CEDAR)]
+CHUNKS = [scored("acme.txt", ACME, start=100), scored("cedar.txt", CEDAR)]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +108,8 @@ def test_a_list_has_a_line_an_item_and_a_number_that_is_wrong_anywhere_is_not_ve
 # --- citations of a model's text ---
 
 TWO = [
-    chunk("a", 0, "Confidentiality lasts for five (5) years."),
-    chunk("b", 10, "The laws of Delaware govern this agreement."),
+    scored("a", "Confidentiality lasts for five (5) years."),
+    scored("b", "The laws of Delaware govern this agreement.", start=10),
 ]
 
 

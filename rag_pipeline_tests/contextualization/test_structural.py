@@ -85,19 +85,7 @@ def test_a_defined_term_that_is_used_is_explained_and_one_that_is_not_is_not():
     assert "all data that" not in unused
 
 
-def test_markdown_headings_are_a_path_and_end_with_their_section():
-    sick, travel = contexts(GUIDE, "A note is needed.", "Economy class only.", document_id="g.md")
-    assert sick.split(" | ") == ["g", "Handbook", "Leave", "Sick leave"]
-    assert travel.split(" | ") == ["g", "Handbook", "Travel"]
-
-
-def test_code_says_which_blocks_enclose_it():
-    (context,) = contexts(CODE, "return value", document_id="cache.py")
-    assert context.split(" | ") == ["cache", "class Cache:", "def get(self, key):"]
-
-
-def test_code_says_what_its_file_defines():
-    source = """// Copyright the authors
+STORE = """// Copyright the authors
 #include <map>
 
 namespace cache {
@@ -110,17 +98,7 @@ pub(crate) fn evict<T>(store: &Store) -> T {
   return store.pop();
 }
 """
-    (context,) = contexts(source, "return store.pop();", document_id="store.cc")
-    assert context.split(" | ") == [
-        "store",
-        "pub(crate) fn evict<T>(store: &Store) -> T {",
-        "namespace cache {",
-        "class Store",
-    ]
-
-
-def test_braces_comments_and_constants_are_no_blocks_and_no_headings():
-    source = """enum Size {
+GROW = """enum Size {
   SMALL,
 }
 int grow(int by)
@@ -129,15 +107,39 @@ int grow(int by)
     return by + 1;
 }
 """
-    (context,) = contexts(source, "return by + 1;", document_id="grow.c")
-    assert context.split(" | ") == ["grow", "int grow(int by)", "enum Size {"]
-    (context,) = contexts("MAX_SIZE,\nMIN_SIZE,\nthe end", "the end", document_id="sizes.txt")
-    assert context == "sizes"
+PROSE = "The members form a\nclass of shares.\nfunction and form matter.\nThe end."
 
 
-def test_prose_about_classes_and_functions_defines_nothing():
-    prose = "The members form a\nclass of shares.\nfunction and form matter.\nThe end."
-    assert contexts(prose, "The end.", document_id="a.txt") == ["a"]
+@pytest.mark.parametrize(
+    ("text", "needle", "document_id", "pieces"),
+    [
+        # headings are a path and end with their section
+        (GUIDE, "A note is needed.", "g.md", ["g", "Handbook", "Leave", "Sick leave"]),
+        (GUIDE, "Economy class only.", "g.md", ["g", "Handbook", "Travel"]),
+        # the blocks that enclose code
+        (CODE, "return value", "cache.py", ["cache", "class Cache:", "def get(self, key):"]),
+        # the definitions of a file
+        (
+            STORE,
+            "return store.pop();",
+            "store.cc",
+            [
+                "store",
+                "pub(crate) fn evict<T>(store: &Store) -> T {",
+                "namespace cache {",
+                "class Store",
+            ],
+        ),
+        # braces, comments and constants are no blocks and no headings
+        (GROW, "return by + 1;", "grow.c", ["grow", "int grow(int by)", "enum Size {"]),
+        ("MAX_SIZE,\nMIN_SIZE,\nthe end", "the end", "sizes.txt", ["sizes"]),
+        # prose about classes and functions defines nothing
+        (PROSE, "The end.", "a.txt", ["a"]),
+    ],
+)
+def test_headings_blocks_and_definitions(text, needle, document_id, pieces):
+    (context,) = contexts(text, needle, document_id=document_id)
+    assert context.split(" | ") == pieces
 
 
 @pytest.mark.parametrize(
@@ -223,21 +225,10 @@ def test_any_text_has_contexts_within_the_limit_that_repeat(text):
     assert all(len(c.context) <= 400 and "\n" not in c.context for c in once)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "x",
-        "\n",
-        "1. Term. a\n b:\n",
-        "“A B” means ",
-        "(",
-        "between ",
-        "# a\n",
-        "\t \xa0",
-        "class ",
-        "pub fn f(",
-    ],
-)
+HOSTILE = ["x", "\n", "1. Term. a\n b:\n", "“A B” means ", "(", "between ", "# a\n"]
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE, "\t \xa0", "class ", "pub fn f("])
 def test_hostile_text_takes_linear_time(piece):
     text = piece * (300_000 // len(piece))
     document = Document("a.txt", "hash", text)

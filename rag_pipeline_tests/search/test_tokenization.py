@@ -14,6 +14,7 @@ PLAIN = Tokenizer(Lexical(language="none"))
 @pytest.mark.parametrize(
     ("text", "terms"),
     [
+        # numbers and section references stay whole
         ("Section 3.2.", ["section", "3.2"]),
         ("12(b)", ["12(b)", "12"]),
         ("§4.1(A)(ii),", ["4.1(a)(ii)", "4.1"]),
@@ -22,15 +23,7 @@ PLAIN = Tokenizer(Lexical(language="none"))
         ("1, 2,3", ["1", "2", "3"]),
         ("2024-01-15 at 9:30", ["2024", "01", "15", "at", "9", "30"]),
         ("3rd of 12 (twelve)", ["3rd", "of", "12", "twelve"]),
-    ],
-)
-def test_numbers_and_section_references_stay_whole(text: str, terms: list[str]) -> None:
-    assert PLAIN.tokenize(text) == terms
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
+        # identifiers are kept and split
         ("getChunk", ["getchunk", "get", "chunk"]),
         ("max_size", ["max_size", "max", "size"]),
         ("HTTPServer", ["httpserver", "http", "server"]),
@@ -39,15 +32,7 @@ def test_numbers_and_section_references_stay_whole(text: str, terms: list[str]) 
         ("eBook", ["ebook", "book"]),
         ("AGREEMENT NDAs", ["agreement", "ndas"]),
         ("Name: ________", ["name"]),
-    ],
-)
-def test_identifiers_are_kept_and_split(text: str, terms: list[str]) -> None:
-    assert PLAIN.tokenize(text) == terms
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
+        # words
         ("the Company's non-compete", ["the", "company", "non", "compete"]),
         ("the Company’s", ["the", "company"]),
         ("l'accord", ["accord"]),
@@ -60,14 +45,12 @@ def test_identifiers_are_kept_and_split(text: str, terms: list[str]) -> None:
         ("2024年ABC契約", ["2024", "年", "abc", "契約"]),
         ("", []),
         (" \n\t—…", []),
+        # encoded data is one cut term
+        ("aB" * 500, ["ab" * 32]),
     ],
 )
-def test_words(text: str, terms: list[str]) -> None:
+def test_terms_without_a_language(text: str, terms: list[str]) -> None:
     assert PLAIN.tokenize(text) == terms
-
-
-def test_encoded_data_is_one_cut_term() -> None:
-    assert PLAIN.tokenize("aB" * 500) == ["ab" * 32]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +82,7 @@ def test_auto_takes_the_language_of_each_text() -> None:
     english = "The obligations of the terminating parties are those of the agreements. " * 2
     assert auto.tokenize(german) == Tokenizer(Lexical(language="german")).tokenize(german)
     assert auto.tokenize(english) == ENGLISH.tokenize(english)
-
-
-def test_auto_stems_short_texts_in_every_language() -> None:
-    auto = Tokenizer(Lexical(language="auto"))
+    # short texts are stemmed in every language
     assert {"kundig", "haus"} <= set(auto.tokenize("Kündigungen der Häuser"))
     assert {"termin", "oblig"} <= set(auto.tokenize("terminating obligations"))
 

@@ -32,12 +32,18 @@ def table_of(tmp_path, vectors):
     """A stored index whose rows have these vectors."""
     table = Store(str(tmp_path), "tiny").table("v", vector_schema(vectors.shape[1]))
     table.ensure()
-    made = Embedded(vectors, [b""] * len(vectors))
-    batches = vector_index.index_chunks(
-        [contextualized(len(vectors))], lambda texts: made, table.schema, "mine"
-    )
-    table.replace([], list(batches))
+    add(table, vectors)
     return table
+
+
+def add(table, vectors):
+    made = Embedded(vectors.astype(np.float32), [b""] * len(vectors))
+    chunks = [contextualized(len(vectors))]
+    table.replace([], list(vector_index.index_chunks(chunks, lambda _: made, table.schema, "mine")))
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def test_rows_keep_their_columns_and_gain_vector_and_fingerprint():
@@ -113,10 +119,7 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
     monkeypatch.setattr(vector_index, "FLAT_ROWS", 2000)
     random = np.random.default_rng(0)
     centres = random.normal(size=(40, 16))
-    vectors = (centres[random.integers(0, 40, 3000)] + 0.3 * random.normal(size=(3000, 16))).astype(
-        np.float32
-    )
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit(centres[random.integers(0, 40, 3000)] + 0.3 * random.normal(size=(3000, 16)))
     small = table_of(tmp_path / "small", vectors[:100])
     assert vector_index.maintain(small) == "flat"
     large = table_of(tmp_path / "large", vectors)
@@ -151,21 +154,11 @@ def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch, cycles, 
 def test_partitions_are_trained_anew_when_the_table_outgrows_them(tmp_path, monkeypatch):
     monkeypatch.setattr(vector_index, "FLAT_ROWS", 500)
     chance = np.random.default_rng(3)
-
-    def add(count, name):
-        vectors = chance.normal(size=(count, 16)).astype(np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        made = Embedded(vectors, [b""] * count)
-        batches = vector_index.index_chunks(
-            [contextualized(count)], lambda texts: made, table.schema, name
-        )
-        table.replace([], list(batches))
-
     table = table_of(tmp_path, np.eye(16, dtype=np.float32))
-    add(600 - 16, "first")
+    add(table, unit(chance.normal(size=(600 - 16, 16))))
     vector_index.maintain(table)
     assert vector_index.index_probes(table.open()) == 24, "all of them, as they are few"
-    add(2400, "second")
+    add(table, unit(chance.normal(size=(2400, 16))))
     vector_index.maintain(table)
     assert vector_index.index_probes(table.open()) == 54, "the square root of 3,000"
 
@@ -173,15 +166,10 @@ def test_partitions_are_trained_anew_when_the_table_outgrows_them(tmp_path, monk
 def test_partitions_are_trained_anew_when_one_of_them_fills(tmp_path, monkeypatch):
     monkeypatch.setattr(vector_index, "FLAT_ROWS", 1000)
     chance = np.random.default_rng(3)
-    spread = chance.normal(size=(2000, 16)).astype(np.float32)
-    table = table_of(tmp_path, spread / np.linalg.norm(spread, axis=1, keepdims=True))
+    table = table_of(tmp_path, unit(chance.normal(size=(2000, 16))))
     vector_index.maintain(table)
     # Then a new subject comes, whose vectors lie close together.
-    near = np.eye(1, 16, dtype=np.float32) + 0.05 * chance.normal(size=(1500, 16))
-    near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
-    made = Embedded(near, [b""] * len(near))
-    batch = contextualized(len(near))
-    table.replace([], list(vector_index.index_chunks([batch], lambda _: made, table.schema, "n")))
+    add(table, unit(np.eye(1, 16) + 0.05 * chance.normal(size=(1500, 16))))
     vector_index.maintain(table)
     sizes = vector_index._partition_sizes(table.open())
     assert sum(sizes) == 3500

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.widening import widened
+from rag_pipeline_tests.testing.chunking import scored
 from rag_pipeline_tests.testing.search_index import index_of, random_chunks
 
 TEXT = "# One\n\naaaa bbbb\ncccc\n\n# Two\n\ndddd\n"
@@ -25,8 +25,7 @@ def index(tmp_path_factory):
 
 def chunk(number, score, document="name0.txt"):
     start, end = SPANS[number]
-    text = TEXT[start:end]
-    return ScoredChunk(f"{document}#{start}-{end}", document, start, end, text, score)
+    return scored(document, TEXT[start:end], score, start)
 
 
 def found(index, numbers, expand):
@@ -65,7 +64,7 @@ def test_without_texts_or_by_default_chunks_stay_as_they_are(index):
 
 
 def test_a_chunk_of_another_release_stays_as_it_is(index):
-    gone = ScoredChunk("name0.txt#8-12", "name0.txt", 8, 12, TEXT[8:12], 1.0)
+    gone = scored("name0.txt", TEXT[8:12], start=8)
     assert widened(index, [gone], "neighbours")[0][1].text == TEXT[8:12]
     changed = replace(chunk(1, 1.0), text="other")
     assert widened(index, [changed], "section") == [(0, changed)]
