@@ -18,7 +18,7 @@ class RecordingCache(CallCache):
     """The answers of a call cache, read only.
 
     With this cache, `models.chat.ask`, `models.embedding.embed_tokens` and
-    `search.reranking.score_passages` note a call instead of making it. A missing answer is an
+    `reranking.passages.score_passages` note a call instead of making it. A missing answer is an
     `UnknownReply` or an UnknownReplyError.
     """
 

@@ -8,10 +8,9 @@ the defined terms in the chunk.
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 from pydantic import Field
@@ -91,13 +90,23 @@ def structural_contexts(
     document: Document, chunks: Sequence[Chunk], settings: StructuralContext
 ) -> list[str]:
     """Return the context of each chunk, at most `max_characters` long; linear in the document."""
-    outline = _Outline.of(document)
-    pieces = (outline.pieces(chunk, settings.table_heads) for chunk in chunks)
-    return [_joined(piece, settings.max_characters) for piece in pieces]
+    text = document.text
+    own, definitions, meanings = about(document), _definitions(text), _defined_terms(text)
+    starts, places = _outline(text)
+    contexts = []
+    for chunk in chunks:
+        blank = len(chunk.text) - len(chunk.text.lstrip())
+        line = bisect_right(starts, chunk.start + blank) - 1
+        place = places[line] if line >= 0 else _Place((), "", ())
+        above = [*place.headings, *place.blocks, place.lead_in]
+        above += [place.columns] if settings.table_heads else []
+        terms = (f"{term}{meanings[term]}" for term in _terms_in(chunk.text, meanings))
+        new = (term for term in terms if term not in chunk.text)
+        contexts.append(_joined([*own, *above, *definitions, *new], settings.max_characters))
+    return contexts
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """The headings, lead-in of a list and blocks above a line."""
 
     headings: tuple[str, ...]
@@ -107,101 +116,67 @@ class _Place:
     """The head of the line's table."""
 
 
-@dataclass(slots=True)
-class _Outline:
-    """A document's structure, read once for all chunks."""
+def _outline(text: str) -> tuple[list[int], list[_Place]]:
+    """Return the start and the place of each line with words."""
+    starts: list[int] = []
+    places: list[_Place] = []
+    markdown: list[tuple[int, str]] = []
+    numbered = capitals = lead_in = head = columns = ""
+    blocks: list[tuple[int, str]] = []
 
-    about: list[str]
-    definitions: list[str]
-    terms: dict[str, str]
-    starts: list[int] = field(default_factory=list)
-    places: list[_Place] = field(default_factory=list)
+    def add(above: Sequence[str] = (), lead_in: str = "", inside: int = 0, table: str = "") -> None:
+        headings = (*(one for _, one in markdown), *(one for one in above if one))
+        places.append(_Place(headings, lead_in, tuple(one for _, one in blocks[:inside]), table))
 
-    @classmethod
-    def of(cls, document: Document) -> "_Outline":
-        """Read a document's lines from top to bottom."""
-        text = document.text
-        outline = cls(about(document), _definitions(text), _defined_terms(text))
-        markdown: list[tuple[int, str]] = []
-        numbered = capitals = lead_in = head = columns = ""
-        blocks: list[tuple[int, str]] = []
-        position = 0
-        for line in text.split("\n"):
-            start, position = position, position + len(line) + 1
-            words = line[:_LINE].strip()
-            if not words:
-                continue
-            outline.starts.append(start)
-            indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
-            if words != "{":  # opens the block that the line above names
-                while blocks and blocks[-1][0] >= indent:
-                    blocks.pop()
-            if _TABLE_RULE.fullmatch(words):
-                columns = head
-            elif words[0] != "|":
-                head = columns = ""
-            elif not columns:
-                head = f"columns: {cut_line(' '.join(words.strip('|').split()), _PARTIES)}"
-            continues = bool(_LIST_ITEM.match(line[:_LINE])) or words[0].islower()
-            if not continues:
-                lead_in = ""
-            heading = _MARKDOWN.match(words)
-            if heading:
-                level = len(heading[1])
-                markdown = [h for h in markdown if h[0] < level]
-                outline._add(markdown, ("", ""), "", [])
-                markdown.append((level, cut_line(heading[2].rstrip("# "))))
-                numbered = capitals = ""
-            elif words.isupper() and 3 < len(words) < _PIECE and not _UNLIKE_HEADING.search(words):
-                outline._add(markdown, ("", ""), "", [])
-                capitals, numbered = words, ""
-            elif _NUMBERED.match(line[:_LINE]):
-                outline._add(markdown, (capitals, ""), lead_in, blocks)
-                numbered = _first_clause(words)
-            else:
-                outline._add(markdown, (capitals, numbered), lead_in, blocks, columns)
-            if words.endswith((":", ":-", ":—")):
-                lead_in = cut_line(words)
-            if _NAMES_BLOCK.match(words):
-                blocks.append((indent, cut_line(words)))
-                del blocks[:-_MAX_DEPTH]
-        return outline
+    position = 0
+    for line in text.split("\n"):
+        start, position = position, position + len(line) + 1
+        words = line[:_LINE].strip()
+        if not words:
+            continue
+        starts.append(start)
+        indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
+        if words != "{":  # opens the block that the line above names
+            while blocks and blocks[-1][0] >= indent:
+                blocks.pop()
+        if _TABLE_RULE.fullmatch(words):
+            columns = head
+        elif words[0] != "|":
+            head = columns = ""
+        elif not columns:
+            head = f"columns: {cut_line(' '.join(words.strip('|').split()), _PARTIES)}"
+        if not _LIST_ITEM.match(line[:_LINE]) and not words[0].islower():
+            lead_in = ""
+        if heading := _MARKDOWN.match(words):
+            level = len(heading[1])
+            markdown = [h for h in markdown if h[0] < level]
+            add()
+            markdown.append((level, cut_line(heading[2].rstrip("# "))))
+            numbered = capitals = ""
+        elif words.isupper() and 3 < len(words) < _PIECE and not _UNLIKE_HEADING.search(words):
+            add()
+            capitals, numbered = words, ""
+        elif _NUMBERED.match(line[:_LINE]):
+            add((capitals,), lead_in, len(blocks))
+            numbered = _first_clause(words)
+        else:
+            add((capitals, numbered), lead_in, len(blocks), columns)
+        if words.endswith((":", ":-", ":—")):
+            lead_in = cut_line(words)
+        if _NAMES_BLOCK.match(words):
+            blocks.append((indent, cut_line(words)))
+            del blocks[:-_MAX_DEPTH]
+    return starts, places
 
-    def _add(
-        self,
-        markdown: list[tuple[int, str]],
-        numbered: tuple[str, str],
-        lead_in: str,
-        blocks: list[tuple[int, str]],
-        columns: str = "",
-    ) -> None:
-        headings = (*(text for _, text in markdown), *(text for text in numbered if text))
-        self.places.append(_Place(headings, lead_in, tuple(text for _, text in blocks), columns))
 
-    def pieces(self, chunk: Chunk, table_heads: bool = False) -> list[str]:
-        """Return the parts of a chunk's context, the most important first."""
-        blank = len(chunk.text) - len(chunk.text.lstrip())
-        line = bisect_right(self.starts, chunk.start + blank) - 1
-        place = self.places[line] if line >= 0 else _Place((), "", ())
-        terms = [
-            f"{term}{meaning}"
-            for term, meaning in self._terms_in(chunk.text)
-            if f"{term}{meaning}" not in chunk.text
-        ]
-        above = [*place.headings, *place.blocks, place.lead_in]
-        above += [place.columns] if table_heads else []
-        return [*self.about, *above, *self.definitions, *terms]
-
-    def _terms_in(self, text: str) -> Iterator[tuple[str, str]]:
-        if not self.terms:
-            return
-        for run in _CAPITALISED.finditer(text):
-            words = run[0].split()
-            for first in range(len(words)):
-                for last in range(first + 1, min(first + _TERM_WORDS, len(words)) + 1):
-                    term = " ".join(words[first:last])
-                    if term in self.terms:
-                        yield term, self.terms[term]
+def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
+    for run in _CAPITALISED.finditer(text) if known else ():
+        words = run[0].split()
+        for first in range(len(words)):
+            for last in range(first + 1, min(first + _TERM_WORDS, len(words)) + 1):
+                term = " ".join(words[first:last])
+                if term in known:
+                    yield term
 
 
 def about(document: Document) -> list[str]:

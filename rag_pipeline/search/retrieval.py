@@ -49,7 +49,7 @@ from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import id_filter
 
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
-"""From queries with passages to their scores; see `reranking.score_passages`."""
+"""From queries with passages to their scores; see `reranking.passages.score_passages`."""
 
 _Ranked = tuple[Ranking, pa.Table | None, SearchResult]
 """The ranking of the candidates, the rows that were read, and a result without chunks."""
