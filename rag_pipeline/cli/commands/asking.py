@@ -16,7 +16,7 @@ from rag_pipeline.cli.options import (
     names,
     option,
 )
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import InputError, import_extra
 
 app = typer.Typer()
 
@@ -178,7 +178,6 @@ def serve(
       rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
     """
-    from rag_pipeline.errors import import_extra
     from rag_pipeline.serving.settings import ServerSettings, read_token
 
     if transport not in ("http", "stdio"):
