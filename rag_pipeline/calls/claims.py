@@ -26,10 +26,8 @@ class Claims:
 
     cache: CallCache
     owner: str = field(default_factory=lambda: uuid4().hex)
-    _process: str = field(init=False)
 
     def __enter__(self) -> "Claims":
-        self._process = self.cache.database.process_name
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -40,6 +38,7 @@ class Claims:
         """Claim the keys that have no answer and that nobody else asks; return these keys."""
         database = self.cache.database
         upsert = database.upsert(claims, "owner", "process")
+        mine = {"owner": self.owner, "process": database.process_name}
 
         def work(connection: Connection) -> set[bytes]:
             rows = connection.execute(self._others.where(claims.c.key.in_(keys))).all()
@@ -49,7 +48,6 @@ class Claims:
             taken.update(row.key for row in connection.execute(query))
             free = [key for key in keys if key not in taken]
             if free:
-                mine = {"owner": self.owner, "process": self._process}
                 connection.execute(upsert, [{"key": key, **mine} for key in free])
             return set(free)
 

@@ -77,9 +77,6 @@ class Sending:
     paid_in_vain: int = 0
     suspect: bool = False
 
-    def __post_init__(self) -> None:
-        self.suspect = self.failed_before > 0
-
 
 @dataclass(slots=True)
 class Circuit:
@@ -196,7 +193,7 @@ class Endpoint:
         after eight unusable replies that may be charged. Raises CallsStoppedError when the
         circuit opens: see `Circuit`.
         """
-        sending = Sending(_failed_before.get())
+        sending = Sending(failed := _failed_before.get(), suspect=failed > 0)
         while True:
             self.circuit.check()
             await self._wait_for_turn(tokens)
