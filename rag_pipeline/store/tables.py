@@ -75,10 +75,9 @@ class Table:
     def _fits(self, stored: pa.Schema) -> bool:
         """Tell whether the stored columns have these names, and vectors of the same width."""
         # Lance returns JSON columns as binary ones, so the types of others are not compared.
-        if stored.names != self.schema.names:
-            return False
-        if "vector" not in stored.names:
-            return True
+        same = bool(stored.names == self.schema.names)
+        if not same or "vector" not in stored.names:
+            return same
         return bool(stored.field("vector").type == self.schema.field("vector").type)
 
     def exists(self) -> bool:
@@ -154,11 +153,8 @@ class Table:
         with clear_errors(self.name, "read"):
             lance = self.open().to_lance()
             files = data_files(lance)
-            new = [
-                fragment
-                for fragment in lance.get_fragments()
-                if not set(known).issuperset(files[fragment.fragment_id])
-            ]
+            fragments = lance.get_fragments()
+            new = [f for f in fragments if not set(known).issuperset(files[f.fragment_id])]
             rows = lance.scanner(columns=["document_id"], fragments=new).to_table() if new else None
         ids = set(rows.column("document_id").unique().to_pylist()) if rows else set[str]()
         return ids, sorted(path for paths in files.values() for path in paths)
