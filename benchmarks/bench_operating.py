@@ -1,6 +1,6 @@
 """Operating characteristics of the report's intervals and of the release gate, by simulation.
 
-    python -m benchmarks.bench_operating [--draws 400] [--only best|labels]
+    python -m benchmarks.bench_operating [--draws 400] [--only best|labels|gate|ratchet]
 
 The generator is its own: the latent difficulty of a question is a normal number with a part of its
 document, and each configuration adds a part of its own, again by question and by document. Measured
@@ -8,7 +8,9 @@ are the functions that the leaderboard, the report and the gate call. Prints the
 docs/measurements.md.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,13 +18,22 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri, owens_t
 
 from benchmarks.shared import heading, options, row
+from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.best_of_many import best_of_many
 from rag_pipeline.evaluation.prediction_powered import corrected_mean
+from rag_pipeline.evaluation.scores import Scores
+from rag_pipeline.release.drift import compare_with_reference, new_reference
+from rag_pipeline.release.gate import compare_scores
+from rag_pipeline.release.margins import REFUSED, spent
 
 Answers = npt.NDArray[np.float64]
 
 DOCUMENT_SHARE = 0.3
 """Share of the variance of the latent difficulty that the questions of a document share."""
+METRICS_SHARE = 0.7
+"""Share of the variance of a configuration's own part that its metrics have in common."""
+METRICS = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
+NIGHTS = 1000
 A_DOCUMENT = 10
 """Number of questions of a document, where documents have effects."""
 
@@ -152,7 +163,160 @@ def labels_cell(
     return own, f"{percent(alone)} ({100 * before:.0f} wide)"
 
 
-SECTIONS: dict[str, Callable[[int], None]] = {"best": best, "labels": labels}
+def metrics_of(
+    rng: np.random.Generator,
+    means: Sequence[float],
+    correlation: float,
+    n: int,
+    documents: npt.NDArray[np.int64] | None,
+    number: int,
+) -> list[Scores]:
+    """Return the scores of each configuration; its metrics share most of what is its own."""
+    shared = np.sqrt(latent_correlation(round(float(np.mean(means)), 3), correlation))
+    common = difficulty(rng, (n,), documents)
+    found: list[Scores] = []
+    for mean in means:
+        own = difficulty(rng, (n,), documents)
+        each = difficulty(rng, (number, n), documents)
+        apart = np.sqrt(METRICS_SHARE) * own + np.sqrt(1 - METRICS_SHARE) * each
+        hard = shared * common + np.sqrt(1 - shared**2) * (own[None] if number == 1 else apart)
+        rows = (hard < ndtri(mean)) * 1.0
+        found.append(dict(zip(METRICS, map(by_id, rows), strict=False)))
+    return found
+
+
+def gate(draws: int) -> None:
+    """Print how often the gate refuses, and the loss that it says it would see."""
+    print("\n## Refusals by the first comparison of the gate\n")
+    losses = (0.0, 0.02, 0.05, 0.1, 0.2)
+    shown = [f"-{100 * loss:.0f}" for loss in losses[1:]]
+    heading(
+        "questions", "metrics", "correlation", "equal", *shown, "loss it states", "at that loss"
+    )
+    sizes = (
+        (71, 0),
+        (200, 0),
+        (400, 0),
+        (30, 3),
+        (40, 4),
+        (50, 5),
+        (71, 3),
+        (71, 8),
+        (71, 27),
+        (200, 20),
+    )
+    for n, documents in sizes:
+        of = in_documents(n, -(-n // documents)) if documents else None
+        for number in (1, 3):
+            for correlation in (0.5, 0.9):
+                rng = np.random.default_rng(n + documents)
+                found = [gate_cell(rng, draws, n, of, x, number, correlation) for x in losses]
+                stated = found[0][1]
+                at = gate_cell(rng, draws, n, of, min(stated, 0.79), number, correlation)[0]
+                within = f" of {documents} documents" if documents else ""
+                cells = [percent(refused) for refused, _ in found]
+                row(f"{n}{within}", number, correlation, *cells, f"{100 * stated:.0f}", percent(at))
+
+
+def gate_cell(
+    rng: np.random.Generator,
+    draws: int,
+    n: int,
+    documents: npt.NDArray[np.int64] | None,
+    loss: float,
+    number: int,
+    correlation: float,
+) -> tuple[float, float]:
+    """Return the share of candidates refused that are worse by `loss`, and the loss it states."""
+    refused, stated = 0, []
+    for _ in range(draws):
+        own, served = metrics_of(rng, [0.8 - loss, 0.8], correlation, n, documents, number)
+        metrics, reasons = compare_scores(
+            own, served, METRICS[:number], Gate(), groups_of(documents), spent(1)
+        )
+        refused += any(m.outcome in REFUSED for m in metrics.values())
+        stated += [float(x) for x in re.findall(r"a loss of ([\d.]+) would", " ".join(reasons))]
+    return refused / draws, float(np.mean(stated)) if stated else 1.0
+
+
+def ratchet(draws: int) -> None:
+    """Print what is lost in 1,000 nights of slightly worse candidates, and false refusals."""
+    print("\n## 1,000 nights\n")
+    histories = max(5, draws // 20)
+    heading(
+        "questions",
+        "lost: mean",
+        "highest",
+        f"without a reference ({NIGHTS // 10} nights)",
+        "false refusals",
+    )
+    for n, a_document in ((71, 0), (200, 0), (400, 0), (200, A_DOCUMENT), (400, A_DOCUMENT)):
+        documents = in_documents(n, a_document) if a_document else None
+        rng = np.random.default_rng(n + a_document)
+        lost = [history(rng, n, documents, NIGHTS) for _ in range(histories)]
+        before = [
+            history(rng, n, documents, NIGHTS // 10, False) for _ in range(max(2, histories // 4))
+        ]
+        false = [false_refusal(rng, n, documents) for _ in range(3 * histories)]
+        of = f" of {n // a_document} documents" if a_document else ""
+        figures = [f"{100 * x:.1f} points" for x in (np.mean(lost), np.max(lost), np.mean(before))]
+        row(f"{n}{of}", *figures, percent(float(np.mean(false))))
+
+
+def night(
+    rng: np.random.Generator, common: Answers, p: float, documents: npt.NDArray[np.int64] | None
+) -> Scores:
+    shared = np.sqrt(latent_correlation(0.9, 0.9))
+    own = difficulty(rng, common.shape, documents)
+    hard = shared * common + np.sqrt(1 - shared**2) * own
+    return {METRICS[0]: by_id(hard < ndtri(p))}
+
+
+def history(
+    rng: np.random.Generator,
+    n: int,
+    documents: npt.NDArray[np.int64] | None,
+    nights: int,
+    with_reference: bool = True,
+) -> float:
+    """Return what is truly lost: each candidate is one point worse than what is served."""
+    common, groups, p = difficulty(rng, (n,), documents), groups_of(documents), 0.9
+    served = first = night(rng, common, p, documents)
+    reference = new_reference("release-000001", 1)
+    for number in range(1, nights + 1):
+        own = night(rng, common, max(0.01, p - 0.01), documents)
+        drift = compare_with_reference(reference, own, first, METRICS[:1], groups, number, 0.02)
+        if with_reference and drift.refused and reference.drifted:
+            continue
+        metrics, _ = compare_scores(own, served, METRICS[:1], Gate(), groups, spent(number))
+        passed = not any(m.outcome in REFUSED for m in metrics.values())
+        if with_reference and drift.refused:
+            reference = replace(reference, drifted=reference.drifted or passed)
+        elif passed:
+            served, p = own, max(0.01, p - 0.01)
+    return 0.9 - p
+
+
+def false_refusal(
+    rng: np.random.Generator, n: int, documents: npt.NDArray[np.int64] | None
+) -> bool:
+    """Return whether an equal candidate of any night is shown to be worse than the reference."""
+    common, groups = difficulty(rng, (n,), documents), groups_of(documents)
+    first, reference = night(rng, common, 0.9, documents), new_reference("release-000001", 1)
+    return any(
+        compare_with_reference(
+            reference, night(rng, common, 0.9, documents), first, METRICS[:1], groups, number, 0.02
+        ).shown
+        for number in range(1, NIGHTS + 1)
+    )
+
+
+SECTIONS: dict[str, Callable[[int], None]] = {
+    "best": best,
+    "labels": labels,
+    "gate": gate,
+    "ratchet": ratchet,
+}
 
 
 def main() -> None:

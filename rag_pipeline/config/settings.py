@@ -278,10 +278,12 @@ class Gate(Settings):
     Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
     unit, is accepted. A candidate is refused if fewer than `minimum_queries` are compared, or if
     more than the share `maximum_missing` of them lacks a value. `serve_metric` does not choose a
-    configuration that lacks more than that share, either.
+    configuration that lacks more than that share, either. A candidate is also compared with the
+    release `reference`, by default the best one of the last year.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
     margin: float = Field(default=0.02, ge=0.0)
     minimum_queries: int = Field(default=1, ge=1)
     maximum_missing: Share = 0.1
+    reference: str | None = Field(default=None, pattern=r"^release-\d+$")

@@ -34,6 +34,16 @@ def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
 
+def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
+    """Return the differences in one metric by query, on which both have a value; a loss is < 0."""
+    sign, theirs = -1 if direction(metric) == "lower" else 1, other.get(metric, {})
+    return {
+        q: sign * (mine - known)
+        for q, mine in one.get(metric, {}).items()
+        if mine is not None and (known := theirs.get(q)) is not None
+    }
+
+
 def groups_of(one: Scores, other: Scores, metric: str, groups: Groups) -> list[str]:
     """Return the groups of the queries of `pairs`, in their order."""
     theirs = other.get(metric, {})

@@ -6,10 +6,13 @@ from functools import partial
 
 import pyarrow as pa
 
+from rag_pipeline.config import Gate
+from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.comparison import (
     Groups,
     Reference,
     compare,
+    gains_of,
     groups_of,
     measured_metrics,
     pairs,
@@ -24,7 +27,15 @@ from rag_pipeline.evaluation.scores import (
     read_scores,
 )
 from rag_pipeline.evaluation.significance import Comparison, loss_p_values
-from rag_pipeline.release.manifest import names
+from rag_pipeline.release.drift import (
+    Drift,
+    compare_with_reference,
+    keep_reference,
+    new_reference,
+    reference_id,
+    reference_of,
+)
+from rag_pipeline.release.manifest import made, names
 from rag_pipeline.release.margins import REFUSED, MetricComparison, Outcome, decide_metric, spent
 from rag_pipeline.workspace import Workspace
 
@@ -58,6 +69,10 @@ class Decision:
     queries: int = 0
     common: int = 0
     metrics: Mapping[str, GateMetric] | None = None
+    passed: bool = True
+    """Whether the comparison with the served release allows the candidate."""
+    drift: Drift | None = None
+    """The comparison with the reference release."""
 
 
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
@@ -82,24 +97,53 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     if not common:
         reason = f"{against} has scores on none of the present queries: nothing to compare"
         return allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
-    alpha = spent(comparison_number(workspace, candidate))
-    metrics, reasons = {}, []
+    number, groups = comparison_number(workspace, candidate), load_groups(workspace)
     wanted = measured_metrics(gate.metrics, [own])
     synthetic = count_synthetic(workspace, common)
-    compared = _compare(own, served.scores, wanted, load_groups(workspace), alpha, synthetic)
-    for name, found in compared.items():
-        outcome, sentence = decide_metric(found, gate, alpha)
-        metrics[name] = _gate_metric(found, outcome)
-        reasons.append(_reason(name, metrics[name], sentence))
+    metrics, reasons = compare_scores(
+        own, served.scores, wanted, gate, groups, spent(number), synthetic
+    )
+    passed = not any(m.outcome in REFUSED for m in metrics.values())
+    reference = reference_of(workspace, served.label, number)
+    is_served = reference.release_id == served.label
+    scores = served.scores if is_served else kept_scores(workspace, reference.release_id)
+    if not scores and gate.reference:
+        problem = f"the store has no scores of {gate.reference} on the present queries"
+        raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
+    if not scores:
+        reference, scores = new_reference(served.label, number), served.scores
+    drift = compare_with_reference(reference, own, scores, wanted, groups, number, gate.margin)
+    if passed and (drift.refused or not is_served):
+        reasons.append(drift.reason)
     return Decision(
         candidate=candidate,
-        allowed=not any(m.outcome in REFUSED for m in metrics.values()),
+        allowed=passed and not drift.refused,
         reasons=tuple(reasons),
         against=against,
         queries=len(ids),
         common=len(common),
         metrics=metrics,
+        passed=passed,
+        drift=drift,
     )
+
+
+def compare_scores(
+    own: Scores,
+    served: Scores,
+    wanted: Sequence[str],
+    gate: Gate,
+    groups: Groups,
+    alpha: float,
+    synthetic: int = 0,
+) -> tuple[dict[str, GateMetric], list[str]]:
+    """Return the outcome and a sentence for each wanted metric, by the values of both."""
+    metrics, reasons = {}, []
+    for name, found in _compare(own, served, wanted, groups, alpha, synthetic).items():
+        outcome, sentence = decide_metric(found, gate, alpha)
+        metrics[name] = _gate_metric(found, outcome)
+        reasons.append(_reason(name, metrics[name], sentence))
+    return metrics, reasons
 
 
 def comparison_number(workspace: Workspace, candidate: str) -> int:
@@ -109,15 +153,20 @@ def comparison_number(workspace: Workspace, candidate: str) -> int:
     """
     digest = RUN.note(workspace, candidate).get("digest")
     refused = [build for build in _refused(workspace) if build != digest]
-    return max(1, len(names(workspace)) + len(refused))
+    return max(1, made(workspace) + len(refused))
 
 
-def keep_refusal(workspace: Workspace, candidate: str) -> None:
-    """Record that the gate refused a candidate's build."""
-    digest = RUN.note(workspace, candidate).get("digest")
+def keep_decision(workspace: Workspace, decision: Decision, released: str | None = None) -> None:
+    """Record a refused build or a release with the id `released` for later comparisons."""
+    digest = RUN.note(workspace, decision.candidate).get("digest")
     refused = _refused(workspace)
-    if digest is not None and digest not in refused:
+    if released is None and digest is not None and digest not in refused:
         workspace.store.write_json(_REFUSED_BUILDS, {"refused": [*refused, digest]})
+    if decision.drift:
+        before = reference_id(workspace)
+        keep_reference(workspace, decision.drift, released, decision.passed)
+        if before and before != reference_id(workspace) and before not in names(workspace):
+            workspace.store.remove_file(kept_file(before))
 
 
 def _refused(workspace: Workspace) -> list[str]:
@@ -136,15 +185,8 @@ def _compare(
     # A metric that the candidate lacks is missing on every query.
     ids = _query_ids(own)
     own = {**{metric: dict.fromkeys(ids) for metric in wanted}, **own}
-    gains = {
-        metric: {
-            q: (other - mine) if direction(metric) == "lower" else (mine - other)
-            for q, mine in own[metric].items()
-            if mine is not None and (other := served.get(metric, {}).get(q)) is not None
-        }
-        for metric in compared
-    }
-    losses = loss_p_values({m: of_query for m, of_query in gains.items() if of_query}, groups)
+    gains = {m: found for m in compared if (found := gains_of(own, served, m))}
+    losses = loss_p_values(gains, groups)
     return {
         metric: MetricComparison(
             comparison=comparison,
@@ -152,6 +194,7 @@ def _compare(
             groups=groups_of(own, served, metric, groups),
             lower_is_better=direction(metric) == "lower",
             loss=losses.get(metric),
+            metrics=len(gains),
             synthetic=synthetic,
         )
         for metric, comparison in compared.items()

@@ -109,10 +109,14 @@ def current_id(workspace: Workspace) -> str | None:
     return pointer.get("release_id")
 
 
+def made(workspace: Workspace) -> int:
+    """Return the number of releases made so far; retention removes manifests, never the newest."""
+    return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
+
+
 def next_id(workspace: Workspace) -> str:
     """Return the id of the next release, such as `release-000004`."""
-    numbers = [int(name.removeprefix("release-")) for name in names(workspace)]
-    return f"release-{max(numbers, default=0) + 1:06d}"
+    return f"release-{made(workspace) + 1:06d}"
 
 
 # --- the files of a release ---

@@ -7,11 +7,10 @@ seldom show such a loss (the guard, for small samples)? Is a loss beyond the mar
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 from rag_pipeline.config import Gate
-from rag_pipeline.evaluation.intervals import difference_interval, few_groups, standard_error
+from rag_pipeline.evaluation.intervals import difference_interval, few_groups, smallest_loss
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
 
 Outcome = Literal[
@@ -21,8 +20,6 @@ REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many mis
 GUARD = 0.10
 """Share of equal candidates that the guard refuses, over all gate metrics together."""
 _MAX_MORE_QUESTIONS = 10_000
-_POWER_QUANTILE = 0.84  # the normal quantile of 80 % power
-_UNREALISTIC = "no realistic number of more questions would decide it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +34,8 @@ class MetricComparison:
     lower_is_better: bool
     loss: float | None
     """How often an equal candidate looks as bad in any gate metric."""
+    metrics: int = 1
+    """Number of the metrics that are compared together."""
     synthetic: int = 0
     """Number of the common queries that are synthetic."""
 
@@ -76,17 +75,17 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
     sure = f"{100 * (1 - alpha):.3g} % sure {where}"
     if found.comparison.verdict == "worse":
         return "worse", f"refused: WORSE, {sure}"
-    more = _more_questions(gains, groups, gain, gate.margin, alpha)
+    power = _power(gains, groups, gate.margin, found.metrics)
     if found.loss is not None and found.loss <= GUARD and gain < -gate.margin:
         return "looks worse", (
             f"refused: looks worse by {-gain:.4f} {where}; an equal candidate looks as bad in "
-            f"{100 * found.loss:.2g} % of cases; {more}"
+            f"{100 * found.loss:.2g} % of cases; {power}"
         )
     if n > 1 and difference_interval(gains, groups, 1 - 2 * alpha)[0] >= -gate.margin:
-        return "as good", f"allowed: not worse by more than {gate.margin:g}, {sure}"
+        return "as good", f"allowed: not worse by more than {gate.margin:g}, {sure}; {power}"
     return "undecided", (
         f"allowed: no clear loss {where}, but one of more than {gate.margin:g} is not ruled out; "
-        f"{more}"
+        f"{power}"
     )
 
 
@@ -101,25 +100,21 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
     return text
 
 
-def _more_questions(
-    gains: Sequence[float], groups: Sequence[str], gain: float, margin: float, alpha: float
-) -> str:
-    """Say how many more questions would decide the metric with 80 % power."""
-    n = len(gains)
-    if n < 2:
-        return "no number of more questions can be told from one"
-    target = gain + margin if gain >= -margin else -gain
-    if target <= 0:
-        return _UNREALISTIC
-    quantile = NormalDist().inv_cdf(1 - alpha) + _POWER_QUANTILE
-    spread = standard_error(gains, groups) * math.sqrt(n)
-    largest = max(map(abs, gains)) or 1.0
-    # Solve for N: the standard error at N questions, plus one more pair that differs, is `target`.
-    half = quantile * spread / target
-    total = half**2 / 2 + math.sqrt(half**4 / 4 + (quantile * largest / target) ** 2)
-    if total - n > _MAX_MORE_QUESTIONS:
-        return _UNREALISTIC
-    number = max(1, math.ceil(total - n))
-    digits = max(0, len(str(number)) - 2)
-    rounded = math.ceil(number / 10**digits) * 10**digits
-    return f"about {rounded} more would decide it"
+def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
+    """Say which loss the guard finds in 9 of 10 cases, and how many more questions two margins."""
+    if len(gains) < 2:
+        return "one question can show no loss"
+    least, needed = smallest_loss(gains, groups, GUARD / metrics, 2 * margin)
+    least = max(least, margin + least / 2)  # the guard also needs a loss beyond the margin
+    if least > (max(map(abs, gains)) or 1.0):
+        text = "these questions would show no loss in 9 of 10 cases"
+    else:
+        text = f"a loss of {least:.2g} would be seen in 9 of 10 cases"
+    more = math.ceil(needed) - len(gains)
+    if least <= 2 * margin or more <= 0:
+        return text
+    if more > _MAX_MORE_QUESTIONS:
+        return f"{text}; no realistic number of more questions would show one of {2 * margin:g}"
+    digits = max(0, len(str(more)) - 2)
+    rounded = math.ceil(more / 10**digits) * 10**digits
+    return f"{text}; about {rounded} more questions would show one of {2 * margin:g}"

@@ -19,7 +19,8 @@ from rag_pipeline.release.candidate import (
     served_reference,
     settings_of,
 )
-from rag_pipeline.release.gate import Decision, decide, keep_refusal, keep_scores, kept_file
+from rag_pipeline.release.drift import reference_id
+from rag_pipeline.release.gate import Decision, decide, keep_decision, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
     CURRENT,
     Release,
@@ -69,11 +70,14 @@ def _try_to_publish(workspace: Workspace) -> Release | None:
     reference = served_reference(workspace, configuration)
     decision = decide(workspace, configuration.name, reference)
     if not decision.allowed:
-        keep_refusal(workspace, configuration.name)
+        keep_decision(workspace, decision)
         raise CheckFailedError(_refusal(workspace, decision, reasons[1:]))
     release = _new_release(workspace, configuration, reasons, decision, before)
     keep_scores(workspace, release.release_id, configuration.name)
-    return release if _write_and_serve(workspace, seen, release) else None
+    if not _write_and_serve(workspace, seen, release):
+        return None
+    keep_decision(workspace, decision, release.release_id)
+    return release
 
 
 def _new_release(
@@ -213,9 +217,10 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest and scores; its tables stay pinned."""
+    """Delete a release's manifest and unneeded scores; its tables stay pinned."""
     workspace.store.remove_file(manifest_file(release_id))
-    workspace.store.remove_file(kept_file(release_id))
+    if release_id != reference_id(workspace):
+        workspace.store.remove_file(kept_file(release_id))
 
 
 def _move_pointer(

@@ -221,3 +221,28 @@ def test_laws(some):
         assert one.p == pytest.approx(turned.p)
     if one.n >= 2:
         assert one.low <= one.high
+
+
+@pytest.mark.parametrize("documents", [2, 3, 4, 5])
+def test_equal_systems_seldom_lose_on_few_documents(documents):
+    """Each of three metrics suits a document better or worse by 0.15; equal systems on average."""
+    rng = np.random.default_rng(documents)
+    groups = {f"q{i}": f"d{i % documents}" for i in range(60)}
+    refused = 0
+    for _ in range(200):
+        gains = {}
+        for metric in "abc":
+            chance = np.clip(rng.normal(0.6, 0.15, (2, documents)), 0, 1)[
+                :, np.arange(60) % documents
+            ]
+            own, other = rng.random((2, 60)) < chance
+            gains[metric] = {f"q{i}": float(v) for i, v in enumerate(own * 1.0 - other)}
+        refused += min(loss_p_values(gains, groups).values()) <= 0.1
+    assert refused <= 0.12 * 200
+
+
+@pytest.mark.parametrize("documents", [2, 3, 4, 5])
+def test_a_loss_of_every_question_is_seen_on_few_documents(documents):
+    gains = {"a": {f"q{i}": -1.0 for i in range(60)}}
+    groups = {f"q{i}": f"d{i % documents}" for i in range(60)}
+    assert loss_p_values(gains, groups)["a"] <= 0.1

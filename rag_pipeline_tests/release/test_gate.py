@@ -1,7 +1,10 @@
+import re
+
+import numpy as np
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.config import load_config
+from rag_pipeline.config import Gate, load_config
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
@@ -11,9 +14,11 @@ from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate_decision, served_reference
 from rag_pipeline.release.candidate import comparable, obstacles
 from rag_pipeline.release.gate import (
+    Decision,
+    compare_scores,
     comparison_number,
     decide,
-    keep_refusal,
+    keep_decision,
     keep_scores,
     kept_scores,
 )
@@ -43,8 +48,10 @@ def test_the_first_release_is_allowed(workspace):
 def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
     """9 of 9 lost: p = 2 / 2**9, doubled for two metrics. The first comparison may spend 0.025.
 
-    The other metric is equal: one more pair that differs by 1 makes an interval of 2.306 / 9.
-    Ruling out 0.02 takes (1.96 + 0.84) / 0.02 = 140 questions, 131 more."""
+    The other metric is equal: one more pair that differs by 1 makes an interval of 2.306 / 9. The
+    guard spends 5 % on each metric, and t is 1.86 + 1.397 for 90 % power. The variance x (1 - x)
+    of a loss x makes x = t² / (9 + t²). One of 0.04 takes 2.926² * 0.96 / 0.04 = 206 questions.
+    """
     write_scores(workspace, "default", {AP: [0.0] * 9, NDCG: [0.5] * 9})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9, NDCG: [0.5] * 9}))
     assert not decision.allowed
@@ -53,7 +60,8 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
         "AnswerPresence@5: refused: WORSE, 97.5 % sure on 9 questions "
         "(1.0000 -> 0.0000 [-1.0000, -0.7438])",
         "nDCG@10: allowed: no clear loss on 9 questions, but one of more than 0.02 is not ruled "
-        "out; about 140 more would decide it (0.5000 -> 0.5000 [-0.2562, +0.2562])",
+        "out; a loss of 0.54 would be seen in 9 of 10 cases; about 200 more questions would show "
+        "one of 0.04 (0.5000 -> 0.5000 [-0.2562, +0.2562])",
         "CriticalRecall: not measured on both, so not compared",
     )
 
@@ -242,8 +250,36 @@ def test_refused_builds_count_as_comparisons(workspace):
         RUN.write(workspace, RUN.schema.empty_table(), {"digest": name}, name)
     assert comparison_number(workspace, "default") == 1
     for _ in range(3):
-        keep_refusal(workspace, "default")
+        keep_decision(workspace, Decision(candidate="default", allowed=False, reasons=()))
     assert comparison_number(workspace, "default") == 1
-    keep_refusal(workspace, "plain")
+    keep_decision(workspace, Decision(candidate="plain", allowed=False, reasons=()))
     RUN.write(workspace, RUN.schema.empty_table(), {"digest": "third"}, "default")
     assert comparison_number(workspace, "default") == 2
+
+
+def test_the_number_of_comparisons_counts_releases_that_retention_removed(workspace):
+    """Of nine releases the newest two are left."""
+    for number in (8, 9):
+        workspace.store.write_json(f"releases/release-{number:06d}.json", {})
+    assert comparison_number(workspace, "default") == 9
+
+
+@pytest.mark.parametrize(("questions", "documents"), [(60, 0), (200, 20)])
+def test_the_loss_that_the_sentence_names_is_seen_in_9_of_10_cases(workspace, questions, documents):
+    """Systems agree on 70 % of the questions; else each is right with 0.8, less by the loss."""
+    rng = np.random.default_rng(questions)
+    document = np.arange(questions) * documents // questions if documents else np.arange(questions)
+    groups = {f"q{i}": f"d{d}" for i, d in enumerate(document)}
+
+    def compared(loss):
+        base = rng.random(questions) < 0.8
+        own = np.where(rng.random(questions) < 0.7, base, rng.random(questions) < 0.8)
+        own &= rng.random(questions) >= loss / 0.8
+        one, other = ({AP: {f"q{i}": float(v) for i, v in enumerate(x)}} for x in (own, base))
+        found, (reason,) = compare_scores(one, other, [AP], Gate(), groups, spent(1))
+        return found[AP].outcome, re.findall(r"a loss of ([\d.]+) would be seen", reason)
+
+    stated = np.mean([float(x) for _ in range(30) for x in compared(0.0)[1]])
+    assert 0.03 < stated < 0.25
+    seen = [compared(stated)[0] in ("worse", "looks worse") for _ in range(100)]
+    assert np.mean(seen) >= 0.8
