@@ -194,6 +194,7 @@ def gate(draws: int) -> None:
         "questions", "metrics", "correlation", "equal", *shown, "loss it states", "at that loss"
     )
     sizes = (
+        (30, 2),
         (71, 0),
         (200, 0),
         (400, 0),

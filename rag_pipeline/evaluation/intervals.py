@@ -78,38 +78,28 @@ def difference_interval(
     with the greatest difference (1 if no pair differs); see Agresti and Min (2005). Without it, few
     differing pairs would look certain.
     """
-    mean, error, freedom = _paired(values, groups)
-    t = _quantile(freedom, level)
-    bound = 1.0 if max(map(abs, values)) <= 1 else math.inf  # of shares
-    return max(-bound, mean - t * error), min(bound, mean + t * error)
-
-
-def lower_tail(
-    values: Sequence[float], groups: Sequence[str] | None = None, one_more: bool = True
-) -> float:
-    """Return the probability of a mean difference at most this low if the true one is 0.
-
-    `one_more` counts one more pair that differs, as in `difference_interval`.
-    """
-    from scipy.special import stdtr
-
-    mean, error, freedom = _paired(values, groups)
-    if not one_more:
-        error = standard_error(values, groups) or error
-    return float(stdtr(freedom, mean / error))
-
-
-def _paired(values: Sequence[float], groups: Sequence[str] | None) -> tuple[float, float, float]:
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
     most = max(map(abs, values)) or 1.0
     share = 1.0 if units == len(values) else len(values) / units
-    return mean, math.sqrt(variance + most * most * share / len(values) ** 2), freedom
+    error = math.sqrt(variance + most * most * share / len(values) ** 2)
+    t = _quantile(freedom, level)
+    bound = 1.0 if most <= 1 else math.inf  # of shares
+    return max(-bound, mean - t * error), min(bound, mean + t * error)
 
 
-def standard_error(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
-    """Return the standard error of a mean of at least two values, among the units."""
-    return math.sqrt(variance_of_mean(values, math.fsum(values) / len(values), groups)[0])
+def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
+    """Return the probability of a mean at most this low if the true one is 0 (Student's, CR2).
+
+    If all units are equal, one more pair that differs is counted (see `difference_interval`).
+    """
+    from scipy.special import stdtr
+
+    mean = math.fsum(values) / len(values)
+    variance, units, freedom = variance_of_mean(values, mean, groups)
+    most = max(map(abs, values)) or 1.0
+    error = math.sqrt(variance) if variance > 1e-15 else most / math.sqrt(len(values) * units)
+    return float(stdtr(freedom, mean / error))
 
 
 def smallest_loss(
@@ -121,10 +111,8 @@ def smallest_loss(
     also adds x (m - x) to the variance of the values, m the largest difference.
     """
     n, mean = len(values), math.fsum(values) / len(values)
-    variance, units, freedom = variance_of_mean(values, mean, groups)
+    variance, _, freedom = variance_of_mean(values, mean, groups)
     most = max(map(abs, values)) or 1.0
-    if units < FEWEST_GROUPS:
-        variance = _paired(values, groups)[1] ** 2
     z = _quantile(freedom, 1 - 2 * error) + _quantile(freedom, 0.8)
     a, b = 1 + z * z / n, z * z * most / n
     least = (b + math.sqrt(b * b + 4 * a * z * z * variance)) / (2 * a)

@@ -110,9 +110,9 @@ def compare_with_reference(
         mean = math.fsum(values) / len(values)
         if mean < 0:
             lost.append(f"{metric} {mean:+.4f}")
-        if mean < -margin and lower_tail(values, of_query, one_more=False) <= alpha:
+        if mean < -margin and lower_tail(values, of_query) <= alpha:
             shown.append(lost[-1])
-        better |= mean > 0 and lower_tail([-v for v in values], of_query, one_more=False) <= alpha
+        better |= mean > 0 and lower_tail([-v for v in values], of_query) <= alpha
     refused = bool(shown or (lost and reference.drifted))
     if shown:
         reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure ({', '.join(shown)})"
