@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, delete, select
+from sqlalchemy import Connection, Select, select
 
 from rag_pipeline.calls.cache import CallCache
 from rag_pipeline.calls.processes import is_alive
@@ -31,8 +31,9 @@ class Claims:
         return self
 
     def __exit__(self, *error: object) -> None:
-        own = delete(claims).where(claims.c.owner == self.owner)
-        self.cache.database.write(lambda connection: connection.execute(own))
+        database = self.cache.database
+        database.unreleased.add(self.owner)
+        database.release_claims()
 
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
         """Claim the keys that have no answer and that nobody else asks; return these keys."""
@@ -76,7 +77,8 @@ class Claims:
     @property
     def _others(self) -> Select[Any]:
         """Return the query of the claims of other blocks, with their processes."""
-        query = select(claims.c.key, processes).where(claims.c.owner != self.owner)
+        own = {self.owner, *self.cache.database.unreleased}
+        query = select(claims.c.key, processes).where(claims.c.owner.not_in(own))
         return query.join_from(claims, processes, claims.c.process == processes.c.process)
 
 

@@ -21,7 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from rag_pipeline.calls import earlier_build
 from rag_pipeline.calls.processes import enlist
-from rag_pipeline.calls.schema import metadata
+from rag_pipeline.calls.schema import claims, metadata
 from rag_pipeline.errors import ConfigError, StoreError, import_extra
 
 VARIABLE = "RAG_DATABASE_URL"
@@ -56,6 +56,8 @@ class Database:
         self._engine: Engine | None = None
         self._process: str | None = None
         self._pid = 0
+        self.unreleased: set[str] = set()
+        """The owners of claims that could not be deleted; the heartbeat tries again."""
 
     @property
     def is_shared(self) -> bool:
@@ -91,6 +93,12 @@ class Database:
             self._leave_parent()
             self._process = self._process or enlist(self)
             return self._process
+
+    def release_claims(self) -> None:
+        """Delete the claims of the owners in `unreleased`; raise StoreError."""
+        owners = frozenset(self.unreleased)
+        self.delete(claims.c.owner, [*owners])
+        self.unreleased -= owners
 
     def is_open_as(self, process: str) -> bool:
         """Return whether a process name is still in use."""

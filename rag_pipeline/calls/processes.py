@@ -61,6 +61,8 @@ def _renew_until(database: "weakref.ref[Database]", name: str, closed: Event) ->
             return
         with suppress(StoreError):  # tried again in 20 seconds
             found.write(partial(_renew, found, name=name))
+            if found.unreleased:
+                found.release_claims()
         del found
 
 

@@ -1,4 +1,5 @@
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -8,6 +9,7 @@ from sqlalchemy import func, select, update
 from rag_pipeline.calls import CallCache, CallCounts, Claims, processes
 from rag_pipeline.calls.schema import claims
 from rag_pipeline.calls.schema import processes as process_table
+from rag_pipeline.errors import StoreError
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
@@ -128,3 +130,36 @@ def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache, database_plac
     assert texts(replies[0]) == [f"P{n}" for n in range(100)]
     assert sum(c.made for c in counts) == 100
     assert sum(c.saved for c in counts) == 100
+
+
+def test_claims_that_could_not_be_deleted_keep_nobody_waiting(cache, monkeypatch):
+    database = cache.database
+
+    def full(*arguments):
+        raise StoreError("database or disk is full")
+
+    with pytest.raises(StoreError, match="disk is full"), Claims(cache) as mine:
+        assert mine.take([b"one"]) == {b"one"}
+        monkeypatch.setattr(database, "delete", full)
+    assert database.read(select(func.count()).select_from(claims)) == [(1,)]
+    with pytest.raises(StoreError), Claims(cache) as again:
+        assert again.wait([b"one"], {}) == [b"one"]
+        assert again.take([b"one"]) == {b"one"}
+    monkeypatch.undo()
+    with Claims(cache):
+        pass
+    assert database.read(select(func.count()).select_from(claims)) == [(0,)]
+
+
+def test_the_heartbeat_deletes_claims_that_could_not_be_deleted(cache, monkeypatch):
+    database = cache.database
+    with Claims(cache) as mine:
+        mine.take([b"one"])
+        database.unreleased.add(mine.owner)
+        monkeypatch.setattr(processes, "_HEARTBEAT_SECONDS", 0.01)
+        stop = threading.Event()
+        monkeypatch.setattr(database, "release_claims", stop.set)
+        place = weakref.ref(database), database.process_name, stop
+        processes._renew_until(*place)
+        assert stop.is_set()
+        monkeypatch.undo()
