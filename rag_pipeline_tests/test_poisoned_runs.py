@@ -1,6 +1,7 @@
 """Runs whose models fail at one item of a hundred, whenever it is asked: none of them stops."""
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,22 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, RUN
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
+from rag_pipeline.release import gate_decision
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
     QUERIES,
     many_documents,
     rule,
     write_corpus,
     write_documents,
+    write_file,
 )
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body, items_of
@@ -55,14 +59,15 @@ def test_runs_with_one_percent_failing_items_end_with_a_release(
             retrievers={"hybrid": {"method": "hybrid", "k": 8}},
             rerankers={"jina": {"method": "jina", "model": "r", "candidates": 4, **remote}},
             evaluation={"relevance": {"judge": "llm", "chat": "small", "passages": 2}},
+            gate={"maximum_missing_chunks": 0.5},
             configurations=[
                 rule("all", "recursive_150", "llm", "own", "hybrid", reranker="jina")
             ],
         )  # fmt: skip
         documents = many_documents(10, "policy")
         releases = []
-        for run in range(5):
-            added = {f"d{2 * run + n:02d}.txt" for n in range(2)}
+        for night in range(5):
+            added = {f"d{2 * night + n:02d}.txt" for n in range(2)}
             write_documents(tmp_path / "documents", {name: documents[name] for name in added})
             workspace = Workspace(load_config(file))
             for step in steps(workspace.config):
@@ -82,6 +87,42 @@ def test_runs_with_one_percent_failing_items_end_with_a_release(
         asked = {query for _, query, *_ in QUERIES}
         assert {count for item, count in server.billed.items() if item not in asked} == {1}
         assert not server.wasted
+
+
+def test_a_release_lacks_many_chunks_only_if_the_corpus_file_allows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One text is refused: its document of four or five chunks is missing, also at first."""
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+
+    def faults(path: str, body: Body) -> Failure:
+        return Fault(500) if any("180 euros" in t for t in items_of(path, body)) else None
+
+    with serving(faults=faults) as server:
+        remote = {"provider": "openai", "model": "e", "dimensions": 8, "base_url": server.url}
+        settings: dict[str, Any] = {
+            "embeddings": {"own": {**remote, "patience_seconds": 0.3}},
+            "configurations": [rule("one", embedding="own")],
+        }
+        file = write_corpus(tmp_path, **settings)
+        with pytest.raises(CheckFailedError) as refused:
+            list(run(load_config(file)))
+        chunks = Workspace(load_config(file)).chunks("recursive_150").open().to_arrow()
+        documents = chunks.column("document_id").to_pylist()
+        share = documents.count("policy/travel.md") / len(documents)
+        assert f"They have {100 * share:.3g} % of the chunks" in str(refused.value)
+        assert "1 of 4 documents is missing, as a model failed on them: policy/travel.md" in str(
+            refused.value
+        )
+        (enough,) = re.findall(r"set it to (0\.\d+) in .*tiny\.yaml", str(refused.value))
+
+        write_file(tmp_path, **settings, gate={"maximum_missing_chunks": share - 1e-9})
+        assert not gate_decision(Workspace(load_config(file))).allowed
+        for accepted in (share, float(enough)):
+            write_file(tmp_path, **settings, gate={"maximum_missing_chunks": accepted})
+            assert gate_decision(Workspace(load_config(file))).allowed
+        list(run(load_config(file)))
+        assert Corpus.load(file).release().pinned.rows == len(documents) * (1 - share)
 
 
 @pytest.mark.parametrize("poison", ["query", "boosted query", "every query"])

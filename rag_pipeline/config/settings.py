@@ -279,11 +279,13 @@ class Gate(Settings):
     unit, is accepted. A candidate is refused if fewer than `minimum_queries` are compared, or if
     more than the share `maximum_missing` of them lacks a value. `serve_metric` does not choose a
     configuration that lacks more than that share, either. A candidate is also compared with the
-    release `reference`, by default the best one of the last year.
+    release `reference`, by default the best one of the last year. Any release, also the first, is
+    refused if a model failed on documents with more than the share `maximum_missing_chunks`.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
     margin: float = Field(default=0.02, ge=0.0)
     minimum_queries: int = Field(default=1, ge=1)
     maximum_missing: Share = 0.1
+    maximum_missing_chunks: Share = 0.02
     reference: str | None = Field(default=None, pattern=r"^release-\d+$")

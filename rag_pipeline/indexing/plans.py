@@ -28,6 +28,8 @@ class Plan:
     """The reason for stale documents that have not changed, "" if there are none."""
     missing: tuple[str, ...] = ()
     """The stale documents without rows that a model failed on in the last run."""
+    missing_share: float = 0.0
+    """The share of the upstream chunks that these documents have, of characters before chunking."""
 
     @property
     def is_current(self) -> bool:
@@ -36,13 +38,9 @@ class Plan:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the table may be released: all but `missing` documents are current.
-
-        False if more than half of all documents are missing.
-        """
+        """Return whether all but the `missing` documents are current."""
         rest = len(self.stale) - len(self.missing)
-        few = len(self.missing) <= self.current
-        return not (rest or self.orphaned or self.waiting) and few
+        return not (rest or self.orphaned or self.waiting)
 
 
 @dataclass(slots=True)

@@ -155,7 +155,8 @@ def plan(partition: TablePartition) -> Plan:
                 missing.append(document_id)
             if done is not None and done.content_hash == state.content_hash and done.fingerprint:
                 why = MADE_OTHERWISE
-    weights = _weights(partition, before, stale)
+    weights = _weights(partition, before) if stale else {}
+    total = sum(weights[d] for d in covered) if missing else 1
     most = partition.shard_documents or MAX_SHARD_DOCUMENTS
     grouped = groups((weights[d] for d in stale), most, partition.shard_weight)
     return Plan(
@@ -166,6 +167,7 @@ def plan(partition: TablePartition) -> Plan:
         shards=tuple(tuple(stale[place] for place in group) for group in grouped),
         why=why,
         missing=tuple(missing),
+        missing_share=sum(weights[d] for d in missing) / total,
     )
 
 
@@ -250,13 +252,9 @@ def update(workspace: Workspace, asset: str, partition: str) -> Report:
     return update_partition(opened, plan(opened))[0]
 
 
-def _weights(
-    partition: TablePartition, before: TableState, stale: Sequence[str]
-) -> Mapping[str, int]:
+def _weights(partition: TablePartition, before: TableState) -> Mapping[str, int]:
     if "characters" not in partition.upstream.schema.names:
-        return {d: before[d].rows for d in stale}
-    if not stale:
-        return {}
+        return {document_id: state.rows for document_id, state in before.items()}
     rows = partition.upstream.read_rows(["document_id", "characters"])
     return {row["document_id"]: row["characters"] for row in rows}
 

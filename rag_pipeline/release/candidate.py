@@ -191,10 +191,11 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
 
 
 def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[str]:
-    problems = []
+    problems, lost = [], 0.0
     for asset in TABLES:
         partition = open_partition(workspace, asset, configuration.key)
         todo = plan(partition)
+        lost += (1 - lost) * todo.missing_share
         if not todo.is_usable:
             problems.append(
                 f"{asset} {partition.key} is not current ({len(todo.stale)} documents stale, "
@@ -207,6 +208,13 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
             )
     if plan_lexical(workspace, configuration.context_key):
         problems.append(f"lexical_index {configuration.context_key} is not current")
+    if not problems and lost > (most := workspace.config.gate.maximum_missing_chunks):
+        problems.append(
+            f"{missing_documents(workspace, configuration)}. They have {100 * lost:.3g} % of the "
+            f"chunks, and gate.maximum_missing_chunks is {most:g}. `rag quarantine` says why; the "
+            f"next run tries them again. To release without them, set it to "
+            f"{min(1.0, (int(100 * lost) + 1) / 100):g} in {workspace.config.where}"
+        )
     return problems
 
 

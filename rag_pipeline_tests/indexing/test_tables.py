@@ -181,6 +181,10 @@ def test_a_document_whose_sentences_cannot_be_embedded_is_named_and_the_others_a
         report = index(workspace, "semantic")
         assert set(report.failed) == {"policy/travel.md"}
         assert set(workspace.chunks("semantic").state()) == set(DOCUMENTS) - {"policy/travel.md"}
+        plan = indexing.plan(indexing.open_partition(workspace, "chunks", "semantic"))
+        sizes = {name: len(text) for name, text in DOCUMENTS.items()}
+        share = sizes["policy/travel.md"] / sum(sizes.values())
+        assert plan.missing_share == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("others_are_built", [True, False])

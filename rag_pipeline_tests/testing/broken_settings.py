@@ -56,8 +56,8 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     (
         "gate",
         {"metric": []},
-        "gate.metric: unknown setting; allowed here: margin, maximum_missing, metrics, "
-        "minimum_queries",
+        "gate.metric: unknown setting; allowed here: margin, maximum_missing, "
+        "maximum_missing_chunks, metrics, minimum_queries",
     ),
     (
         "configurations/1/chunking",
