@@ -104,18 +104,10 @@ def corrected_mean(
     else:
         # Equal gold labels say nothing about the judge.
         mean, weight = gold_mean, 0.0
+    every_mean = float(every.mean())
     return CorrectedMean(
-        mean,
-        low,
-        high,
-        n,
-        len(known),
-        weight,
-        float(every.mean()),
-        gold_mean,
-        gold_low,
-        gold_high,
-    )
+        mean, low, high, n, len(known), weight, every_mean, gold_mean, gold_low, gold_high
+    )  # fmt: skip
 
 
 def _weight(scores: Any, labels: Any, most: float) -> float:

@@ -143,9 +143,9 @@ def loss_p_values(
     statistic is the sum over the root of the sum of squares; its reference is the least of all
     metrics (Westfall and Young, Resampling-Based Multiple Testing, 1993). Metrics that agree
     therefore cost nothing, unlike with Holm. Equally bad patterns count half (mid-p, Lancaster
-    1961), but wholly with fewer than six groups. The test is exact for up to 12 units. Two or three
-    groups have too few patterns: Student's test of their means decides, adjusted by Bonferroni.
-    With one group the query is the unit, and the result holds for that group alone.
+    1961). The test is exact for up to 12 units. Two to five groups have too few patterns: Student's
+    test over groups (CR2) decides, adjusted by Bonferroni. With one group the query is the unit,
+    and the result holds for that group alone.
     """
     ids = sorted({query_id for own in gains.values() for query_id in own})
     if not ids:
@@ -156,7 +156,7 @@ def loss_p_values(
     if len(distinct) == 1:
         distinct, code = np.array(ids), np.arange(len(ids))
     n = len(distinct)
-    if n in (2, 3) and n < len(ids):
+    if n < min(FEWEST_GROUPS, len(ids)):
         tails = (
             lower_tail(list(own.values()), [groups.get(q, f"query {q}") for q in own])
             if len(own) > 1
@@ -164,7 +164,6 @@ def loss_p_values(
             for own in gains.values()
         )
         return {name: min(1.0, len(gains) * p) for name, p in zip(gains, tails, strict=True)}
-    tied = 0.5 if n >= min(FEWEST_GROUPS, len(ids)) else 1.0
     sums = np.array([np.bincount(code, column, n) for column in columns])
     root = np.sqrt((sums**2).sum(axis=1))
     scaled = np.divide(sums, root[:, None], out=np.zeros_like(sums), where=root[:, None] > 0)
@@ -174,7 +173,7 @@ def loss_p_values(
     worse = [int((least < value - _TOLERANCE).sum()) for value in observed]
     as_bad = [int((least <= value + _TOLERANCE).sum()) for value in observed]
     return {
-        name: (below + tied * (count - below) + known) / (len(least) + known)
+        name: ((below + count) / 2 + known) / (len(least) + known)
         for name, below, count in zip(gains, worse, as_bad, strict=True)
     }
 

@@ -21,7 +21,7 @@ _LONGEST = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRelease:
-    """The reference, and the number of the first comparison with it.
+    """The reference, the number of the first comparison with it, and when it became so.
 
     `drifted` says that a build was shown to be worse which the served release let pass. From then
     on a candidate must be measured at least as good as the reference.
@@ -29,61 +29,62 @@ class ReferenceRelease:
 
     release_id: str
     first: int
-    created: str
+    since: str
     drifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The comparison with the reference: `refused`, or `better` so that it becomes the reference.
+    """The comparison with the reference: `refused` by `shown`, a test, or by a lower mean alone.
 
-    `shown` says that a test refuses it, not only a lower mean.
+    If `better`, the candidate's release becomes the reference.
     """
 
     reference: ReferenceRelease
-    number: int
     refused: bool
     shown: bool
     better: bool
     reason: str
 
 
-def new_reference(release_id: str, number: int) -> ReferenceRelease:
-    """Return a release as the reference from the comparison with this number on."""
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    return ReferenceRelease(release_id=release_id, first=number, created=created)
+def new_reference(release_id: str, first: int) -> ReferenceRelease:
+    """Return a release as the reference from the comparison with the number `first` on."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return ReferenceRelease(release_id=release_id, first=first, since=now)
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the reference of a comparison: the pinned one, the kept one or the served release."""
+    """Return the reference of the comparison with this number: pinned, kept or served."""
     pinned = workspace.config.gate.reference
-    kept = workspace.store.read_json(_FILE)
-    found = ReferenceRelease(**kept) if kept else None
-    if found and pinned in (None, found.release_id):
-        age = datetime.now(UTC) - datetime.fromisoformat(found.created)
-        if pinned or age < _LONGEST:
-            return found
+    record = workspace.store.read_json(_FILE)
+    if record and pinned in (None, record["release_id"]):
+        kept = ReferenceRelease(**record)
+        age = datetime.now(UTC) - datetime.fromisoformat(kept.since)
+        # A release newer than the served one was rolled back.
+        if pinned or (age < _LONGEST and kept.release_id <= served):
+            return kept
     return new_reference(pinned or served, number)
 
 
 def reference_id(workspace: Workspace) -> str | None:
     """Return the id of the release whose scores are still needed; None without one."""
-    kept = workspace.store.read_json(_FILE) or {}
-    return workspace.config.gate.reference or kept.get("release_id")
+    record = workspace.store.read_json(_FILE) or {}
+    return workspace.config.gate.reference or record.get("release_id")
 
 
-def keep_reference(workspace: Workspace, drift: Drift, released: str | None, passed: bool) -> None:
-    """Write the reference for later comparisons.
+def keep_reference(
+    workspace: Workspace, drift: Drift | None, passed: bool, released: str | None, number: int
+) -> None:
+    """Write the reference of the next comparison, whose number is given.
 
-    `released` is the id of the candidate's release, if it was released. `passed` says whether the
-    comparison with the served release allowed it.
+    `passed` says whether the served release let the candidate pass, and `released` names its
+    release. A release without a comparison (the first, or with an empty gate) is a new reference.
     """
-    reference = drift.reference
-    if released and drift.better and not workspace.config.gate.reference:
-        reference = new_reference(released, drift.number + 1)
-    elif drift.shown and passed:
-        reference = replace(reference, drifted=True)
-    workspace.store.write_json(_FILE, asdict(reference))
+    if released and (drift is None or drift.better):
+        workspace.store.write_json(_FILE, asdict(new_reference(released, number)))
+    elif drift:
+        drifted = drift.reference.drifted or (drift.shown and passed)
+        workspace.store.write_json(_FILE, asdict(replace(drift.reference, drifted=drifted)))
 
 
 def compare_with_reference(
@@ -112,18 +113,17 @@ def compare_with_reference(
             lost.append(f"{metric} {mean:+.4f}")
         if mean < -margin and lower_tail(values, of_query) <= alpha:
             shown.append(lost[-1])
-        better |= mean > 0 and lower_tail([-v for v in values], of_query) <= alpha
-    refused = bool(shown or (lost and reference.drifted))
+        better |= lower_tail([-v for v in values], of_query) <= alpha
+    told = f" ({', '.join(shown or lost)})" if lost else ""
     if shown:
-        reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure ({', '.join(shown)})"
-    elif refused:
-        reason = f"refused: lower, as an earlier build was shown to be worse ({', '.join(lost)})"
+        reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure{told}"
+    elif lost and reference.drifted:
+        reason = f"refused: lower, as an earlier build was shown to be worse{told}"
     else:
-        reason = "allowed: not shown to be worse" + (f" ({', '.join(lost)})" if lost else "")
+        reason = f"allowed: not shown to be worse{told}"
     return Drift(
         reference=reference,
-        number=number,
-        refused=refused,
+        refused=reason.startswith("refused"),
         shown=bool(shown),
         better=better and not lost,
         reason=f"reference {reference.release_id}: {reason}",

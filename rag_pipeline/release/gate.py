@@ -162,11 +162,10 @@ def keep_decision(workspace: Workspace, decision: Decision, released: str | None
     refused = _refused(workspace)
     if released is None and digest is not None and digest not in refused:
         workspace.store.write_json(_REFUSED_BUILDS, {"refused": [*refused, digest]})
-    if decision.drift:
-        before = reference_id(workspace)
-        keep_reference(workspace, decision.drift, released, decision.passed)
-        if before and before != reference_id(workspace) and before not in names(workspace):
-            workspace.store.remove_file(kept_file(before))
+    before, number = reference_id(workspace), comparison_number(workspace, "")
+    keep_reference(workspace, decision.drift, decision.passed, released, number)
+    if before and before != reference_id(workspace) and before not in names(workspace):
+        workspace.store.remove_file(kept_file(before))
 
 
 def _refused(workspace: Workspace) -> list[str]:

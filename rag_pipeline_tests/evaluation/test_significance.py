@@ -238,7 +238,7 @@ def test_equal_systems_seldom_lose_on_few_documents(documents):
             own, other = rng.random((2, 60)) < chance
             gains[metric] = {f"q{i}": float(v) for i, v in enumerate(own * 1.0 - other)}
         refused += min(loss_p_values(gains, groups).values()) <= 0.1
-    assert refused <= 0.12 * 200
+    assert refused <= 0.15 * 200
 
 
 @pytest.mark.parametrize("documents", [2, 3, 4, 5])

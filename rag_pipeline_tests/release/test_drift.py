@@ -102,10 +102,22 @@ def test_a_reference_older_than_a_year_is_the_served_release(tmp_path):
     for number, lost in ((1, 0), (2, 2)):
         assert try_release(workspace, number, lost).allowed
     record = workspace.store.read_json("gate/reference.json")
-    old = {**record, "created": "2020-01-01T00:00:00+00:00"}
+    old = {**record, "since": "2020-01-01T00:00:00+00:00"}
     workspace.store.write_json("gate/reference.json", old)
     decision = try_release(workspace, 3, 2)
     assert decision.drift.reference.release_id == release_number(2)
+
+
+def test_a_release_that_a_person_forced_or_rolled_back_changes_the_reference(tmp_path):
+    workspace = corpus(tmp_path)
+    assert try_release(workspace, 1, 0).allowed
+    forced = corpus(tmp_path, metrics=[])
+    assert try_release(forced, 2, 80).allowed
+    assert reference_id(workspace) == release_number(2)
+    assert try_release(workspace, 3, 0).drift.better
+    before = Reference(release_number(2), "default", kept_scores(workspace, release_number(2)))
+    after_rollback = decide(workspace, "default", before)
+    assert after_rollback.drift.reference.release_id == release_number(2)
 
 
 def test_equal_candidates_of_100_nights_are_refused_in_5_percent_of_histories():
