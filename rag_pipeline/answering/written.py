@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rag_pipeline.answering.extractive import cite
 from rag_pipeline.answering.forms import as_table, or_none
+from rag_pipeline.answering.polarity import contradicts
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk
 from rag_pipeline.search.tokenization import default_tokenizer
@@ -22,10 +23,6 @@ _NO_ANSWER = re.compile(r"\W*no answer\W*", re.IGNORECASE)
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _MOVED_STOP = re.compile(r"([.!?])((?:\s*\[\d[\d\s,]*\])+)")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_AUXILIARY = re.compile(
-    r"\b(?:shall|may|must|will|would|should|can(?=not)|can|could|do|does|did|is|are|was|were)"
-    r"(?P<no>\s*n(?:o|['’])t\b|\s+never\b)?\s+(?:be\s+)?(?!not\b|be\b)(?P<verb>\w+)"
-)
 _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
@@ -73,26 +70,15 @@ def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Ans
 def supports(passage: str, sentence: str, share: float) -> bool:
     """Tell whether a passage holds at least `share` of a sentence's terms, and all its numbers.
 
-    A statement with "not" does not support the statement without it: "shall not disclose" does not
-    support "shall disclose". Terms are stems without stop words. Any passage supports a sentence
-    without terms.
+    A passage that says the opposite does not support it: "shall not disclose", "is prohibited from
+    disclosing" and "neither party may disclose" do not support "may disclose". Terms are stems
+    without stop words. Any passage supports a sentence without terms.
     """
     terms = set(default_tokenizer().tokenize(sentence))
-    if not _figures(sentence) <= _figures(passage):
-        return False
-    said, held_to = _polarities(sentence), _polarities(passage)
-    if any(not signs & held_to[verb] for verb, signs in said.items() if verb in held_to):
+    if not _figures(sentence) <= _figures(passage) or contradicts(passage, sentence):
         return False
     held = terms & set(default_tokenizer().tokenize(passage))
     return not terms or len(held) >= share * len(terms)
-
-
-def _polarities(text: str) -> dict[str, set[bool]]:
-    """Return the verbs after an auxiliary, each with its negations: True, False or both."""
-    found: dict[str, set[bool]] = {}
-    for match in _AUXILIARY.finditer(text.casefold()):
-        found.setdefault(match["verb"], set()).add(bool(match["no"]))
-    return found
 
 
 def _figures(text: str) -> set[str]:

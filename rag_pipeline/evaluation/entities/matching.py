@@ -14,6 +14,7 @@ from rag_pipeline.evaluation.entities.values import Quantity, bound_of, quantiti
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})
+_REFUSALS = frozenset("prohibit forbidden bar ban refrain abstain exclud unless".split())
 _NEGATING = ("un", "in", "im", "il", "ir", "dis")
 _NON = re.compile(r"non(?=[^\W\d_]{4})(?!e\w|sens)")
 _CONTRACTED = re.compile(r"(can|won|shan|[^\W_]+?)(?:n't|not|'t)")
@@ -155,8 +156,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
             run = words.stems[first : first + size]
             if _marks(run) != marks or _is_opposite(run, wanted):
                 continue
-            negated = set(words.stems[max(0, first - 2) : first]) & _NEGATIONS
-            if negated and "not" not in marks and kind not in _NAMES:
+            if "not" not in marks and kind not in _NAMES and _is_negated(words.stems, first, size):
                 continue
             if size > len(wanted) and len(wanted) >= _LONG and _holds_in_order(run, wanted):
                 score = similarity
@@ -184,6 +184,18 @@ def _quantities(text: str) -> Sequence[Quantity]:
 
 
 _NAMES = frozenset({"ORGANIZATION", "LOCATION"})
+
+
+def _is_negated(stems: Sequence[str], first: int, size: int) -> bool:
+    """Return whether words around a run deny it: "prohibited from …", "… is excluded"."""
+    before, past = stems[max(0, first - 3) : first], first + size
+    run = set(stems[first:past])
+    around = {*before, *stems[past : past + 2]}
+    return bool(
+        _NEGATIONS & set(before[-2:])
+        or before == ("without", "right", "to")
+        or (_REFUSALS & around and not _REFUSALS & run)
+    )
 
 
 def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
