@@ -33,7 +33,7 @@ class ReferenceRelease:
     drifted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Drift:
     """The comparison with the reference: `refused` by `shown`, a test, or by a lower mean alone.
 
@@ -114,17 +114,13 @@ def compare_with_reference(
         if mean < -margin and lower_tail(values, of_query) <= alpha:
             shown.append(lost[-1])
         better |= lower_tail([-v for v in values], of_query) <= alpha
-    told = f" ({', '.join(shown or lost)})" if lost else ""
+    refused = bool(shown or (lost and reference.drifted))
     if shown:
-        reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure{told}"
-    elif lost and reference.drifted:
-        reason = f"refused: lower, as an earlier build was shown to be worse{told}"
+        reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure"
+    elif refused:
+        reason = "refused: lower, as an earlier build was shown to be worse"
     else:
-        reason = f"allowed: not shown to be worse{told}"
-    return Drift(
-        reference=reference,
-        refused=reason.startswith("refused"),
-        shown=bool(shown),
-        better=better and not lost,
-        reason=f"reference {reference.release_id}: {reason}",
-    )
+        reason = "allowed: not shown to be worse"
+    told = f" ({', '.join(shown or lost)})" if lost else ""
+    reason = f"reference {reference.release_id}: {reason}{told}"
+    return Drift(reference, refused, bool(shown), better and not lost, reason)

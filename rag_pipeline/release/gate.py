@@ -138,11 +138,25 @@ def compare_scores(
     synthetic: int = 0,
 ) -> tuple[dict[str, GateMetric], list[str]]:
     """Return the outcome and a sentence for each wanted metric, by the values of both."""
+    compared = compare(own, served, wanted, alpha, groups)
+    # A metric that the candidate lacks is missing on every query.
+    own = {**{metric: dict.fromkeys(_query_ids(own)) for metric in wanted}, **own}
+    gains = {m: of_query for m in compared if (of_query := gains_of(own, served, m))}
+    losses = loss_p_values(gains, groups)
     metrics, reasons = {}, []
-    for name, found in _compare(own, served, wanted, groups, alpha, synthetic).items():
+    for metric, comparison in compared.items():
+        found = MetricComparison(
+            comparison=comparison,
+            pairs=pairs(own, served, metric),
+            groups=groups_of(own, served, metric, groups),
+            lower_is_better=direction(metric) == "lower",
+            loss=losses.get(metric),
+            metrics=len(gains),
+            synthetic=synthetic,
+        )
         outcome, sentence = decide_metric(found, gate, alpha)
-        metrics[name] = _gate_metric(found, outcome)
-        reasons.append(_reason(name, metrics[name], sentence))
+        metrics[metric] = _gate_metric(found, outcome)
+        reasons.append(_reason(metric, metrics[metric], sentence))
     return metrics, reasons
 
 
@@ -170,34 +184,6 @@ def keep_decision(workspace: Workspace, decision: Decision, released: str | None
 
 def _refused(workspace: Workspace) -> list[str]:
     return list((workspace.store.read_json(_REFUSED_BUILDS) or {}).get("refused", []))
-
-
-def _compare(
-    own: Scores,
-    served: Scores,
-    wanted: Sequence[str],
-    groups: Groups,
-    alpha: float,
-    synthetic: int,
-) -> dict[str, MetricComparison]:
-    compared = compare(own, served, wanted, alpha, groups)
-    # A metric that the candidate lacks is missing on every query.
-    ids = _query_ids(own)
-    own = {**{metric: dict.fromkeys(ids) for metric in wanted}, **own}
-    gains = {m: found for m in compared if (found := gains_of(own, served, m))}
-    losses = loss_p_values(gains, groups)
-    return {
-        metric: MetricComparison(
-            comparison=comparison,
-            pairs=pairs(own, served, metric),
-            groups=groups_of(own, served, metric, groups),
-            lower_is_better=direction(metric) == "lower",
-            loss=losses.get(metric),
-            metrics=len(gains),
-            synthetic=synthetic,
-        )
-        for metric, comparison in compared.items()
-    }
 
 
 def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> None:

@@ -104,7 +104,9 @@ def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics
     """Say which loss the guard finds in 9 of 10 cases, and how many more questions two margins."""
     if len(gains) < 2:
         return "one question can show no loss"
-    least, needed = smallest_loss(gains, groups, GUARD / metrics, 2 * margin)
+    # The sign flips of many groups judge the metrics jointly; with few groups they share the error.
+    error = GUARD / metrics if few_groups(groups) else GUARD
+    least, needed = smallest_loss(gains, groups, error, 2 * margin)
     least = max(least, margin + least / 2)  # the guard also needs a loss beyond the margin
     if least > (max(map(abs, gains)) or 1.0):
         text = "these questions would show no loss in 9 of 10 cases"

@@ -49,8 +49,8 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
     """9 of 9 lost: p = 2 / 2**9, doubled for two metrics. The first comparison may spend 0.025.
 
     The other metric is equal: one more pair that differs by 1 makes an interval of 2.306 / 9. The
-    guard spends 5 % on each metric, and t is 1.86 + 1.397 for 90 % power. The variance x (1 - x)
-    of a loss x makes x = t² / (9 + t²). One of 0.04 takes 2.926² * 0.96 / 0.04 = 206 questions.
+    guard spends 10 %, so t is 1.397 + 1.397 for 90 % power. The variance x (1 - x) of a loss x
+    makes x = t² / (9 + t²). One of 0.04 takes 2.563² * 0.96 / 0.04 = 158 questions.
     """
     write_scores(workspace, "default", {AP: [0.0] * 9, NDCG: [0.5] * 9})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9, NDCG: [0.5] * 9}))
@@ -60,7 +60,7 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
         "AnswerPresence@5: refused: WORSE, 97.5 % sure on 9 questions "
         "(1.0000 -> 0.0000 [-1.0000, -0.7438])",
         "nDCG@10: allowed: no clear loss on 9 questions, but one of more than 0.02 is not ruled "
-        "out; a loss of 0.54 would be seen in 9 of 10 cases; about 200 more questions would show "
+        "out; a loss of 0.46 would be seen in 9 of 10 cases; about 150 more questions would show "
         "one of 0.04 (0.5000 -> 0.5000 [-0.2562, +0.2562])",
         "CriticalRecall: not measured on both, so not compared",
     )
