@@ -1,1 +1,1 @@
-"""A query -> ranked chunks: both indexes, query analysis, fusion, ranking, reranking."""
+"""Search an index: analyse the query, rank chunks by vectors and terms, fuse and rerank."""

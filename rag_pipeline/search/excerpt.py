@@ -1,4 +1,4 @@
-"""The part of a passage that is shown with a question, if the whole is too long."""
+"""Cut the part of a long passage that is shown with a question."""
 
 from collections import Counter
 
@@ -7,11 +7,11 @@ from rag_pipeline.search.tokenization import default_tokenizer
 
 
 def excerpt(text: str, query: str, length: int) -> str:
-    """Return at most `length` characters of a text, from the sentence that suits the query best.
+    """Return at most `length` characters of a text, from the sentence that best fits the query.
 
-    White space is folded; an ellipsis replaces omitted text. A word of the query weighs one over
-    the number of sentences that hold it, so a name in every sentence decides little. Without any
-    word of the query the excerpt is the text's beginning.
+    Runs of white space become one space, and an ellipsis replaces omitted text. The excerpt with
+    the highest sum of weights is taken. The weight of a query word is 1 / the number of sentences
+    that contain it. If the text has no query word, the excerpt is its beginning.
     """
     flat = " ".join(text.split())
     if len(flat) <= length:

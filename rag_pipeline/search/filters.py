@@ -1,7 +1,7 @@
-"""A user's filter in SQL -> the same condition for LanceDB, or a clear error.
+"""Translate a user's filter in SQL into a condition for LanceDB, or raise a clear error.
 
-sqlglot parses the filter. What is written again compares declared columns, metadata and constants,
-so no other function, subquery or statement reaches LanceDB.
+sqlglot parses the filter. The condition contains only comparisons of known columns, metadata and
+constants, so no other function, subquery or statement reaches LanceDB.
 """
 
 import re
@@ -29,15 +29,15 @@ _TYPES = {
 }
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,2})?", re.IGNORECASE)
 _DEEPEST = 20
-"""Maximum depth: LanceDB's time to parse some filters doubles with each level of parentheses."""
-_TOO_DEEP = f"more than {_DEEPEST} conditions inside each other"
+"""Maximum depth of nesting. LanceDB's time to parse some filters doubles with each level."""
+_TOO_DEEP = f"conditions are nested more than {_DEEPEST} levels deep"
 
 
 def parse_filter(where: str) -> str:
-    """Return a user's filter as LanceDB reads it.
+    """Return a user's filter as a condition for LanceDB.
 
     A filter joins comparisons of columns, metadata and constants with AND, OR and NOT. Raises
-    InputError with the mistake for anything else.
+    InputError with the cause if the filter contains anything else.
     """
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
@@ -53,12 +53,12 @@ def parse_filter(where: str) -> str:
         raise InputError(f"--where {shown}: {_TOO_DEEP}") from None
     except (SqlglotError, ValueError):
         raise InputError(
-            f"--where {shown}: this is no condition, such as document_id LIKE 'policies/%'"
+            f"--where {shown}: this is not a condition, such as document_id LIKE 'policies/%'"
         ) from None
 
 
 def conjunction(*conditions: str | None) -> str | None:
-    """Return the AND of conditions that `parse_filter` or `id_filter` made; None for none."""
+    """Join conditions of `parse_filter` or `id_filter` with AND. Return None if all are None."""
     return " AND ".join(c for c in conditions if c is not None) or None
 
 

@@ -1,4 +1,4 @@
-"""A vector table and the lexical index of the same chunks, opened together for searching."""
+"""Open a vector table and the lexical index of the same chunks for searching."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -17,31 +17,31 @@ from rag_pipeline.search.reranking.late_interaction import Weights, token_weight
 from rag_pipeline.store.lance import data_files
 
 RESIDENT_BYTES = 400 << 20
-"""Maximum size in bytes of vectors in memory; a read of hundreds of vectors dominates a query."""
+"""Maximum size in bytes of vectors in memory. Reading hundreds of vectors would slow a query."""
 
 _TAKEN = 4096
-"""Number of rows whose vectors are copied or read in one step; if more are new, all are read."""
+"""Number of rows that are copied at once. If more rows are new, all vectors are read again."""
 
 Positions = npt.NDArray[np.int64]
-"""Positions of chunks in an opened index: their places in the order of the chunk ids."""
+"""Positions of chunks in an opened index, counted from 0 in the order of the chunk ids."""
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Texts = Callable[[Sequence[str]], Mapping[str, str]]
-"""From documents' ids to their texts."""
+"""Returns the texts of documents by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A vector table at one version and the lexical index of the same chunks, opened together.
+    """Gives access to one version of a vector table and the lexical index of the same chunks.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     table: Any
     row_ids: vector_index.RowIds
     """LanceDB's row id at each position."""
     neighbours: Positions
-    """The positions of the chunks before and after each in its document, or -1; shape (n, 2)."""
+    """Positions of the chunks before and after in the document, or -1, shape (chunks, 2)."""
     _chunk_ids: pa.Array
     """Sorted."""
     _document_ids: pa.Array
@@ -49,21 +49,21 @@ class Index:
     """The index into `_document_ids` at each position."""
     _by_row_id: Positions
     probes: int
-    """Number of partitions of the vector index that a search reads; 0 without a vector index."""
+    """Number of partitions of the vector index that a search reads. 0 without a vector index."""
     vectors: Vectors | None
-    """The vector at each position, shape (n, dimension); None above `RESIDENT_BYTES`."""
+    """The vector at each position, shape (chunks, dimension). None above `RESIDENT_BYTES`."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
     texts: "Texts | None" = None
-    """Reads the texts of the documents; None if they are not kept."""
+    """Reads the texts of documents by id. None if the build has no documents table."""
 
     @classmethod
     def open(
         cls, table: Any, lexical: LexicalIndex | None, before: "Index | None" = None
     ) -> "Index":
-        """Pair the two; raise StoreError if a file is damaged or they hold different chunks.
+        """Open an index. Copy vectors from the index `before` if they come from the same files.
 
-        Vectors are copied from the index `before` if they come from the same files.
+        Raises StoreError if a file is damaged, or if table and lexical index have other chunks.
         """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
@@ -92,56 +92,59 @@ class Index:
 
     @property
     def terms(self) -> "_Terms":
-        """Return the lexical part; raise StoreError for none."""
+        """Return the lexical index. Raise StoreError if there is none."""
         if self._terms is None:
             raise StoreError("this index has no lexical part; run `rag run` again")
         return self._terms
 
     @property
     def keeps_tokens(self) -> bool:
-        """Return whether the table holds the vectors of the chunks' tokens."""
+        """Return whether the table holds token vectors."""
         return self._token_weights is not None
 
     @property
     def token_weights(self) -> Weights:
-        """Return each token's weight; raise StoreError if no tokens are kept."""
+        """Return each token's weight by its id. Raise StoreError if there are no token vectors."""
         if self._token_weights is None:
             raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
         return self._token_weights
 
     def positions(self, row_ids: vector_index.RowIds) -> Positions:
-        """Return the positions of rows."""
+        """Return the positions of the rows with the given row ids."""
         at = np.searchsorted(self.row_ids, row_ids, sorter=self._by_row_id)
         positions: Positions = self._by_row_id[at]
         return positions
 
     def matching(self, where: str) -> Mask:
-        """Return the chunks that a filter in SQL keeps; raise InputError for an invalid filter."""
+        """Return the mask of the chunks that match a filter in SQL.
+
+        Raises InputError if the filter is invalid.
+        """
         allowed = np.zeros(len(self), np.bool_)
         allowed[self.positions(vector_index.matching(self.table, where))] = True
         return allowed
 
     def of_document(self, document_id: str) -> Mask:
-        """Return the chunks of one document."""
+        """Return the mask of the chunks of one document."""
         import pyarrow.compute as pc
 
         found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
         return found
 
     def outside(self, document_ids: Sequence[str]) -> Mask:
-        """Return the chunks of all other documents."""
+        """Return the mask of the chunks of all documents except the given documents."""
         outside = np.ones(len(self), np.bool_)
         for document_id in document_ids:
             outside[self.of_document(document_id)] = False
         return outside
 
     def at(self, chunk_ids: Sequence[str]) -> Positions:
-        """Return the positions of chunks; all must be in the index."""
+        """Return the positions of chunks that are in the index."""
         at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
         return np.array(at, np.int64)
 
     def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
-        """Return the signs of the token vectors of chunks; all must be in the index."""
+        """Return the packed signs of the token vectors of chunks that are in the index."""
         rows = self.take(self.at(chunk_ids), ["token_vectors"])
         found: list[bytes] = rows.column("token_vectors").to_pylist()
         return found
@@ -153,25 +156,25 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The lexical index, with its rows and documents by the positions of the chunks."""
+    """Relates the rows and documents of a lexical index to the positions of the chunks."""
 
     lexical: LexicalIndex
     rows: Positions
     """The lexical index's row at each position."""
     positions: Positions
-    """The position of each row; -1 for a row without a vector."""
+    """The position of each row of the lexical index, or -1 for a row without a vector."""
     document_of: Positions
-    """The number of the document at each position; empty without an index of documents."""
+    """The number of the document at each position."""
     by_document: Positions
-    """All positions, document by document."""
+    """All positions, sorted by document."""
     document_starts: Positions
-    """The start of each document's stretch of `by_document`, and the end of the last stretch."""
+    """The start of each document in `by_document`, and the end of the last document."""
 
     @classmethod
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
-        """Find each chunk in the lexical index; raise StoreError if they hold different chunks.
+        """Find each chunk in the lexical index. Raise StoreError if the two have other chunks.
 
-        The lexical index also has the documents that an embedding model failed on.
+        The lexical index may also have documents that the embedding model failed on.
         """
         import pyarrow.compute as pc
 
@@ -181,8 +184,8 @@ class _Terms:
             chunks, lexical
         ):
             raise StoreError(
-                f"{name} has {len(chunk_ids)} chunks, its lexical index {len(lexical)}: "
-                f"they are of different builds; run `rag run` again"
+                f"{name} has {len(chunk_ids)} chunks, its lexical index has {len(lexical)}: "
+                f"they are from different builds; run `rag run` again"
             )
         at = rows.to_numpy().astype(np.int64)
         positions = np.full(len(lexical), -1, np.int64)
@@ -202,7 +205,7 @@ class _Terms:
     def search(
         self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
     ) -> tuple[Positions, Floats]:
-        """Return chunks with BM25 scores above 0: the k best with ties, and those in `also`."""
+        """Return the k best chunks with BM25 scores above 0, their ties, and chunks of `also`."""
         mask = None if allowed is None else allowed[self.positions]
         if len(self.rows) < len(self.positions):
             found_here = self.positions >= 0
@@ -212,7 +215,7 @@ class _Terms:
         return self.positions[found.rows], found.scores.astype(np.float64)
 
     def chunks_of(self, documents: Positions, allowed: Mask | None) -> Positions:
-        """Return the positions of documents' chunks."""
+        """Return the positions of the allowed chunks of some documents."""
         starts, ends = self.document_starts[documents], self.document_starts[documents + 1]
         parts = [self.by_document[s:e] for s, e in zip(starts, ends, strict=True)]
         chunks = np.concatenate([np.empty(0, np.int64), *parts])
@@ -244,7 +247,7 @@ def _resident(
         common, here, there = np.intersect1d(
             row_ids, before.row_ids, assume_unique=True, return_indices=True
         )
-        # A row id is the number of a fragment and a place in its files, which never change.
+        # A row id is a fragment's number and a row of its files, which never change.
         files = data_files(before.table.to_lance())
         same = [n for n, own in data_files(table.to_lance()).items() if files.get(n) == own]
         kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))
@@ -266,7 +269,7 @@ def _resident(
 
 
 def _rows_without_chunks(chunks: pa.Table, lexical: LexicalIndex) -> int:
-    """Return the number of a lexical index's rows whose documents have no chunk in the table."""
+    """Return the number of rows of the lexical index with documents that the table lacks."""
     import pyarrow.compute as pc
 
     if len(lexical) == len(chunks):

@@ -1,8 +1,8 @@
-"""Queries with their answering chunks -> the weights that rank these chunks first.
+"""Learn retriever weights that rank the relevant chunks of queries first.
 
-The model is listwise (Cao et al., ListNet, ICML 2007): a softmax over the chunks' scores that
-maximizes the likelihood of the answering chunks. It is regularised towards the set weights, and
-cross-validation chooses the strength.
+The model is listwise (Cao et al., ListNet, ICML 2007). It maximizes the likelihood of the relevant
+chunks under a softmax over the chunks' scores. Regularisation pulls the weights towards the
+configured weights. Cross-validation chooses its strength.
 """
 
 from collections import Counter
@@ -21,29 +21,29 @@ from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Pa
 
 FOLDS = 5
 _COMPARED = 50
-"""Number of a query's first chunks by the set weights that the model compares."""
+"""Number of first chunks per query, by the configured weights, that the model compares."""
 _TEMPERATURE = 0.1
-"""Initial divisor of the scores; it is fitted with the weights and not kept."""
+"""Initial divisor of the scores. It is fitted with the weights, then discarded."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
-"""Strengths of the regularisation, in numbers of queries."""
+"""Strengths of the regularisation. A strength of n counts as much as n queries."""
 
 
 class Example(NamedTuple):
-    """The chunks of one query: their features, and which of them answer."""
+    """Holds the features of one query's chunks, and which chunks answer the query."""
 
     features: Floats
     """Dense, lexical and document score, shape (chunks, 3)."""
     neighbours: Floats
-    """Means of the same over the chunks before and after."""
+    """Mean features of the chunks before and after, shape (chunks, 3)."""
     late: Floats
-    """Score of the late interaction in units of the weighted sum."""
+    """MaxSim scores, scaled so that they can be added to the weighted sum, shape (chunks,)."""
     answers: npt.NDArray[np.bool_]
 
 
 def example_of(
     search: Search, settings: LearnedRetriever, reranker: Reranker, answering: Positions
 ) -> Example | None:
-    """Return a query's example; None if all candidates answer or none does."""
+    """Return a query's example, or None if all or none of the compared chunks answer."""
     positions, features = candidate_features(search, settings)
     means = [neighbour_means(search.index, positions, column) for column in features.T]
     ranking = settings.checked_ranking(search, _COMPARED)
@@ -65,10 +65,10 @@ def example_of(
 def learn(
     examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever
 ) -> PartWeights:
-    """Return the weights that rank answering chunks best.
+    """Return the weights that rank relevant chunks best.
 
-    Among several strengths of regularisation, the best mean reciprocal rank on left-out folds
-    decides. If none is better than the set weights, these stay.
+    The strength of regularisation with the best mean reciprocal rank on left-out folds is used. If
+    no strength is better than the configured weights, return the configured weights.
     """
     chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
     for pull in _PULLS:
@@ -85,8 +85,8 @@ def learn(
 
 
 def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> PartWeights:
-    """Return the regularised maximum likelihood weights; a weight of 0 stays 0."""
-    from scipy.optimize import minimize  # searches need no scipy
+    """Return the regularised maximum likelihood weights. A weight of 0 stays 0."""
+    from scipy.optimize import minimize  # imported here, because searches need no scipy
 
     start = _values(settings.weights())
     learned = np.flatnonzero(start > 0)
@@ -116,9 +116,9 @@ def _reciprocal_ranks(examples: Sequence[Example], weights: PartWeights) -> Floa
 
 
 def folds_of(groups: Sequence[Hashable]) -> list[int]:
-    """Return each query's fold: a group shares one, and folds have similar sizes.
+    """Return each query's fold. A group is never split, and folds have similar sizes.
 
-    The groups are dealt out from the largest on, each to the smallest fold.
+    Groups are assigned from the largest to the smallest, each to the smallest fold.
     """
     sizes = Counter(groups)
     filled = [0] * FOLDS
@@ -132,10 +132,10 @@ def folds_of(groups: Sequence[Hashable]) -> list[int]:
 def _likelihood(
     examples: Sequence[Example], start: Floats, learned: Positions, pull: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
-    """Return the mean negative log-likelihood of the answering chunks with its regularisation.
+    """Return the loss: mean negative log-likelihood of the relevant chunks plus regularisation.
 
-    The function returns value and gradient. Its parameters are the logarithms of the weights above
-    0 and of the temperature.
+    The function returns the loss and its gradient. Its parameters are the logarithms of the weights
+    above 0 and of the temperature.
     """
     features, neighbours, late, answers = map(np.concatenate, zip(*examples, strict=True))
     sizes = [len(example.late) for example in examples]
@@ -144,7 +144,7 @@ def _likelihood(
     pull = pull / len(examples)
 
     def softmax(scores: Floats) -> tuple[Floats, Floats]:
-        """Return each query's log-sum-exp of the scores, and each chunk's share."""
+        """Return each query's log-sum-exp of the scores, and each chunk's softmax."""
         highest = np.maximum.reduceat(scores, starts)
         raised = np.exp(scores - highest[query_of])
         sums = np.add.reduceat(raised, starts)

@@ -1,4 +1,4 @@
-"""The exact builds that a configuration searches: a run pins them, a release serves them."""
+"""Pin the exact builds that a configuration searches, and open pinned builds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,19 +13,19 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The exact builds that a configuration's run searched, and that a release serves."""
+    """Names the exact builds that a run of a configuration searches and a release serves."""
 
     vector_table: str
     vector_version: int
     lexical_path: str | None
     rows: int
     documents_version: int | None = None
-    """Version of the documents table that citations are shown in."""
+    """Version of the documents table with the cited texts."""
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     """Return the current builds of a configuration."""
-    # The documents come first: the other builds then lack documents that are loaded meanwhile.
+    # Read the documents' version first, so that it has no documents that the other builds lack.
     documents = workspace.documents()
     documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)
@@ -41,19 +41,19 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
 
 
 def open_index(workspace: Workspace, pinned: Pinned) -> Index:
-    """Return the pinned builds, opened; the last one opened stays open for the next call.
+    """Return the opened pinned builds. The last opened index stays open for the next call.
 
-    The steps that evaluate a run follow each other; opening takes seconds at 10^6 chunks.
+    Evaluation steps of one run search the same index, and opening 10^6 chunks takes seconds.
     """
     if pinned not in workspace.held:
-        workspace.held.clear()  # or two would be in memory while the second opens
+        workspace.held.clear()  # free the memory before the next index opens
         workspace.held[pinned] = open_builds(workspace, pinned)
     index: Index = workspace.held[pinned]
     return index
 
 
 def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
-    """Open the pinned builds for searching; copy the vectors that they share with `before`."""
+    """Open the pinned builds for searching. Copy the vectors that they share with `before`."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None
     if pinned.lexical_path is not None:

@@ -1,6 +1,6 @@
-"""Query -> the words that name a document, the words that ask, and the documents that are named.
+"""Split a query into the name of a document and the question, and find the named documents.
 
-Every stretch of words is tried as the name of every document; the best match decides.
+Every run of consecutive words is compared with every document's name. The best match decides.
 """
 
 import re
@@ -14,15 +14,15 @@ from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
-"""Degree, 0..1, to which a word must name a document; a lower degree counts against the reading."""
+"""Least strength, 0 to 1, with which a word must name a document (see `DocumentIndex.named_by`)."""
 _CERTAIN = (0.35, 0.45)
-"""Score above which a reading counts as a name, and score from which it counts fully."""
+"""Scores between which the certainty of a name rises from 0 to 1."""
 _SURELY = 0.9
-"""Score from which words that are in no file name are taken out of the search text."""
+"""Least score at which a name is removed from the search text though no file name has its words."""
 _LEAST_ASKED = 2
 """Least number of words with terms that the search text keeps."""
 _LONG = 150
-"""Maximum words of a search text; of a longer query only the part that asks is searched for."""
+"""Maximum number of words of a search text. A longer query is shortened (see `_asking`)."""
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
@@ -32,20 +32,23 @@ _ENDS = ";:,.!?-–—"
 
 @dataclass(frozen=True, slots=True)
 class NamedDocuments:
-    """The documents that a query may name, by number, and how well it names each, at most 1."""
+    """Holds the row numbers of the documents that a query may name, and a score of at most 1 each.
+
+    The score (`shares`) tells how well the query names the document.
+    """
 
     rows: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
     certainty: float
-    """0..1; 0 if nothing is named for certain."""
+    """The certainty, 0 to 1, that the query names a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query taken apart: the part that names a document, and the part to search for.
+    """Holds the part of a query that names a document, and the part to search for.
 
-    Made by `search.retrieval.parse_query`; read by retrievers. Both parts are the whole text if no
-    document is named.
+    `search.retrieval.parse_query` creates it, and retrievers use it. If the query names no
+    document, `name` is the whole query, and `search_text` is the query or its part that asks.
     """
 
     text: str
@@ -61,16 +64,16 @@ class _Word(NamedTuple):
 
 
 def whole(query: str) -> ParsedQuery:
-    """Return a query that names no document; of a long query the part that asks is searched for."""
+    """Return a parsed query without a named document. A long search text is shortened."""
     return ParsedQuery(query, query, _asking(query))
 
 
 def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
-    """Find the stretch of words that best names a document, and take it out of the search text.
+    """Find the consecutive words that best name a document, and remove them from the search text.
 
-    A word counts for a document by how far it names it (`DocumentIndex.named_by`) less `_LEAST`. A
-    word without terms counts 0. The name is the stretch with the highest sum (Kadane's algorithm).
-    It stays in the search text if it is no certain name, or if hardly any other word is left.
+    A word's gain for a document is its strength (`DocumentIndex.named_by`) minus `_LEAST`. A word
+    without terms has gain 0. The name has the highest sum of gains (Kadane's algorithm). The name
+    stays in the search text if it is uncertain, or if fewer than `_LEAST_ASKED` other words remain.
     """
     parsed = whole(query)
     text = parsed.search_text
@@ -83,7 +86,7 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
     scores = stretches.max(axis=0)
     best = int(scores.argmax())
     end = int(stretches[:, best].argmax())
-    # the shortest of equal stretches
+    # Of equal sums, take the shortest run of words.
     start = end - int(sums[: end + 1, best][::-1].argmin())
     low, high = _CERTAIN
     certainty = float(np.clip((scores[best] - low) / (high - low), 0, 1))
@@ -102,7 +105,7 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
 def _gains(
     words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the documents that some word names, and each word's count for each, shape (w, d)."""
+    """Return the documents that a word names, and the gains, shape (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     candidates = np.unique(np.concatenate([np.empty(0, np.int64), *naming]))
@@ -121,7 +124,7 @@ def _gains(
 
 
 def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) -> tuple[int, int]:
-    """Widen a name by the words for a kind of document around it, and by a lead: `under the`."""
+    """Extend a name by adjacent words for a kind of document, and by words such as `under the`."""
 
     def kind(word: _Word) -> bool:
         return all(term in kinds for term in word.terms)
@@ -139,10 +142,10 @@ def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) 
 
 
 def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
-    """Return a text without the words of a name; None if the rest hardly asks anything.
+    """Return a text without the words of a name, or None if too few words remain.
 
-    Words that only lead up to the question go too: `Under` before a name with a comma; the clause
-    before a colon and a sentence beside the question, if they have fewer words than the rest.
+    An introduction is removed too, such as `Under` before a name with a comma. So is a clause
+    before a colon or a sentence without a question mark, if the rest has more words and asks.
     """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
@@ -167,9 +170,10 @@ def _part(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _asking(query: str) -> str:
-    """Return a query of at most `_LONG` words; of a longer query its questions or its end.
+    """Return a query of at most `_LONG` words unchanged, or the part of a longer query that asks.
 
-    The questions are the last sentences that end with a question mark, at most `_LONG` words.
+    That part is the last sentences with a question mark, up to `_LONG` words. Without a question
+    mark, it is the last `_LONG` words.
     """
     words = list(_WORD.finditer(query))
     if len(words) <= _LONG:

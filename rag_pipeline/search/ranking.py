@@ -1,4 +1,4 @@
-"""One query's search of an index: nearest chunks, chunks by terms, and rankings as chunks."""
+"""Rank the chunks of an index for one query by vectors and by terms, and load ranked chunks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,16 +17,16 @@ from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
-"""Number of neighbours by quantised vectors that are compared by the vectors themselves."""
+"""Least number of neighbours by quantised vectors that are compared by their exact vectors."""
 COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata")
 """Columns of the vector table that make a `ScoredChunk`."""
 
 Ranking = list[tuple[int, float]]
-"""(position, score), best first, ties by position."""
+"""Pairs (position, score), best first. Ties are in the order of the positions."""
 
 
 class Scored(NamedTuple):
-    """Some chunks of an index, each with its score."""
+    """Chunks of an index, as arrays of their positions and scores."""
 
     positions: Positions
     scores: Floats
@@ -34,9 +34,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """One query's search of one index, among the chunks that a filter keeps.
+    """Searches one index for one query, among the chunks that match a filter.
 
-    Made by `search.retrieval.Searcher`; read by retrievers.
+    `search.retrieval.Searcher` creates it, and retrievers use it.
     """
 
     index: Index
@@ -48,18 +48,18 @@ class Search:
     where: str | None = None
     """A filter in LanceDB's SQL."""
     known: Mask | None = None
-    """The chunks that the filter keeps, if the caller knows them."""
+    """One flag per chunk: whether it matches the filter. None if not yet computed."""
 
     @property
     def allowed(self) -> Mask | None:
-        """Return the chunks that the filter keeps; None for all."""
-        # Not a `cached_property`: before Python 3.12 its lock is one for all searches.
+        """Return for each chunk whether it matches the filter. Return None without a filter."""
+        # Not a `cached_property`: before Python 3.12, all searches would share its lock.
         if self.known is None and self.where is not None:
             object.__setattr__(self, "known", self.index.matching(self.where))
         return self.known
 
     def nearest(self, k: int) -> Ranking:
-        """Return the k chunks with the nearest vectors, scored by cosine."""
+        """Return the k chunks with the nearest vectors, scored by cosine similarity."""
         return ranked(*self.nearest_scored(k))
 
     def nearest_scored(self, k: int) -> Scored:
@@ -79,20 +79,20 @@ class Search:
         return nearest_of(index.vectors, self.vector, positions, k)
 
     def by_terms(self, k: int) -> Ranking:
-        """Return the k chunks with the best BM25 scores, all above 0.
+        """Return at most k chunks with the best BM25 scores. Every score is above 0.
 
-        Raises StoreError unless `lexical_engine` says that a lexical index is searched.
+        Raises StoreError if the retriever has no `lexical_engine`.
         """
         return ranked(*self.index.terms.search(self.query.search_text, k, self.allowed))[:k]
 
     def late_interaction(self, rows: pa.Table) -> Floats:
-        """Return how well the `token_vectors` of each row meet the query (see `maxsim`)."""
+        """Return the MaxSim score of each row's `token_vectors` (see `maxsim`)."""
         tokens = read_tokens(self.tokens, len(self.vector))
         column = rows.column("token_vectors").combine_chunks()
         return maxsim(tokens, column, self.index.token_weights)
 
     def read(self, ranking: Ranking, column: str) -> list[Any]:
-        """Return a column of the ranked chunks, in order: `text`, `document_id`, `metadata` …"""
+        """Return the values of a column, such as `text`, for the ranked chunks in order."""
         if not ranking:
             return []
         values: list[Any] = self.index.take(positions_of(ranking), [column])[column].to_pylist()
@@ -100,9 +100,9 @@ class Search:
 
 
 def nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) -> Scored:
-    """Return the k nearest of some positions, by the vectors themselves."""
+    """Return the k chunks at `positions` with the nearest vectors, scored by exact cosine."""
     unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
-    # To copy most vectors takes longer than to compare all.
+    # Copying more than half of the vectors takes longer than comparing all.
     most = 2 * len(positions) > len(vectors)
     # Einsum, because OpenBLAS would start threads that wait for each other.
     found = np.einsum("ij,j->i", vectors if most else vectors[positions], unit)
@@ -115,14 +115,14 @@ def nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) 
 
 
 def nearest_read(index: Index, vector: Vectors, k: int, where: str | None) -> Scored:
-    """Return the k nearest chunks by a search of the table."""
+    """Return the k nearest chunks by a search of the table on disk."""
     found = vector_index.search(index.table, vector, k, where, (), index.probes)
     positions = index.positions(found.column("_rowid").to_numpy())
     return Scored(positions, 1.0 - found.column("_distance").to_numpy().astype(np.float64))
 
 
 def similarities_at(index: Index, vector: Vectors, positions: Positions, known: Scored) -> Floats:
-    """Return the cosine at ascending positions; read the vectors of positions not in `known`."""
+    """Return the cosine of each of the ascending `positions`. Reuse the cosines in `known`."""
     cosines = np.full(len(positions), np.nan)
     cosines[np.searchsorted(positions, known.positions)] = known.scores
     missing = np.flatnonzero(np.isnan(cosines))
@@ -137,7 +137,7 @@ def similarities_at(index: Index, vector: Vectors, positions: Positions, known: 
 
 
 def joined(one: Scored, other: Scored) -> Scored:
-    """Return the chunks of both, each once, in the order of their positions."""
+    """Return the union of the chunks of both, in the order of their positions."""
     positions, first = np.unique(
         np.concatenate([one.positions, other.positions]), return_index=True
     )
@@ -145,18 +145,18 @@ def joined(one: Scored, other: Scored) -> Scored:
 
 
 def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:
-    """Return the positions of the k highest scores, ties by position."""
+    """Return the positions of the k highest scores. Ties are in the order of the positions."""
     return positions[np.lexsort((positions, -scores))[:k]]
 
 
 def scaled(scores: Floats) -> Floats:
-    """Scale scores by their own minimum and maximum to 0..1; equal scores become 1."""
+    """Scale scores linearly, from 0 for the lowest to 1 for the highest. Equal scores become 1."""
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
     return np.ones(len(scores)) if low >= high else (scores - low) / (high - low)
 
 
 def ranked(positions: Positions, scores: Floats) -> Ranking:
-    """Return chunks best first."""
+    """Return the chunks as a ranking, best first."""
     order = np.lexsort((positions, -scores))
     return list(zip(positions[order].tolist(), scores[order].tolist(), strict=True))
 
@@ -170,7 +170,7 @@ def positions_of(ranking: Ranking) -> Positions:
 
 
 def read_rows(index: Index, ranking: Ranking, columns: Sequence[str]) -> pa.Table | None:
-    """Return columns of the ranked chunks and their `position`; None for an empty ranking."""
+    """Return the columns and the `position` of the ranked chunks, or None for an empty ranking."""
     if not ranking:
         return None
     positions = positions_of(ranking)
@@ -179,7 +179,7 @@ def read_rows(index: Index, ranking: Ranking, columns: Sequence[str]) -> pa.Tabl
 
 
 def load_chunks(index: Index, ranking: Ranking, known: pa.Table | None = None) -> list[ScoredChunk]:
-    """Return the ranked chunks in order; read the rows that are not in `known`."""
+    """Return the ranked chunks in order. Only the rows that are not in `known` are read."""
     if not ranking:
         return []
     positions = positions_of(ranking)
@@ -206,7 +206,7 @@ def _scored(row: dict[str, Any], score: float) -> ScoredChunk:
 def with_tokens(
     index: Index, chunks: Sequence[ScoredChunk], known: pa.Table | None = None
 ) -> list[ScoredChunk]:
-    """Return chunks with their token signs; read the signs that are not in `known`."""
+    """Return the chunks with their token signs. Only signs that are not in `known` are read."""
     signs: dict[str, bytes] = {}
     if known is not None and "token_vectors" in known.schema.names:
         columns = (known.column(name).to_pylist() for name in ("chunk_id", "token_vectors"))

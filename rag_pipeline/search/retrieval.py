@@ -1,8 +1,8 @@
-"""Queries -> ranked chunks: the one search behind evaluation, command line, assistant and servers.
+"""Rank the chunks of an index for queries, in evaluation, command line, assistant and servers.
 
-A single pass ranks. Boosted queries search its leading documents once more, if the settings say so.
-A reranker reorders, and the chunks that the query needs are kept. Every stage works on the ranking
-and the scores of the stage before.
+A single-pass retriever ranks first. The `context_aware` retriever then searches the leading
+documents again with boosted queries. A reranker reorders the candidates. If the settings say so,
+near-duplicates and irrelevant chunks are dropped at the end.
 """
 
 import time
@@ -49,19 +49,19 @@ from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import id_filter
 
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
-"""From queries with passages to their scores; see `reranking.passages.score_passages`."""
+"""Scores the passages of each query (see `reranking.passages.score_passages`)."""
 
 _Ranked = tuple[Ranking, pa.Table | None, SearchResult]
-"""The ranking of the candidates, the rows that were read, and a result without chunks."""
+"""The ranking of the candidates, the table rows already read, and a result without chunks."""
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
-"""Number of queries whose candidates are held in memory and reranked with calls in flight."""
+"""Number of queries that are reranked together, with concurrent calls."""
 _TIMED = 5
-"""Number of queries, the first ones, that are reranked one by one, so that their time is known."""
+"""Number of first queries that are reranked one by one, to measure the latency of each."""
 
 
 def check_query(query: str) -> None:
-    """Raise InputError for a query that is empty or not text: a terminal may send any bytes."""
+    """Raise InputError if a query is empty or not valid Unicode. A terminal can send any bytes."""
     if not query.strip():
         raise InputError("the query is empty")
     try:
@@ -71,12 +71,12 @@ def check_query(query: str) -> None:
 
 
 def parse_query(index: Index, query: str, settings: Retriever) -> ParsedQuery:
-    """Take a query apart as the retriever is set to; its `search_text` is embedded."""
+    """Split a query into a document's name and a text to search for, if the settings say so."""
     return analyse(query, index.terms.documents) if settings.splits_query else whole(query)
 
 
 def cached(embed: Embed) -> Embed:
-    """Return the same function with a memory, so that each text is embedded once."""
+    """Return a function that embeds each text once and remembers the result."""
     known: dict[str, tuple[Any, bytes]] = {}
 
     def remembered(texts: Sequence[str]) -> Embedded:
@@ -91,14 +91,14 @@ def cached(embed: Embed) -> Embed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searcher:
-    """An index, and the settings and models that search it."""
+    """Searches an index with a retriever, a reranker and their models."""
 
     index: Index
     retriever: Retriever
     reranker: Reranker
     embed: Embed
     score: Score | None = None
-    """Scores the passages of a reranker that reads passages."""
+    """Scores passages for a `PassageReranker`; other rerankers need no function."""
 
     @property
     def _is_varied(self) -> bool:
@@ -106,7 +106,7 @@ class Searcher:
         return settings.near_duplicates != "keep" or settings.most_per_document is not None
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Return the best chunks for one request, by the settings that it changes."""
+        """Return the best chunks for one request. The request may override some settings."""
         retriever = self.retriever
         if request.stages is not None:
             retriever = with_stages(retriever, request.stages)
@@ -117,11 +117,10 @@ class Searcher:
         return next(searcher.search_all([request]))
 
     def search_all(self, requests: Iterable[SearchRequest]) -> Iterator[SearchResult]:
-        """Yield the result of each request, in order: the `k` best chunks, by these settings.
+        """Yield the result of each request in order, with at most the `k` best chunks.
 
-        With `adaptive` the result has as many chunks as the query needs, above the relevance floor.
-        Raises ProviderError naming the query that the reranker failed on, unless the reranker is
-        set to keep the order then.
+        With `adaptive`, the number of chunks depends on the query (see `select`). Raises
+        ProviderError with the query if the reranker fails, unless its `on_error` is `keep_order`.
         """
         reranker = self.reranker if isinstance(self.reranker, PassageReranker) else None
         sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE)) if reranker else repeat(1)
@@ -149,7 +148,10 @@ class Searcher:
     def _read(
         self, group: Sequence[SearchRequest], found: Sequence[_Ranked], reranker: PassageReranker
     ) -> list[tuple[list[ScoredChunk], str | None]]:
-        """Return each query's chunks in the order of the model, and why the order stayed."""
+        """Return each query's reranked chunks with None.
+
+        If the reranker fails on a query, return the chunks in the retriever's order and the error.
+        """
         assert self.score is not None
         loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, _ in found]
         asked = []
@@ -173,7 +175,7 @@ class Searcher:
         rows: pa.Table | None,
         chunks: list[ScoredChunk] | None,
     ) -> list[ScoredChunk]:
-        """Return the chunks that the query needs; `chunks` are all of them, if they are known."""
+        """Return the selected chunks. `chunks` are the chunks of `ranking`, if already loaded."""
         if chunks is None and self._is_varied:
             chunks = load_chunks(self.index, ranking, rows)
         if chunks is None:
@@ -191,7 +193,7 @@ class Searcher:
         return ranking[: request.k or k]
 
     def _rank(self, request: SearchRequest) -> _Ranked:
-        """Rank by everything that reads no passages."""
+        """Rank by every stage except a `PassageReranker`."""
         search = self._search_of(request)
         first = single_pass(self.retriever)
         wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
@@ -222,7 +224,7 @@ class Searcher:
             except TextsFailedError as error:
                 found = replace(found, boosted={}, boost_error=str(error))
         if isinstance(self.reranker, MaxSimReranker):
-            # A second read takes as long as the first, so the texts are read with the tokens.
+            # A second read would double the time, so texts and tokens are read together.
             columns = ("token_vectors",) if rows is not None else (*COLUMNS, "token_vectors")
             read = read_rows(self.index, ranking[: self.reranker.candidates], columns)
             ranking = _rerank_by_tokens(search, ranking, self.reranker, read)
@@ -246,10 +248,10 @@ class Searcher:
 
 
 def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -> Ranking:
-    """Return the ranking with scores that can be mixed with the scores of other models (0..1).
+    """Return the ranking with scores that can be added to the scores of other models.
 
-    Scores that are `on_one_scale` already stay. Other scores are scaled so that the first `count`
-    chunks run from 1 to 0; the chunks after them lie below.
+    The scores of a retriever `on_one_scale` stay unchanged. Other scores are rescaled: the first
+    chunk gets 1, and the chunk at rank `count` gets 0. Lower ranks get scores below 0.
     """
     if settings.on_one_scale or not ranking:
         return ranking
@@ -272,9 +274,9 @@ def _rerank_by_tokens(
 
 
 def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:
-    """Order the first chunks by their relevance; the others follow with the lowest relevance.
+    """Order the first chunks by their relevance scores. Ties keep the retriever's order.
 
-    Ties stay in the retriever's order.
+    Chunks without a relevance score follow in the retriever's order, with the lowest score.
     """
     order = sorted(range(len(relevance)), key=lambda n: -relevance[n])
     first = [replace(chunks[n], score=relevance[n]) for n in order]

@@ -1,4 +1,4 @@
-"""Ranked chunks -> the chunks that a query needs: varied, relevant, as many as it asks for."""
+"""Select the ranked chunks that a query needs: no near-duplicates, relevant, and not too many."""
 
 import re
 from collections import Counter
@@ -10,9 +10,9 @@ from rag_pipeline.datamodels import ScoredChunk
 
 _WORDS = re.compile(r"\w+")
 _SHINGLE = 3
-"""Number of consecutive words that are compared as one."""
+"""Number of consecutive words in a shingle."""
 _ALIKE = 0.9
-"""Least share of common shingles (Jaccard) at which two texts say the same."""
+"""Least share of common shingles (Jaccard index) of two near-duplicates."""
 _SIMPLE = 0.3
 _COMPLEX = 0.7
 _QUESTION_WORD = re.compile(r"\b(?:what|how|why|when|where|which)\b", re.IGNORECASE)
@@ -20,12 +20,12 @@ _TECHNICAL_TERM = re.compile(r"\b[A-Z][A-Za-z]*[A-Z][A-Za-z]*\b")
 
 
 def varied(chunks: Sequence[ScoredChunk], settings: RetrieverSettings) -> list[int]:
-    """Return the places of the ranked chunks that stay, in order.
+    """Return the list positions of the ranked chunks to keep, in order.
 
-    `near_duplicates` drops a chunk that says nearly the same as a better chunk, in the same
-    document or in the whole corpus. `most_per_document` drops the chunks past a document's quota.
-    Texts with different figures are no duplicates. Texts are compared by their word shingles
-    (Broder, On the resemblance and containment of documents, 1997), without approximation.
+    `near_duplicates` drops a chunk with nearly the text of a better-ranked chunk. It compares the
+    chunks of one document or of the whole corpus. `most_per_document` limits the chunks of each
+    document. Texts with different numbers are not duplicates. Texts are compared by their word
+    shingles (Broder, On the resemblance and containment of documents, 1997), without approximation.
     """
     kept: list[int] = []
     shingled: dict[str, list[_Shingles]] = {}
@@ -67,11 +67,11 @@ def _is_alike(one: _Shingles, other: _Shingles) -> bool:
 
 
 def query_complexity(query: str) -> float:
-    """Return how much a query asks for, 0..1.
+    """Return a score, 0 to 1, of how much a query asks for.
 
-    The sum, at most 1, of: characters / 100, at most 1; 0.2 for each question word; 0.1 for each
-    word with two capitals; 0.3 for each question mark after the first. The published formula
-    also counts the first question mark, and so treats every question as several.
+    The score is a sum, at most 1. Its terms are characters / 100, 0.2 per question word, 0.1 per
+    word with two capitals, and 0.3 per question mark after the first. The published formula (see
+    `select`) counts the first question mark too, so that every question counts as several.
     """
     questions = query.count("?")
     return min(
@@ -86,10 +86,10 @@ def query_complexity(query: str) -> float:
 def select(
     query: str, ranking: Sequence[tuple[int, float]], settings: AdaptiveSelection
 ) -> list[tuple[int, float]]:
-    """Return the first chunks of a ranking: as many as the query needs, above the floor.
+    """Return the first chunks of a ranking with scores above `settings.floor`.
 
-    Scores are scaled to 0..1 between the ranking's lowest and highest score. The best chunk always
-    stays. If all scores are equal they count as 1.
+    Their maximum number is one of three `settings.contexts`, chosen by `query_complexity`. Scores
+    are first scaled to 0..1 by the ranking's lowest and highest score. Equal scores are all kept.
 
     Source: "Adaptive Context Selection" in Mastra's article on context-aware evaluation (2025),
     which takes 3, 5 or 7 contexts with a relevance above 0.5.

@@ -1,6 +1,6 @@
-"""A single pass -> searches of its leading documents once more, by boosted queries.
+"""Rank chunks once, then search the leading documents again with boosted queries.
 
-A single pass tells which documents matter. Their best chunks lend the words that the query lacks.
+A boosted query is the query with words from the best chunks of a leading document.
 """
 
 import math
@@ -29,11 +29,11 @@ from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store import id_filter
 
 CANDIDATES = 200
-"""Number of chunks of the single pass whose documents are discovered."""
+"""Number of chunks of the first search whose documents are listed as found."""
 _FEEDBACK_CHUNKS = 3
-"""Number of a document's best chunks that lend it words."""
+"""Number of a document's best chunks from which boosted queries take words."""
 _FEEDBACK_TERMS = 4
-"""Number of words that a boosted query adds; the next variant adds the next words."""
+"""Number of words that a boosted query adds. The next variant adds the next words instead."""
 _MAX_VARIANTS = 5
 _MAX_THREADS = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
@@ -41,18 +41,19 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 T = TypeVar("T")
 R = TypeVar("R")
 Embed = Callable[[Sequence[str]], Embedded]
-"""From queries to their vectors and tokens."""
+"""Returns the vectors and tokens of queries."""
 
 
 class ContextAwareRetriever(RetrieverSettings):
-    """Discover documents by a single pass `over`, then search the leading documents once more.
+    """Ranks with the retriever `over`, then searches its leading documents with boosted queries.
 
     The second search uses up to `variants` boosted queries in each of `boosted_files` documents.
-    The score of a chunk for them (0..1) counts `boost_weight`. If one of the three is 0, the single
-    pass ranks alone. `k` holds for both searches; `adaptive` of `over` is the default.
+    It adds `boost_weight` times a chunk's score (0 to 1) for these queries. If one of the three
+    settings is 0, there is no second search. `k` applies to both searches. Without `adaptive`, the
+    setting of `over` applies.
     """
 
-    model_config = ConfigDict(defer_build=True)  # its union of single passes is this module's too
+    model_config = ConfigDict(defer_build=True)  # the union in `over` needs this module imported
 
     code_version = 2
     method: Literal["context_aware"]
@@ -62,7 +63,7 @@ class ContextAwareRetriever(RetrieverSettings):
     boost_weight: float = Field(default=0.1, ge=0.0)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the dependencies of these settings and of the single pass."""
+        """Return the dependencies of these settings and of `over`."""
         return [*super().made_from(config), *self.over.made_from(config)]
 
     @property
@@ -72,22 +73,22 @@ class ContextAwareRetriever(RetrieverSettings):
 
     @property
     def lexical_engine(self) -> LexicalEngine | None:
-        """Return the BM25 engine of the single pass, None for vectors alone."""
+        """Return the BM25 engine of `over`, or None if it searches only vectors."""
         return self.over.lexical_engine
 
     @property
     def splits_query(self) -> bool:
-        """Return whether the single pass splits the query."""
+        """Return whether `over` splits the query."""
         return self.over.splits_query
 
     @property
     def adds_queries(self) -> bool:
-        """Return whether there are boosted queries."""
+        """Return whether the settings allow boosted queries."""
         return self.variants > 0
 
 
 def with_stages(settings: RetrieverSettings, stages: tuple[int, int]) -> ContextAwareRetriever:
-    """Return a retriever with other `boosted_files` and `variants`."""
+    """Return a `context_aware` retriever with the `stages` (`boosted_files`, `variants`)."""
     files, variants = stages
     if isinstance(settings, ContextAwareRetriever):
         return settings.model_copy(update={"boosted_files": files, "variants": variants})
@@ -112,10 +113,9 @@ def documents_of(chunks: Sequence[ScoredChunk]) -> list[FoundDocument]:
 def boosted_queries(
     query: str, chunks: Sequence[ScoredChunk], files: int, variants: int, boost: Boost | None = None
 ) -> dict[str, list[str]]:
-    """Return up to `variants` boosted queries for each of the `files` first documents found.
+    """Return up to `variants` boosted queries for each of the first `files` documents of `chunks`.
 
-    `boost` makes them. Without it they are the query with the words that set the document's best
-    chunks apart.
+    The function `boost` makes the queries, by default `LocalExpansion`.
     """
     leading = [d.document_id for d in documents_of(chunks)[:files]]
     best = {
@@ -140,11 +140,11 @@ def boosted_ranking(
     settings: ContextAwareRetriever,
     embed: Embed,
 ) -> Ranking:
-    """Add to each chunk's score (0..1) its scores in the boosted searches of its document.
+    """Return the ranking with the scores of the boosted searches added.
 
-    The addition is `boost_weight` times the chunk's score (0..1) for a boosted query, averaged over
-    the document's queries. `chunks` are the chunks of the ranking. A chunk that only a boosted
-    search finds starts with the lowest score of its document.
+    Each document is searched with its boosted queries. A chunk gains `boost_weight` times its mean
+    score (0 to 1) over these queries. `chunks` are the chunks of the ranking. A chunk that only a
+    boosted search finds starts with the lowest score of its document.
     """
     queries = list(dict.fromkeys(query for made in boosted.values() for query in made))
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
@@ -166,7 +166,7 @@ def boosted_ranking(
         return weighted_gains(found, settings.boost_weight / len(boosted[document_id]))
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
-    # A search in memory takes less time than starting a thread.
+    # A search of vectors in memory takes less time than starting a thread.
     run = in_parallel if index.vectors is None else map
     for (document_id, _), found in zip(searches, run(search_document, searches), strict=True):
         for position, score in found:
@@ -175,10 +175,10 @@ def boosted_ranking(
 
 
 class LocalExpansion:
-    """Local query expansion: a query with the words that set some chunks apart from all found.
+    """Expands a query by words that are typical of one document's best chunks, without a model.
 
-    A word counts by its frequency in a document's best chunks, times its inverse frequency among
-    all chunks found. This is pseudo-relevance feedback (Rocchio 1971).
+    A word's weight grows with its frequency in these chunks, and with its inverse frequency among
+    all found chunks. This is pseudo-relevance feedback (Rocchio 1971).
     """
 
     def __init__(self, query: str, found: Sequence[str]) -> None:
@@ -189,7 +189,10 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return boosted queries, the best words first; none where the chunks bring no words."""
+        """Return boosted queries, those with the best words first.
+
+        Return an empty list if the texts have no new words.
+        """
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()
         for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):
@@ -209,7 +212,7 @@ class LocalExpansion:
 
 @lru_cache(maxsize=4096)
 def _terms_of(text: str) -> frozenset[str]:
-    # Every query finds hundreds of chunks, mostly the same ones.
+    # Cached, because queries find mostly the same chunks.
     return frozenset(default_tokenizer().tokenize(text))
 
 
@@ -220,7 +223,7 @@ def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the results of blocking work on each item, in threads with the caller's context."""
+    """Return the result of `work` for each item, computed in threads with the caller's context."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), _MAX_THREADS)) as pool:

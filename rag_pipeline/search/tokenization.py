@@ -1,4 +1,4 @@
-"""Text -> the terms that every BM25 engine indexes and searches."""
+"""Split texts into the terms that every BM25 engine indexes and searches."""
 
 import itertools
 import re
@@ -11,13 +11,13 @@ from functools import cache, lru_cache
 from rag_pipeline.config import Lexical
 from rag_pipeline.loading.languages import NAMES, language_of
 
-# Scripts without blanks between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese), and Hangul,
-# whose particles stick to the word: runs of these become overlapping pairs of characters.
+# Scripts without spaces between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese), and Hangul,
+# which joins particles to words. A run of these characters becomes overlapping pairs.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-# `\w` lacks combining marks, without which Arabic, Indic and Thai words fall to pieces.
+# `\w` lacks combining marks, so it would split Arabic, Indic and Thai words.
 _LETTER = (
     r"[\w\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]"
 )
@@ -31,7 +31,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _STEMMED = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "ar")
 _UNSTEMMED = ("none", "chinese")
 _TOO_SHORT_TO_TELL = 100
-"""Length in characters below which the language of a text is uncertain."""
+"""Length in characters below which the detected language of a text is uncertain."""
 _ASKING = {
     "german": "wie was wer wem wen wann wo wohin woher warum weshalb welche welcher welches "
     "welchem welchen wieviel",
@@ -41,7 +41,7 @@ _ASKING = {
     "portuguese": "que qual quais quando onde como quanto quanta quantos quantas quem",
     "dutch": "wat wie wanneer waar waarom hoe hoeveel welk welke",
 }
-"""Words that begin questions: they are rare in documents and would outweigh other words."""
+"""Question words. They are rare in documents, so they would outweigh other words of a query."""
 _ARABIC_STOP_WORDS = (
     "في من على إلى عن أن إن كان كانت هذا هذه ذلك تلك التي الذي الذين ما ماذا هل متى أين كيف كم "
     "لماذا و أو ثم لا لم لن قد كل بعد قبل مع هو هي هم أي عند بين غير"
@@ -51,19 +51,19 @@ _MAX_CACHED_WORDS = 1_000_000
 
 
 class Tokenizer:
-    """Split text into case-folded, stemmed terms without stop words.
+    """Splits texts into case-folded, stemmed terms without stop words.
 
     - Numbers and section references stay whole: `3.2`, `12(b)`. `12(b)` also gives `12`, so that a
-      section finds its subsections. Thousands lose their commas: `$1,000` is `1000`.
-    - Identifiers are kept and split: `getChunk` is `getchunk`, `get`, `chunk`; `max_size` is
-      `max_size`, `max`, `size` (each stemmed).
-    - Letters cut off by an apostrophe are dropped: `company's`, `l'accord`.
-    - Language `none` does not stem and keeps stop words. `chinese` has pairs of characters as terms
-      and does not stem.
-    - Language `auto` detects the language of each text. Short texts, such as most questions, are
-      stemmed by all languages.
+      section finds its subsections. Thousands separators are dropped: `$1,000` becomes `1000`.
+    - Identifiers give themselves and their parts, each stemmed. `getChunk` becomes `getchunk`,
+      `get`, `chunk`. `max_size` becomes `max_size`, `max`, `size`.
+    - A single letter before or after an apostrophe is dropped: `company's`, `l'accord`.
+    - Scripts without spaces, such as Chinese, give overlapping pairs of characters.
+    - Languages `none` and `chinese` do not stem, and keep stop words.
+    - Language `auto` detects the language of each text. Texts of less than 100 characters, such as
+      most questions, are stemmed by the stemmers of all languages.
 
-    Safe to share between threads.
+    Threads may share a tokenizer.
     """
 
     def __init__(self, settings: Lexical) -> None:
@@ -81,7 +81,7 @@ class Tokenizer:
         return list(itertools.chain.from_iterable(map(self._terms_in(text).__getitem__, words)))
 
     def has_terms(self, text: str) -> bool:
-        """Return whether a text has any terms; usually the first words decide."""
+        """Return whether a text has any terms. The search stops at the first term."""
         terms_of = self._terms_in(text)
         return any(terms_of[word[0]] for word in _WORD.finditer(_normalized(text)))
 
@@ -95,7 +95,7 @@ class Tokenizer:
 
 @lru_cache(maxsize=8)
 def tokenizer_of(settings: Lexical) -> Tokenizer:
-    """Return the tokenizer of some settings; it keeps the terms of known words."""
+    """Return the tokenizer of some settings. Calls with equal settings share its cache of words."""
     return Tokenizer(settings)
 
 
@@ -106,7 +106,7 @@ def default_tokenizer() -> Tokenizer:
 
 
 class _Words(dict[str, tuple[str, ...]]):
-    """The terms of each distinct word, computed at its first use."""
+    """Maps each word to its terms, which are computed at the word's first use."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= _MAX_CACHED_WORDS:
@@ -138,11 +138,11 @@ class _OneLanguage(_Words):
         word = word.replace("’", "'")
         if word.casefold() in self._stop_words:
             return []
-        pieces = [word] if word.isascii() else _UNSPACED.split(word)  # every second is a run
+        pieces = [word] if word.isascii() else _UNSPACED.split(word)  # odd pieces are runs
         if len(pieces) > 1:
             terms = (_pairs(p) if n % 2 else self._word_terms(p) for n, p in enumerate(pieces) if p)
             return list(itertools.chain.from_iterable(terms))
-        if len(word) > _LONGEST_WORD:  # encoded data, not language: its parts would be noise
+        if len(word) > _LONGEST_WORD:  # encoded data, whose parts are no words
             return [word[:_LONGEST_WORD].casefold()]
         pieces = word.split("'")
         if len(pieces) > 1:
@@ -153,13 +153,13 @@ class _OneLanguage(_Words):
     def _stems(self, words: list[str]) -> list[str]:
         if self._stemmer is None:
             return words
-        with self._lock:  # a stemmer must not be entered by two threads
+        with self._lock:  # two threads must not use a stemmer at the same time
             stems: list[str] = self._stemmer.stemWords(words)
         return stems
 
 
 class _AnyLanguage(_Words):
-    """The terms in all languages; none for a stop word of any language."""
+    """Maps each word to its terms in all languages. A stop word of any language has no terms."""
 
     def __init__(self, by_language: Mapping[str, _OneLanguage]) -> None:
         super().__init__()
@@ -201,6 +201,6 @@ def _stop_words(language: str) -> frozenset[str]:
         return frozenset(_ARABIC_STOP_WORDS.split())
     from bm25s import stopwords
 
-    # The longer list holds `what`, `who` and `does`, which questions repeat and documents lack.
+    # EN_PLUS also holds `what`, `who` and `does`, which are frequent in questions only.
     name = "EN_PLUS" if language == "english" else language.upper()
     return frozenset(word.casefold() for word in getattr(stopwords, f"STOPWORDS_{name}"))

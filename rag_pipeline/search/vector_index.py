@@ -1,4 +1,4 @@
-"""Contextualized chunks -> LanceDB rows with a unit vector each; nearest-neighbour search."""
+"""Make LanceDB rows with unit vectors from contextualized chunks, and search nearest rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,22 +17,22 @@ from rag_pipeline.store.lance import index_names
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 FLAT_ROWS = 50_000
-"""Maximum number of rows that are scanned exactly; larger tables get an IVF index."""
+"""Least number of rows that get an IVF index. A smaller table is scanned exactly."""
 RowIds = npt.NDArray[np.uint64]
-"""LanceDB's row ids, valid for one version of a table."""
+"""LanceDB's row ids. They are valid for one version of a table."""
 _REFINE = 4
 _REFINED_ROWS = 400
 """Least number of rows that are compared exactly after a quantised search."""
 _NPROBES = 64
 _PROBED = 6
-"""One of this many partitions is searched, but at least `_NPROBES` partitions."""
+"""A search reads one of this many partitions, but at least `_NPROBES` partitions."""
 _OUTGROWN = 1.5
-"""Factor of too few or too many partitions that causes a new training."""
+"""Factor between the actual and the wanted number of partitions above which the index retrains."""
 _SKEWED = 3.0
-"""Factor of growth of the largest partition's share that causes a new training."""
+"""Factor of growth of the largest partition's share above which the index retrains."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
-"""Settings of k-means, with fewer samples per partition than Lance's default, to save time."""
+"""Settings of k-means. Fewer samples per partition than Lance's default save time."""
 
 
 def indexed_text(context: str | None, text: str) -> str:
@@ -41,7 +41,7 @@ def indexed_text(context: str | None, text: str) -> str:
 
 
 def indexed_texts(batch: pa.RecordBatch) -> list[str]:
-    """Return the text to embed of each contextualized chunk."""
+    """Return the texts to embed for a batch of contextualized chunks."""
     contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
     return [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
 
@@ -52,7 +52,10 @@ def index_chunks(
     schema: pa.Schema,
     fingerprint: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Turn batches of contextualized chunks into rows of a vector index (see `vector_schema`)."""
+    """Embed contextualized chunks and yield rows of a vector index (see `vector_schema`).
+
+    Raises TextTooLongError with the chunk's id if a text is too long for the model.
+    """
     dimension = schema.field("vector").type.list_size
     for batch in batches:
         indexed = indexed_texts(batch)
@@ -75,14 +78,14 @@ def index_chunks(
 
 
 def maintain(table: Table) -> str:
-    """Compact the table and retrain its index if its size changed much; return the index's kind."""
+    """Compact a table and train its index if needed. Return the index's kind: `ivf` or `flat`."""
     table.compact()  # also adds new rows to an existing index
     lance = table.open()
     rows = lance.count_rows()
     sizes = _partition_sizes(lance)
     if not (_is_unfit(lance, rows, sizes) if sizes else rows >= FLAT_ROWS):
         return "ivf" if sizes else "flat"
-    # RaBitQ: a bit a dimension, and no codebook to train. `refine` reads the vectors themselves.
+    # RaBitQ stores one bit per dimension and trains no codebook. `refine` reads exact vectors.
     quantised = lance.schema.field("vector").type.list_size % 8 == 0
     from lancedb.index import IvfFlat, IvfRq
 
@@ -96,9 +99,9 @@ def maintain(table: Table) -> str:
 
 
 def _partition_sizes(lance: Any) -> list[int]:
-    """Return the rows of each partition of the vectors' index, none where there is no index.
+    """Return the number of rows of each partition of the vector index, [] without an index.
 
-    Those of a later part of it are not counted: parts share their partitions.
+    Only rows in the first part of the index count. All parts have the same partitions.
     """
     if not any(index.columns == ["vector"] for index in lance.list_indices()):
         return []
@@ -113,7 +116,7 @@ def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
     if not wanted / _OUTGROWN <= len(sizes) <= wanted * _OUTGROWN:
         return True
     largest = (lance.schema.metadata or {}).get(_LARGEST.encode())
-    # An index of an earlier version has not noted it: then nothing is known to have changed.
+    # Indexes of earlier versions of the package lack this value. They count as fit.
     return largest is not None and max(sizes) > _SKEWED * float(largest) * rows
 
 
@@ -122,7 +125,7 @@ def _partitions(rows: int) -> int:
 
 
 def index_probes(lance: Any) -> int:
-    """Return the number of partitions that a search reads; 0 without an index."""
+    """Return the number of partitions that a search reads, or 0 without an index."""
     partitions = len(_partition_sizes(lance))
     return partitions and min(partitions, max(_NPROBES, partitions // _PROBED))
 
@@ -136,10 +139,10 @@ def search(
     probes: int | None = None,
     refine: bool = True,
 ) -> pa.Table:
-    """Return the k rows nearest by cosine: `_distance`, `_rowid` and `columns`.
+    """Return the k nearest rows by cosine distance: `_distance`, `_rowid` and `columns`.
 
-    `probes` is `index_probes` of the table, if the caller knows it. Without `refine`, neighbours
-    and distances are those of the quantised vectors. Raises InputError for an invalid `where`.
+    `probes` is `index_probes` of the table, if the caller knows it. Without `refine`, the search
+    compares quantised vectors only. Raises InputError if `where` is invalid.
     """
     query = (
         lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
@@ -159,14 +162,14 @@ def search(
 
 
 def matching(lance: Any, where: str) -> RowIds:
-    """Return the row ids that a filter keeps."""
+    """Return the row ids that match a filter."""
     query = lance.search().where(where).select(["start"]).with_row_id(True)
     row_ids: RowIds = _filtered(lance, query, where).column("_rowid").to_numpy()
     return row_ids
 
 
 def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of rows, in the order of `row_ids`."""
+    """Return columns of the rows with the given ids, in the order of `row_ids`."""
     with reading(lance):
         query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
         rows = query.to_arrow()
@@ -176,7 +179,7 @@ def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
 
 
 def vectors_of(table: pa.Table) -> Vectors:
-    """Return a table's column `vector`, shape (rows, dimension)."""
+    """Return the column `vector` as an array, shape (rows, dimension)."""
     column = table.column("vector").combine_chunks()
     flat: Vectors = column.flatten().to_numpy(zero_copy_only=False)
     return flat.reshape(len(column), column.type.list_size)
@@ -184,13 +187,13 @@ def vectors_of(table: pa.Table) -> Vectors:
 
 @contextmanager
 def reading(lance: Any) -> Iterator[None]:
-    """Turn LanceDB's errors about a damaged table into a StoreError that names the repair."""
+    """Turn LanceDB's errors about a damaged table into a StoreError with the repair."""
     try:
         yield
     except BaseException as error:
         if not is_of_store(error):
             raise
-        # Only now, because reading the version blocks on LanceDB's own thread.
+        # Read the version only after an error, because it waits for LanceDB's own thread.
         with clear_errors(f"{lance.name}, version {lance.version}", "search"):
             raise
 

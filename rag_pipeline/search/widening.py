@@ -1,4 +1,4 @@
-"""Ranked chunks -> larger passages: each chunk with the text around it."""
+"""Widen ranked chunks to larger passages with the text around each chunk."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from rag_pipeline.loading.text import headings
 from rag_pipeline.search.index import Index
 
 EXPAND: tuple[Expand, ...] = get_args(Expand)
-"""In ascending order of size."""
+"""The values of `expand`, in ascending order of the passages' size."""
 _LONGEST = 4_000
 """Maximum characters of a section."""
 
@@ -20,11 +20,11 @@ _LONGEST = 4_000
 def widened(
     index: Index, chunks: Sequence[ScoredChunk], expand: Expand
 ) -> list[tuple[int, ScoredChunk]]:
-    """Return larger passages that don't overlap, each with the place of its best chunk.
+    """Return larger passages that do not overlap, each with the list position of its best chunk.
 
     `neighbours` adds the chunks before and after. `section` takes the text between the headings
-    around the chunk; without headings or above 4,000 characters it takes the neighbours. An index
-    without the documents' texts returns the chunks unchanged.
+    around the chunk. A section without headings or above 4,000 characters is replaced by the
+    neighbours. Without the documents' texts in the index, the chunks stay unchanged.
     """
     if expand == "none" or index.texts is None or not chunks:
         return list(enumerate(chunks))
@@ -58,9 +58,9 @@ def widened(
 
 
 def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
-    """Return the span from the start of the chunk before to the end of the chunk after.
+    """Return for each chunk the span from the chunk before it to the chunk after it.
 
-    A chunk of a newer release is not in the index: its span is its own.
+    Return the chunk's own span if the chunk is not in the index, as a chunk of a newer release.
     """
     at = np.minimum(index.at([chunk.chunk_id for chunk in chunks]), len(index) - 1)
     around = np.column_stack([at, index.neighbours[at]])

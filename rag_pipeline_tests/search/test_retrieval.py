@@ -285,7 +285,9 @@ def test_threads_search_one_index(index):
 
 def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
     other = index_of(tmp_path, random_chunks(documents=11))
-    with pytest.raises(StoreError, match=r"72 chunks, its lexical index 66: they are of different"):
+    with pytest.raises(
+        StoreError, match=r"72 chunks, its lexical index has 66: they are from different"
+    ):
         Index.open(index.table, other.terms.lexical)
     with pytest.raises(StoreError, match="no lexical part"):
         hits(Index.open(index.table, None), hybrid())
@@ -311,8 +313,8 @@ def test_a_ranking_of_a_plugin_is_cut_to_k(index):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (((3, 0.9), (3, 0.8)), "a chunk stands in its ranking twice"),
-        (((72, 0.9),), "its ranking names a position outside the index, 0 to 71"),
+        (((3, 0.9), (3, 0.8)), "its ranking has a chunk twice"),
+        (((72, 0.9),), "its ranking has a position outside the index, 0 to 71"),
         (((3, 0.8), (5, 0.9)), "one is higher than the one before"),
         (((3, float("nan")),), "not finite"),
     ],

@@ -1,15 +1,16 @@
-"""BM25 over contextualized chunks: Arrow batches -> an immutable folder -> ranked chunk ids.
+"""Index contextualized chunks for BM25 in an immutable folder, and search them.
 
 All three engines use one formula. The score of a chunk is the sum over the query's terms of
 
     ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / avgdl))
 
-N chunks exist, and n of them hold the term. The chunk has dl terms and holds this one tf times;
-avgdl is the mean of dl. Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (Lucene).
+N is the number of chunks, and n of them contain the term. The chunk has dl terms, and tf of them
+are this term. avgdl is the mean of dl over all chunks. Source: Kamphuis et al., "Which BM25 Do You
+Mean?", ECIR 2020 (Lucene).
 
-With a `text_weight` of w, terms of the text count w times and terms of the context once. A factor
-of w for k1 keeps the score of a chunk without context. Source: Robertson, Zaragoza &
-Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
+With a `text_weight` of w, terms of the text count w times and terms of the context once. k1 is then
+multiplied by w, so that the score of a chunk without context does not change. Source: Robertson,
+Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 
 import json
@@ -49,7 +50,7 @@ _ENGINES: dict[str, type[Engine]] = {
 }
 
 _FORMAT = 3
-"""Raise it when the files or their terms change."""
+"""Version of the files' format. Increase it when the files or their terms change."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
@@ -65,7 +66,7 @@ _CHUNKS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LexicalStats:
-    """Numbers of an index's chunks and distinct terms."""
+    """Holds the numbers of chunks (`rows`) and distinct terms of an index."""
 
     rows: int
     terms: int
@@ -73,14 +74,14 @@ class LexicalStats:
 
 @dataclass(frozen=True, slots=True)
 class EarlierIndex:
-    """An index of the same settings, and its documents that have not changed."""
+    """Names an index with the same settings, and the ids of its unchanged documents (`kept`)."""
 
     folder: Path
     kept: Collection[str]
 
 
 class LexicalIndex:
-    """An opened index; safe to share between threads."""
+    """Searches an opened index. Threads may share it."""
 
     def __init__(
         self,
@@ -94,17 +95,17 @@ class LexicalIndex:
         self.documents = documents
         self._tokenizer = tokenizer
         self._engine = engine
-        # No cycle of references to the index, so that closing it frees its memory at once.
+        # A partial without `self` makes no reference cycle: memory is freed with the index.
         self._holding = lru_cache(maxsize=_MAX_KNOWN)(partial(_count_holding, engine))
 
     def __len__(self) -> int:
         return len(self.chunk_ids)
 
     def search(self, query: str, k: int, allowed: Mask | None = None) -> list[tuple[str, float]]:
-        """Return at most `k` (chunk_id, BM25 score), best first, ties by chunk_id.
+        """Return at most `k` pairs (chunk_id, BM25 score), best first. Ties are ordered by id.
 
-        Every result shares a term with the query. `allowed`, one flag per chunk, restricts the
-        results but not the statistics.
+        Every returned chunk has a term of the query. `allowed` has a flag per chunk. It restricts
+        the results, but not the statistics of BM25.
         """
         found = self.search_rows(query, k, allowed)
         ids = self.chunk_ids.take(found.rows).to_pylist()
@@ -114,9 +115,9 @@ class LexicalIndex:
     def search_rows(
         self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
     ) -> Hits:
-        """Return the k best rows with their scores, in any order, with all ties of the last.
+        """Return the k best rows with their scores, unordered. Ties of the k-th row are added.
 
-        The rows of `also` that score above 0 are added; they must be allowed.
+        The rows of `also` are added if they score above 0. They must be allowed.
         """
         terms = self._tokenizer.tokenize(query)
         if self._engine is None or not terms or k < 1:
@@ -126,8 +127,8 @@ class LexicalIndex:
     def max_score(self, query: str) -> float:
         """Return the approximate BM25 score of a chunk that matches every word of a query.
 
-        Each term counts its inverse chunk frequency. A word without known terms counts as the
-        rarest. In an unknown language a word may have several terms.
+        The score is the sum of the terms' inverse chunk frequencies. A word whose terms are in no
+        chunk counts as the rarest word.
         """
         total = 0.0
         counted: set[str] = set()
@@ -149,7 +150,7 @@ def _idf(chunks: int, holding: int) -> float:
 
 
 def check_engine(engine: str, settings: Lexical) -> None:
-    """Raise ConfigError unless the engine exists and supports these settings."""
+    """Raise ConfigError if the engine is unknown or does not support the settings."""
     if engine not in _ENGINES:
         raise ConfigError(f"lexical engine {engine!r} is not one of: {', '.join(_ENGINES)}")
     got = (settings.k1, settings.b, settings.text_weight)
@@ -170,15 +171,14 @@ def build_lexical_index(
 ) -> LexicalStats:
     """Write the index of some chunks into a new or empty folder.
 
-    `batches` have the columns chunk_id, document_id, start, text, title and context (nullable);
-    terms of text and context are indexed. Batches are read once. `bm25s` keeps 12 bytes in memory
-    per chunk and distinct term.
+    `batches` have the columns chunk_id, document_id, start, text, title and context (nullable).
+    Terms of text and context are indexed. Batches are read once. `bm25s` needs 12 bytes of memory
+    per pair of a chunk and a distinct term in it.
 
-    With an `earlier` index (bm25s only), `batches` hold only the chunks of the other documents. The
-    result equals a full build except for the order of the chunks.
+    With an `earlier` index (bm25s only), `batches` hold only the chunks of new and changed
+    documents. The result equals a full build except for the order of the chunks.
 
-    Raises ConfigError for unsupported settings before it writes, and StoreError for a folder that
-    is not empty.
+    Raises ConfigError for unsupported settings. Raises StoreError if the folder is not empty.
     """
     import pyarrow.compute as pc
 
@@ -234,7 +234,7 @@ def build_lexical_index(
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index is complete and its engine can extend it (`EarlierIndex`)."""
+    """Return whether an index is complete and can serve as an `EarlierIndex`."""
     try:
         manifest = _read_manifest(folder)
     except (StoreError, OSError, ValueError, KeyError, TypeError):
@@ -243,9 +243,9 @@ def is_extensible(folder: Path) -> bool:
 
 
 def open_lexical_index(folder: Path) -> LexicalIndex:
-    """Open an index: check the files' checksums, then map the large ones into memory.
+    """Check the checksums of an index's files and open it, with large files memory-mapped.
 
-    Raises StoreError, naming the folder, for a missing, torn or altered file.
+    Raises StoreError with the folder if a file is missing, incomplete or altered.
     """
     try:
         manifest = _read_manifest(folder)
@@ -263,7 +263,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
 
 
 def built_with(folder: Path) -> Lexical:
-    """Return the settings of an index; raise StoreError for a torn one."""
+    """Return the settings of an index. Raise StoreError if a file is incomplete or altered."""
     return Lexical.model_validate(_read_manifest(folder)["settings"])
 
 

@@ -1,4 +1,4 @@
-"""BM25 over documents by their file name, title and first characters."""
+"""Index documents for BM25 by their file name, title and first characters, and search them."""
 
 import re
 from collections import Counter
@@ -54,7 +54,7 @@ class DocumentHeads:
         return self._pieces.keys()
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Yield (document_id, name, title and head as one text), sorted by document_id."""
+        """Yield (document_id, text), sorted by id. The text is file name, title and head."""
         for document_id in sorted(self._pieces):
             name = " ".join([readable_name(document_id)] * _NAME_WEIGHT)
             head = "".join(self._head(document_id))
@@ -81,7 +81,7 @@ def write_documents(
     earlier: Path | None = None,
     kept: Collection[str] = (),
 ) -> None:
-    """Write the index of the collected documents and of the `kept` ones of an earlier index."""
+    """Write the index of the collected documents and of the documents `kept` from `earlier`."""
     folder.mkdir()
     ids = sorted({*heads.document_ids(), *kept})
     number = {document_id: row for row, document_id in enumerate(ids)}
@@ -105,10 +105,10 @@ def _read_ids(folder: Path) -> pa.ChunkedArray:
 
 
 class DocumentIndex:
-    """The opened index of documents; safe to share between threads.
+    """Searches the opened index of documents. Threads may share it.
 
-    `bodies` is the engine that searches the documents' `chunks`. Without it the rarity of a word
-    is that in names and heads.
+    `bodies` is the engine that searches the documents' `chunks`. Without it, the rarity of a term
+    is computed from the names, titles and heads alone.
     """
 
     def __init__(
@@ -126,14 +126,14 @@ class DocumentIndex:
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
         self._known: dict[str, Hits] = {}
-        # Computed now, so that the first query does not wait for it.
+        # Computed when the index opens, so that the first query does not wait.
         self.kinds = self._kinds()
 
     def __len__(self) -> int:
         return len(self.document_ids)
 
     def _kinds(self) -> frozenset[str]:
-        """Return the terms in several of the first 2,000 file names, such as `agreement`."""
+        """Return the terms in at least two of the first 2,000 file names, such as `agreement`."""
         first = self.document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
@@ -143,11 +143,11 @@ class DocumentIndex:
         return frozenset(self.terms(readable_name(document_id)))
 
     def named_by(self, term: str) -> Hits:
-        """Return the documents with a term in name or head, and how strongly it names each.
+        """Return the documents with a term in name, title or head, and a strength of 0 to 1 each.
 
-        The strength is the term's BM25 without idf (0 to 1) times a relative idf. That is its idf
-        among whole documents over the idf of a term in one document. An unknown term is replaced
-        by a known term with one other letter.
+        The strength is the term's BM25 score without idf, times a relative idf. The relative idf
+        is the term's idf among whole documents, divided by the idf of a term in one document. An
+        unknown term is replaced by a known term at one edit's distance.
         """
         found = self._known.get(term)
         if found is None:
@@ -183,7 +183,10 @@ class DocumentIndex:
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
-        """Return the rarest term that differs by one edit; None for a short or a known term."""
+        """Return the rarest indexed term at one edit's distance, or None without such a term.
+
+        Return None for a term of less than 5 or more than 20 characters, or in a document's text.
+        """
         assert self._engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None
@@ -193,9 +196,10 @@ class DocumentIndex:
         return min(held)[1] if held and not self._holding(term) else None
 
     def scores(self, text: str) -> npt.NDArray[np.float32]:
-        """Return how much of a text's distinct terms each name and head covers, shape (len,).
+        """Return each document's score for a text, 0 to 1, shape (documents,).
 
-        It is BM25 divided by the sum of the terms' idf; an unknown term counts as the rarest.
+        The score is BM25 over name, title and head, divided by the sum of the terms' idf. A term
+        that no document has counts as the rarest term.
         """
         terms = sorted(set(self.terms(text)))
         if self._engine is None or not terms:

@@ -1,12 +1,12 @@
-"""The three engines of BM25: each writes its files into a folder and searches them.
+"""Write and search the files of the three BM25 engines.
 
-- `bm25s`, the default, computes the scores of all terms at build time and maps them on load. A
-  query on 100,000 chunks takes some milliseconds. `bm25s` saves, loads and scores. The index itself
-  is built here: `bm25s` needs all tokens in memory and cannot carry over unchanged documents.
-- `rank_bm25`, the reference of rankings, keeps every chunk's terms in memory and scores all chunks
-  for each query. It is for small corpora.
-- `lance` is a LanceDB full-text index. It reads from disk for each query, so it serves corpora
-  larger than memory. It does not count chunks without terms in N and avgdl.
+- `bm25s`, the default, computes all scores at build time and memory-maps them. A query on 100,000
+  chunks takes some milliseconds. The library saves, loads and scores. Its index is built here,
+  because the library needs all tokens in memory and cannot carry over unchanged documents.
+- `rank_bm25` keeps every chunk's terms in memory and scores all chunks for each query. It is the
+  reference for rankings, and it suits small corpora.
+- `lance` is a LanceDB full-text index. It reads from disk for each query, so a corpus may be larger
+  than memory. Chunks without terms do not count in N and avgdl.
 """
 
 import json
@@ -40,11 +40,11 @@ Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating[Any]]
 
 LANCE_K1, LANCE_B = 1.2, 0.75
-"""LanceDB's constants; it has no setting for them."""
+"""LanceDB's values of k1 and b, which no setting changes."""
 
 _SLICE = 1 << 16
 _BETWEEN = re.compile(r'\d,\s*"')
-"""Separator of two terms; inside of a term it leaves no valid JSON."""
+"""Separator of two terms. A match inside a term cuts invalid JSON, which the reader detects."""
 _TERMS_FILE = "terms.arrow"
 _TERMS_SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
 _TABLE = "terms"
@@ -54,27 +54,27 @@ _MAX_HELD = 10_000
 
 
 class Hits(NamedTuple):
-    """Rows that score above 0, in any order: the k best with ties, and rows of `also`."""
+    """Holds rows with scores above 0, unordered."""
 
     rows: Rows
     scores: Scores
 
 
 class Engine(Protocol):
-    """Searches the terms of one opened folder; safe to share between threads."""
+    """Searches the terms of one opened folder. Threads may share it."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None: ...
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the index of the batches' terms; return the number of distinct terms."""
+        """Write the index of the batches' terms and return the number of distinct terms."""
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows with any of the terms; a repeated term counts repeatedly.
+        """Return the k best rows with any of the terms, and the ties of the k-th row.
 
-        `also` names allowed rows to score at any rank.
+        A repeated term counts repeatedly. Rows of `also` are added if they score above 0.
         """
 
     def holding(self, term: str) -> Rows:
@@ -89,7 +89,7 @@ class _ScoringEngine(Engine, Protocol):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows with any of the terms."""
+        """Return the k best rows with any of the terms, their ties, and rows of `also`."""
         return _best(self.scores(terms), k, allowed, also)
 
 
@@ -112,7 +112,7 @@ def _best(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Read the terms' numbers in slices, so that searches of other threads are not delayed."""
+    """Return the number of each term. Read in slices, so that other threads can run between."""
     text = file.read_text(encoding="utf-8").strip()
     found: dict[str, int] = {}
     start = 1
@@ -128,7 +128,7 @@ def read_vocabulary(file: Path) -> dict[str, int]:
 
 
 class Bm25sEngine(_ScoringEngine):
-    """The engine `bm25s`."""
+    """Searches precomputed scores with the library bm25s."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         import bm25s
@@ -138,7 +138,7 @@ class Bm25sEngine(_ScoringEngine):
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the index of the batches' terms; return the number of distinct terms."""
+        """Write the index of the batches' terms and return the number of distinct terms."""
         postings = PostingsBuilder()
         for batch in tokenized:
             postings.add(batch)
@@ -146,7 +146,7 @@ class Bm25sEngine(_ScoringEngine):
 
     @staticmethod
     def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
-        """Write the index of a matrix; return the number of distinct terms."""
+        """Write the index of a matrix and return the number of distinct terms."""
         if matrix.vocabulary:
             import bm25s
 
@@ -191,18 +191,18 @@ class Bm25sEngine(_ScoringEngine):
 
 
 class RankBm25Engine(_ScoringEngine):
-    """The engine `rank_bm25`."""
+    """Scores all chunks for each query with the library rank_bm25."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         with pa.memory_map(str(folder / _TERMS_FILE)) as source:
             reader = pa.ipc.open_file(source)
             batches = map(reader.get_batch, range(reader.num_record_batches))
             lists = (terms for batch in batches for terms in batch.column("terms").to_pylist())
-            # Equal terms become one object.
+            # Interning shares equal terms, to save memory.
             interned = ([sys.intern(term) for term in terms] for terms in lists)
             self._index = BM25Okapi(interned, k1=settings.k1, b=settings.b)
         rows = self._index.corpus_size
-        # Lucene's idf, since BM25Okapi has a floor for terms in more than half of the chunks.
+        # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
             for term, n in Counter(chain.from_iterable(self._index.doc_freqs)).items()
@@ -210,7 +210,7 @@ class RankBm25Engine(_ScoringEngine):
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the batches' terms; return the number of distinct terms."""
+        """Write the batches' terms and return the number of distinct terms."""
         distinct: set[str] = set()
         with pa.ipc.new_file(str(folder / _TERMS_FILE), _TERMS_SCHEMA) as writer:
             for batch in tokenized:
@@ -236,14 +236,14 @@ class RankBm25Engine(_ScoringEngine):
 
 
 class LanceEngine(Engine):
-    """The engine `lance`."""
+    """Searches a LanceDB full-text index on disk."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         self._table = import_lancedb().connect(folder).open_table(_TABLE)
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the table and its index; return the number of distinct terms."""
+        """Write the table and its index, and return the number of distinct terms."""
         lancedb = import_lancedb()
         from lancedb.index import FTS
 
@@ -267,7 +267,7 @@ class LanceEngine(Engine):
         try:
             table = lancedb.connect(folder).create_table(_TABLE, reader)
         except RuntimeError:
-            if failures:  # Lance replaces the error of the batches by its own
+            if failures:  # Lance hides the original error of the batches
                 raise failures[0] from None
             raise
         if distinct:
@@ -288,9 +288,10 @@ class LanceEngine(Engine):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows with any of the terms.
+        """Return the k best rows with any of the terms, their ties, and rows of `also`.
 
-        Lance filters a few allowed rows. Many are filtered here, since their list would be slow.
+        Lance filters up to 1,000 allowed rows. This method filters more rows itself, because
+        their list would slow Lance down.
         """
         if also is not None:
             parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
@@ -308,7 +309,7 @@ class LanceEngine(Engine):
         while True:
             found = self._query(terms, limit, where)
             best = _best(found.scores, k, None if allowed is None else allowed[found.rows])
-            # Rows that Lance has not returned score at most as high as the last one.
+            # Rows that Lance has not returned do not score above the last returned row.
             if len(found.rows) < limit or (
                 len(best.rows) >= k and best.scores.min() > found.scores.min()
             ):
@@ -316,7 +317,7 @@ class LanceEngine(Engine):
             limit *= 4
 
     def holding(self, term: str) -> Rows:
-        """Return at most 10,000 rows with a term; a more frequent term names nothing."""
+        """Return at most 10,000 rows with a term. A more frequent term names no document."""
         return np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
 
     def _query(self, terms: list[str], limit: int, where: str | None) -> Hits:

@@ -1,6 +1,6 @@
-"""Counts of terms in rows, gathered batch by batch or carried over from an earlier index.
+"""Count the terms of each row, batch by batch, and carry over counts from an earlier index.
 
-`scipy.sparse` takes three times as long to carry rows over, since it converts to rows and back.
+`scipy.sparse` takes three times as long to carry rows over, because it converts the format twice.
 """
 
 import json
@@ -22,14 +22,15 @@ Longs = npt.NDArray[np.int64]
 
 
 class Matrix(NamedTuple):
-    """The rows of every term; the rows of term t are `rows[ends[t]:ends[t + 1]]`."""
+    """Holds the postings of all terms. The rows of term t are `rows[ends[t]:ends[t + 1]]`."""
 
     vocabulary: dict[str, int]
     ends: Longs
     rows: Ints
     counts: Ints
-    """Number of times that each row holds the term."""
+    """How often the term occurs in each of `rows`."""
     lengths: Ints
+    """The number of terms of each row."""
 
 
 class _Postings(NamedTuple):
@@ -53,7 +54,7 @@ class _Vocabulary(dict[str, int]):
 
 
 class PostingsBuilder:
-    """Gathers rows in any order; keeps 12 bytes per row and distinct term."""
+    """Gathers the postings of rows in any order, with 12 bytes per row and distinct term."""
 
     def __init__(self) -> None:
         self._vocabulary = _Vocabulary()
@@ -63,7 +64,7 @@ class PostingsBuilder:
         self._carried: _Ordered | None = None
 
     def carry_over(self, matrix: Matrix, new_rows: Longs) -> None:
-        """Take the rows of an earlier matrix under new numbers; -1 leaves a row out.
+        """Add the rows of an earlier matrix with new numbers. The number -1 leaves a row out.
 
         Call it before any `add`.
         """
@@ -88,7 +89,7 @@ class PostingsBuilder:
         self._note(new_rows[kept], lengths[kept])
 
     def add(self, tokenized: list[list[str]], rows: Longs | None = None) -> None:
-        """Add some rows under these numbers, by default after the last."""
+        """Add the terms of some rows. `rows` are their numbers, by default the next numbers."""
         if rows is None:
             rows = np.arange(self._rows, self._rows + len(tokenized))
         lengths = np.array([len(terms) for terms in tokenized], np.int32)
@@ -109,7 +110,7 @@ class PostingsBuilder:
         self._rows = max(self._rows, int(rows.max(initial=-1)) + 1)
 
     def matrix(self) -> Matrix:
-        """Return all postings ordered by term, without terms of no row; empties the builder."""
+        """Return all postings by term and empty the builder. Terms without rows are left out."""
         ends, rows, counts = self._gathered()
         if self._carried is not None:
             ends, rows, counts = _joined(self._carried, _Ordered(ends, rows, counts))
@@ -143,7 +144,7 @@ class PostingsBuilder:
 
 
 def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
-    """Append the other's postings of each term to the first's; it may have more terms."""
+    """Append the postings of each term in `other`, which has all terms of `one`, to `one`'s."""
     ends = np.pad(one.ends, (0, len(other.ends) - len(one.ends)), mode="edge")
     rows: list[Ints] = []
     counts: list[Ints] = []
@@ -159,7 +160,7 @@ def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
 
 
 def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
-    """Return each posting's score by the formula of the package."""
+    """Return each posting's score by the formula in the docstring of this package."""
     total = len(matrix.lengths)
     per_term = np.diff(matrix.ends)
     idf = np.log(1 + (total - per_term + 0.5) / (per_term + 0.5))
@@ -175,13 +176,13 @@ def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
 
 
 def save_counts(matrix: Matrix, folder: Path) -> None:
-    """Write counts and lengths, which later builds need."""
+    """Write counts and lengths for `load_matrix`; the library bm25s does not save them."""
     np.save(folder / _COUNTS, matrix.counts)
     np.save(folder / _LENGTHS, matrix.lengths)
 
 
 def load_matrix(folder: Path) -> Matrix:
-    """Map a saved index into memory; an index without terms has no files."""
+    """Return the memory-mapped matrix of an index. An index without terms has no files."""
     if not (folder / _COUNTS).exists():
         return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
 

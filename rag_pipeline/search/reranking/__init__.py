@@ -1,4 +1,4 @@
-"""Put the best of a retriever's candidates first: by token vectors, or by reading them."""
+"""Reorder a retriever's candidates by their token vectors, or with a model that reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,10 +23,10 @@ def passage_scorer(
     counts: CallCounts | None = None,
     chats: Mapping[str, ChatSettings] | None = None,
 ) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
-    """Return a function from queries with passages to their scores, through the call cache.
+    """Return a function that scores the passages of queries, with the call cache.
 
-    None for rerankers that read no passages. `chats`, those of a release, are asked instead of the
-    corpus file's.
+    Return None if the reranker reads no passages. `chats` are the chat models of a release. They
+    replace the chat models of the corpus file.
     """
     if isinstance(settings, FunctionReranker):
         models = workspace.models(counts, chats)

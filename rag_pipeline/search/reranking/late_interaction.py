@@ -1,4 +1,4 @@
-"""Token vectors of chunks and of a query -> how well each chunk meets the query's words."""
+"""Score chunks for a query by their token vectors (late interaction)."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Literal
@@ -13,18 +13,18 @@ from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
 
 _CHUNKS_AT_ONCE = 8
-"""Number of chunks whose unpacked bits fit the processor's cache."""
+"""Number of chunks that are unpacked at once, so that the bits fit into the processor's cache."""
 _PRODUCT_SIZE = 1 << 18
-"""Maximum multiplications for which OpenBLAS starts no threads, which would wait for each other."""
+"""Maximum number of multiplications for which OpenBLAS starts no threads. Threads slow it down."""
 
 MaxSimScores = npt.NDArray[np.float64]
 
 
 class MaxSimReranker(RerankerSettings):
-    """Late interaction over token vectors; needs an embedding with `token_vectors`.
+    """Reranks by late interaction over token vectors. The embedding must have `token_vectors`.
 
-    The `candidates` best chunks score (1 - weight) x retriever's score + weight x MaxSim. Both are
-    scaled to 0..1; scores of `weighted` fusion are on that scale already.
+    The `candidates` best chunks score (1 - weight) x retriever's score + weight x MaxSim. Both
+    scores are scaled to 0..1. Scores of `weighted` fusion have this scale already.
     """
 
     code_version = 2
@@ -35,10 +35,10 @@ class MaxSimReranker(RerankerSettings):
 
 
 def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
-    """Return each token's inverse chunk frequency by its id; later ids have the last value.
+    """Return the weight of each token by its id. Larger ids have the weight of the last entry.
 
-    `token_ids` are batches of the vector index's column, the distinct ids of each chunk. If n of N
-    chunks hold a token, it weighs ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
+    `token_ids` are batches of the column that holds the distinct token ids of each chunk. If n of N
+    chunks hold a token, its weight is ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
     """
     chunks = 0
     holding = np.zeros(1, np.int64)
@@ -53,11 +53,11 @@ def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
 
 
 def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimScores:
-    """Return each chunk's late interaction with the query, shape (chunks,).
+    """Return each chunk's MaxSim score for the query, shape (chunks,).
 
-    It is the mean cosine of each token of the query to the nearest token of the chunk, weighted by
-    the tokens: ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020). A chunk's tokens are signs, whose
-    length is the root of the dimension. Without tokens of the chunk or the query the score is 0.
+    The score is the mean over the query's tokens of the highest cosine to a token of the chunk,
+    weighted by `weights`. Source: ColBERT (Khattab & Zaharia, SIGIR 2020). A chunk's token is a
+    vector of signs (+1 or -1). The score is 0 if the chunk or the query has no tokens.
     """
     scores = np.zeros(len(token_vectors))
     importance = weights[np.minimum(query.ids, len(weights) - 1)].astype(np.float64)
@@ -65,7 +65,7 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
         return scores
     importance /= importance.sum()
     dimension = query.vectors.shape[1]
-    # q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1
+    # q . sign = 2 (q . bit) - sum(q), where a sign is +1 or -1 and its bit is 1 or 0
     offsets = query.vectors.sum(axis=1)
     for first in range(0, len(token_vectors), _CHUNKS_AT_ONCE):
         data, ends = _flat(token_vectors.slice(first, _CHUNKS_AT_ONCE))
@@ -84,7 +84,7 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
 def small_products(
     rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """Return rows @ columns, computed in blocks of rows."""
+    """Return rows @ columns, computed in blocks that are small enough for one thread."""
     dimension, width = columns.shape
     height = max(_PRODUCT_SIZE // (dimension * width), 1)
     whole = len(rows) // height * height
@@ -96,7 +96,7 @@ def small_products(
 
 
 def _flat(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return a binary column's bytes and the offset of each value in them, with the end."""
+    """Return a binary column's bytes, and the offsets of its values, shape (rows + 1,)."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     if data is None or not len(starts):

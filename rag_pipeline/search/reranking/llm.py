@@ -1,4 +1,4 @@
-"""Passages scored by a chat model, one call for each."""
+"""Score passages with a chat model, one call per passage."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}}
 
 
 class LLMReranker(FunctionReranker):
-    """Scores 0..1 by a chat model of `chats`, one call for each passage."""
+    """Reranks by scores of 0 to 1 from a chat model of `chats`, with one call per passage."""
 
     method: Literal["llm"]
     chat: ChatName
@@ -40,7 +40,7 @@ class LLMReranker(FunctionReranker):
         return prompt
 
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
-        """Return the model's scores 0..1, one call per passage."""
+        """Return the scores of each query's passages, or the first error of the query's calls."""
         prompts = [
             Prompt(_filled(self.prompt, query, passage), schema=_SCORE)
             for query, passages in asked

@@ -1,4 +1,4 @@
-"""No reranking."""
+"""Define the reranker that changes nothing."""
 
 from typing import Literal
 
@@ -6,6 +6,6 @@ from rag_pipeline.config.rerankers import RerankerSettings
 
 
 class NoReranker(RerankerSettings):
-    """Keep the retriever's order."""
+    """Keeps the retriever's order."""
 
     method: Literal["none"]

@@ -1,4 +1,4 @@
-"""Queries with candidate passages -> how well a model finds that each answers, asked once."""
+"""Score candidate passages for queries with a reranker model, through the call cache."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ def score_passages(
     cache: CallCache,
     counts: CallCounts | None = None,
 ) -> list[Relevance]:
-    """Return the scores of each query's passages, in order.
+    """Return the scores of each query's passages in order, or a ProviderError per failed query.
 
-    A repeated query with the same passages is sent once, also across runs. Each reply is stored
-    when it arrives; a failure is not stored. Passages are split into several requests only above
-    the model's limits. Raises CallsStoppedError when no call can work.
+    The call cache stores each reply when it arrives. An answered request is not sent again, also in
+    later runs. Passages are split into several requests if they exceed the model's limits. Raises
+    CallsStoppedError if all further calls would fail.
     """
     counter = TokenCounter()
     parts_of: list[list[bytes] | ProviderError] = []

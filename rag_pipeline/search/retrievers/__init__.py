@@ -1,4 +1,4 @@
-"""Retrievers that rank the chunks of an index in a single pass; one file a method."""
+"""Define retrievers that rank the chunks of an index in a single pass, one method per file."""
 
 from abc import abstractmethod
 from typing import Annotated, Self
@@ -14,39 +14,39 @@ from rag_pipeline.search.ranking import positions_of
 
 
 class SinglePassRetriever(RetrieverSettings):
-    """A retriever that ranks the chunks of an index once, by their vectors."""
+    """Ranks the chunks of an index in one search."""
 
     @property
     def on_one_scale(self) -> bool:
-        """Return whether scores lie within 0..1 and mean the same for every query."""
+        """Return whether scores lie between 0 and 1 and are comparable between queries."""
         return False
 
     @abstractmethod
     def rank(self, search: Search, k: int) -> Ranking:
-        """Return chunks, each once, best first; callers use the first `k`.
+        """Return distinct chunks, best first. Callers use the first `k`.
 
-        A longer ranking must start with the shorter one: the setting `k`, not the argument, decides
-        how many candidates are compared.
+        The ranking for a larger `k` must start with the ranking for a smaller `k`. So the setting
+        `k`, not this argument, must decide how many candidates are compared.
         """
 
     def inside_document(self) -> Self:
-        """Return the settings of a search among the chunks of one document."""
+        """Return the settings for a search inside one document."""
         return self
 
     def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
-        """Return the first k chunks, by default as many as the setting `k`.
+        """Return the first k chunks of `rank`, by default as many as the setting `k`.
 
-        Raises ConfigError for a chunk that occurs twice or is not in the index, and for scores that
-        are not finite or rise.
+        Raises ConfigError if a chunk occurs twice or is not in the index. Raises ConfigError if a
+        score is not finite or is higher than the score before it.
         """
         k = k or self.k
         ranking = self.rank(search, k)[:k]
         positions, scores = positions_of(ranking), np.array([score for _, score in ranking])
         wrong, size = None, len(search.index)
         if len(np.unique(positions)) < len(positions):
-            wrong = "a chunk stands in its ranking twice"
+            wrong = "its ranking has a chunk twice"
         elif len(positions) and not 0 <= positions.min() <= positions.max() < size:
-            wrong = f"its ranking names a position outside the index, 0 to {size - 1}"
+            wrong = f"its ranking has a position outside the index, 0 to {size - 1}"
         elif not np.isfinite(scores).all() or (np.diff(scores) > 0).any():
             wrong = "the scores of its ranking are not finite, or one is higher than the one before"
         if wrong:
@@ -55,24 +55,27 @@ class SinglePassRetriever(RetrieverSettings):
 
 
 def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
-    """Return the retriever that ranks first: the settings themselves or the one they are over."""
+    """Return the `over` of the settings, or the settings themselves without `over`.
+
+    Raises ConfigError if the result is no SinglePassRetriever.
+    """
     over = getattr(settings, "over", settings)
     if not isinstance(over, SinglePassRetriever):
         raise ConfigError(
-            f"the retriever of method {settings.method!r} is no SinglePassRetriever; repair its "
+            f"the retriever of method {settings.method!r} is not a SinglePassRetriever; repair its "
             f"code"
         )
     return over
 
 
 class TermRetriever(SinglePassRetriever):
-    """A single pass over a lexical index, which the run builds for it."""
+    """Ranks the chunks in one search of a lexical index, which the run builds."""
 
     engine: LexicalEngine = "bm25s"
 
     @property
     def lexical_engine(self) -> LexicalEngine:
-        """Return the engine that is set."""
+        """Return the configured BM25 engine."""
         return self.engine
 
 

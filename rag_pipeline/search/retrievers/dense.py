@@ -1,4 +1,4 @@
-"""Nearest vectors."""
+"""Retrieve the chunks with the vectors nearest to the query's vector."""
 
 from typing import Literal
 
@@ -6,10 +6,10 @@ from rag_pipeline.search.retrievers import Ranking, Search, SinglePassRetriever
 
 
 class DenseRetriever(SinglePassRetriever):
-    """Nearest vectors by cosine."""
+    """Ranks chunks by the cosine similarity of their vectors to the query's vector."""
 
     method: Literal["dense"]
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Rank by cosine."""
+        """Return the k chunks with the highest cosine similarity."""
         return search.nearest(k)

@@ -1,4 +1,7 @@
-"""Vectors and terms, fused by rank or by score, with documents' and neighbours' scores added."""
+"""Retrieve by vectors and by BM25, and fuse both by rank or by score.
+
+A chunk's score can include scores of its document and of its neighbours.
+"""
 
 from typing import Literal, Self
 
@@ -22,26 +25,25 @@ from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 from rag_pipeline.store import id_filter
 
 _LEADING_DOCUMENTS = 5
-"""Maximum number of documents whose chunks become candidates because the document leads."""
+"""Maximum number of best-scoring documents whose chunks all become candidates."""
 _LEADING_CHUNKS = 200
-"""Maximum number of their chunks; of more chunks the best by terms and the nearest are taken."""
+"""Maximum number of these chunks. Of more, the best by BM25 and the nearest are taken."""
 _NAMED_SHARE = 0.6
 _UNNAMED_SHARE = 0.25
-"""Shares of `document_weight` that count if the query names the document, and if it names none."""
+"""Shares of `document_weight` that count if the query names documents, and if it names none."""
 _WELL_MET = 0.25
-"""Share of a query's words, by rarity, that the best chunk must hold for BM25 to count fully."""
+"""Share of the query's maximum BM25 score that the best chunk needs for BM25 to count fully."""
 
 
 class HybridRetriever(TermRetriever):
-    """Vectors and BM25, fused: `rrf` by reciprocal rank, `weighted` by scores scaled to 0..1.
+    """Fuses vector search and BM25, `rrf` by reciprocal rank, `weighted` by scores scaled to 0..1.
 
-    In `weighted`, BM25 counts less if the best chunk holds few of the query's words.
-
-    `document_weight` adds a share of the document's score to a chunk's score. The document scores
-    0 to about 1: how well the query names it, else how far its file name, title and head cover the
-    query. `split_query` finds the words that name a document, and searches with the others.
-    `neighbour_weight` adds a share of the mean score of the chunks before and after a chunk. Each
-    search finds `candidates` chunks, at least `k`.
+    `weighted` weakens BM25 if the best chunk contains few of the query's words. `document_weight`
+    adds a share of the document's score, 0 to about 1. That score tells how well the query names
+    the document, or else how well the document's name, title and head cover the query.
+    `split_query` searches without the words that name a document. `neighbour_weight` adds a share
+    of the mean score of the chunks before and after. Each search finds `candidates` chunks, at
+    least `k`.
     """
 
     code_version = 3
@@ -60,7 +62,7 @@ class HybridRetriever(TermRetriever):
         for name in ("document_weight", "neighbour_weight"):
             if self.fusion == "rrf" and getattr(self, name):
                 raise ValueError(
-                    f"{name} {getattr(self, name)} is added to scores, rrf ranks without them: "
+                    f"{name} {getattr(self, name)} is added to scores, but rrf uses no scores: "
                     f"choose fusion weighted"
                 )
         if self.dense_weight + self.lexical_weight <= 0:
@@ -93,15 +95,15 @@ class HybridRetriever(TermRetriever):
         return reciprocal_rank_fusion(rankings, self.rrf_k, weights)
 
     def inside_document(self) -> Self:
-        """Leave out the settings that tell documents apart."""
+        """Return the settings for a search inside one document, where document scores are equal."""
         return self.model_copy(update={"document_weight": 0.0, "split_query": False})
 
 
 def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Positions, Floats]:
     """Return the best chunks of each search and of the leading documents, with their features.
 
-    The features have the shape (chunks, 3): cosine, BM25 score and the document's score. The first
-    two are scaled to 0..1 for this query. The third is 0 if `document_weight` is 0.
+    The features have the shape (chunks, 3): cosine, BM25 score and the document's score. Cosine and
+    BM25 are scaled to 0..1 for this query. The document's score is 0 if `document_weight` is 0.
     """
     index, terms, vector = search.index, search.index.terms, search.vector
     wanted = max(settings.candidates, settings.k)
@@ -144,20 +146,20 @@ def _leading_documents(search: Search, scores: Floats) -> Positions:
 
 
 def _share_met(search: Search, scores: Floats) -> float:
-    """Return how far the best chunk meets the query's words, 1 from `_WELL_MET` of them on.
+    """Return a factor, 0 to 1, that lowers BM25 if the best chunk has few words of the query.
 
-    BM25 tells chunks hardly apart if they hold one word of many, or if the query is in another
-    language. Scores scaled to 0..1 would hide that.
+    BM25 hardly distinguishes chunks that have one word of many, as for a query in another language.
+    Scores scaled to 0..1 would hide that.
     """
     enough = _WELL_MET * search.index.terms.lexical.max_score(search.query.search_text)
     return min(1.0, float(scores.max(initial=0.0)) / enough) if enough else 1.0
 
 
 def _document_scores(index: Index, query: ParsedQuery) -> Floats:
-    """Return each document's score.
+    """Return each document's score, shape (documents,).
 
-    As far as the query names documents for certain, the score is how well it names the document.
-    The rest is a share of how far the document's name and head cover the query.
+    The score is the sum of how well the query names the document, and how well the document covers
+    the query. Both are weighted by the certainty that the query names a document.
     """
     documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0
@@ -170,7 +172,7 @@ def _document_scores(index: Index, query: ParsedQuery) -> Floats:
 
 
 def neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:
-    """Return the mean score of each position's neighbours; other chunks than candidates have 0."""
+    """Return the mean score of each position's neighbours. A neighbour without a score counts 0."""
     order = np.argsort(positions)
     ascending = positions[order]
     neighbours = index.neighbours[positions]

@@ -1,4 +1,4 @@
-"""A hybrid retriever with weights learned from the corpus's queries."""
+"""Retrieve with hybrid weights that are learned from the corpus's queries."""
 
 from typing import Literal
 
@@ -12,11 +12,12 @@ PartWeights = dict[str, float]
 
 
 class LearnedRetriever(HybridRetriever):
-    """The weighted fusion of `hybrid` with weights that a run learns from its queries.
+    """Fuses scores as `hybrid` does, with weights that a run learns from its queries.
 
-    Learned weights stay near the set ones; a weight of 0 stays 0. Each query is measured with
-    weights from queries about other documents. A release serves the weights from all queries. With
-    fewer than `minimum_queries`, synthetic ones included, the set weights are used.
+    Learned weights stay near the configured weights. A configured weight of 0 stays 0. Each query
+    is evaluated with weights learned from queries about other documents. A release uses the weights
+    learned from all queries. With fewer than `minimum_queries` queries, synthetic queries included,
+    the configured weights apply.
     """
 
     code_version = 1
@@ -25,5 +26,5 @@ class LearnedRetriever(HybridRetriever):
     minimum_queries: int = Field(default=50, ge=10)
 
     def weights(self) -> PartWeights:
-        """Return the set weights."""
+        """Return the configured weights."""
         return {name: getattr(self, name) for name in WEIGHTS}

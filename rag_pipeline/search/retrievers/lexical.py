@@ -1,4 +1,4 @@
-"""BM25."""
+"""Retrieve chunks by BM25."""
 
 from typing import Literal
 
@@ -6,10 +6,10 @@ from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 
 
 class LexicalRetriever(TermRetriever):
-    """BM25."""
+    """Ranks chunks by BM25."""
 
     method: Literal["lexical"]
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Rank by BM25."""
+        """Return the k chunks with the highest BM25 scores."""
         return search.by_terms(k)
