@@ -1,4 +1,4 @@
-"""Document -> chunks: one file per method, its settings and its code."""
+"""Cut documents into chunks, with one module per method."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,12 +15,12 @@ from rag_pipeline.loading.code import symbols_of
 def chunk(
     document: Document, settings: ChunkingSettings, models: Models | None = None
 ) -> list[Chunk]:
-    """Cut a document into distinct chunks, sorted by offset; none is only white space.
+    """Cut a document into distinct chunks, sorted by start and end.
 
-    The chunks of built-in methods are trimmed and cover all but white space; `given` spans are
-    taken as they are. Methods with a size cut source code between its definitions. Without the
-    `models` of a corpus, methods that need more than the packaged tokenizer raise ValueError.
-    Raises DocumentError for a span outside the text.
+    Blank chunks are left out. Built-in methods trim their chunks, which together cover all text but
+    white space. Spans of `given` stay untrimmed. Methods with a size cut source code between its
+    definitions. Without `models`, raise ValueError if the method needs more than the packaged
+    tokenizer. Raise DocumentError if a span is empty or outside the text.
     """
     text = document.text
     models = models or NoCorpus()
@@ -42,15 +42,15 @@ def chunk(
 
 
 class NoCorpus:
-    """The models of a method without a corpus file: the packaged tokenizer alone."""
+    """Offer only the packaged tokenizer, for methods that are used without a corpus file."""
 
     @property
     def config(self) -> CorpusConfig:
-        """Raise ValueError."""
+        """Raise ValueError, because there is no corpus file."""
         raise ValueError("this method reads a corpus file: pass models=")
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        """Raise ValueError."""
+        """Raise ValueError, because there is no embedding."""
         raise ValueError("this method embeds texts: pass models=")
 
     def token_starts(self, text: str, embedding: str | None) -> TokenStarts:
@@ -58,5 +58,5 @@ class NoCorpus:
         return packaged_embedding().token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        """Raise ValueError."""
+        """Raise ValueError, because there is no chat model."""
         raise ValueError(f"this method asks the chat model {chat!r}: pass models=")

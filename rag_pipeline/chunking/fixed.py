@@ -1,4 +1,4 @@
-"""Text -> windows of a fixed number of tokens of a model's tokenizer."""
+"""Cut text into windows of a fixed number of tokens."""
 
 from typing import Any, Literal
 
@@ -13,9 +13,9 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class FixedChunking(ChunkingSettings):
-    """Windows of `tokens` tokens that overlap by `overlap` tokens.
+    """Cut windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    Tokens are those of the embedding that `tokens_of` names, by default the packaged one.
+    `tokens_of` names the embedding with the tokenizer. The default is the packaged model.
     """
 
     method: Literal["fixed"]
@@ -35,19 +35,19 @@ class FixedChunking(ChunkingSettings):
         return fixed_spans(document.text, self.tokens, self.overlap, starts)
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
-        """Return no model, as counting tokens asks none."""
+        """Return [], because counting tokens calls no model."""
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the model whose tokens are counted, if it is not the packaged one."""
+        """Return the settings of the embedding `tokens_of`, or [] for the packaged model."""
         return [embedding_or_packaged(config, self.tokens_of)] if self.tokens_of else []
 
 
 def fixed_spans(text: str, tokens: int, overlap: int, starts: TokenStarts) -> list[Span]:
-    """Return windows of `tokens` tokens; each starts `tokens - overlap` after the one before.
+    """Return windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    A window reaches to the start of the next token, so it includes characters without a token.
-    `starts` are the offsets of the tokens.
+    `starts` holds the offset of each token. A window ends where its next token starts, so it
+    includes characters without a token.
     """
     spans: list[Span] = []
     step = tokens - overlap

@@ -1,4 +1,4 @@
-"""Spans of chunks that another program cut, read from a `chunks.jsonl`."""
+"""Take chunks from a `chunks.jsonl` that another program wrote."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from rag_pipeline.loading.importers.parsing import SourceRecord, parse
 
 
 class GivenChunking(ChunkingSettings):
-    """Spans that another program cut, read from a `chunks.jsonl`, by default beside the queries."""
+    """Take spans from a `chunks.jsonl` file, which lies beside the queries by default."""
 
     any_document = False
     method: Literal["given"]
@@ -31,11 +31,11 @@ class GivenChunking(ChunkingSettings):
         return document_id in self._read(config)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the hash of the file."""
+        """Return a list with the SHA-256 of the file."""
         return [hashlib.sha256(self.file(config).read_bytes()).hexdigest()]
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError or InputError if the file is missing or can't be read."""
+        """Raise ConfigError if the file is missing, and InputError if it can't be read."""
         self._read(config)
 
     def _read(self, config: CorpusFile) -> Mapping[str, Sequence[Span]]:
@@ -44,7 +44,7 @@ class GivenChunking(ChunkingSettings):
         return _read_once(path, stat.st_mtime_ns, stat.st_size)
 
     def file(self, config: CorpusFile) -> Path:
-        """Return the file of the spans; raise ConfigError if it is missing."""
+        """Return the path of the file, or raise ConfigError if the file is missing."""
         if self.path:
             path = config.path(self.path)
         elif config.queries_path:
@@ -68,10 +68,11 @@ def _read_once(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Spa
 
 
 def read_given_chunks(path: Path) -> dict[str, list[Span]]:
-    """Read a line `{"document_id", "start", "end"}` for each span, offsets in code points.
+    """Return the spans in a file by document_id.
 
-    Ignores other keys. Raises InputError with file, line, field and value. `chunk` checks whether a
-    span fits its document, so that one wrong span costs one document.
+    Each line is `{"document_id", "start", "end"}`, with offsets in code points. Other keys are
+    ignored. Raise InputError with the file, line, field and value of a fault. `chunk` checks
+    whether spans fit the text, so a wrong span costs only its document.
     """
     spans: dict[str, list[Span]] = {}
     try:

@@ -1,4 +1,4 @@
-"""Markdown -> one span per section, its heading included."""
+"""Cut Markdown into sections, each with its heading."""
 
 import re
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
-"""The line ends of CommonMark, which the parser's line numbers count."""
+"""Match the line ends of CommonMark, which the parser's line numbers count."""
 
 
 class MarkdownChunking(SizedChunking):
-    """One chunk per heading's section, sections over the size split further."""
+    """Cut Markdown into one chunk per section, and split sections over the size."""
 
     method: Literal["markdown"]
     max_characters: int | None = Field(default=1000, ge=32)
@@ -34,10 +34,11 @@ class MarkdownChunking(SizedChunking):
 
 
 def markdown_spans(text: str, limit: Limit) -> list[Span]:
-    """Return the sections of a text; sections over the limit are cut as by `recursive`.
+    """Return the sections of a text.
 
-    Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. An empty section
-    is joined with the next one. A cut section's heading stays with the text below it.
+    Sections over the limit are cut as by `recursive`. Headings in quotes, lists and code do not
+    count. A section without text is joined with the next section. The heading of a cut section
+    stays with the text below it, if the heading is at most half as long as the limit.
     """
     return [
         span
@@ -49,7 +50,7 @@ def markdown_spans(text: str, limit: Limit) -> list[Span]:
 
 
 def _sections(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield each section's start, the start of its text below the heading, and its end."""
+    """Yield the start of each section, the start of the text below its heading, and its end."""
     start = body = 0
     for heading, below in _headings(text):
         if text[body:heading].strip():

@@ -1,8 +1,8 @@
-"""Text -> pieces of a maximum size, cut at the largest separators.
+"""Cut text into pieces of a maximum size, at the largest separators.
 
-The idea of LangChain's RecursiveCharacterTextSplitter without overlap, on spans. A text that is too
-long is cut at blank lines, its long pieces at line ends, then at sentence ends, words and
-characters. Neighbours from one such cut are joined while they fit.
+The method is LangChain's RecursiveCharacterTextSplitter without overlap, but it returns spans. Text
+over the size is cut at blank lines. Pieces over the size are cut at line ends, then at sentence
+ends, words and characters. Neighbouring pieces of one cut are joined while they fit.
 """
 
 import re
@@ -28,7 +28,7 @@ _LINE = re.compile(r"[\r\n\v\x1c-\x1e\x85\u2028]\s*")
 _WORD = re.compile(r"\s+")
 
 Cuts = Callable[[str, int, int], Iterator[int]]
-"""A function from a text and a span of it to ascending offsets inside."""
+"""A function that yields ascending cut offsets inside `text[start:end]`."""
 
 
 class RecursiveChunking(SizedChunking):
@@ -58,19 +58,20 @@ def recursive_spans(
     glued: int = 0,
     levels: Sequence[Cuts] = _LEVELS,
 ) -> list[Span]:
-    """Return pieces of `text[start:end]` within the limit; linear in the text.
+    """Return the pieces of `text[start:end]` within the limit, in linear time.
 
-    A piece that does not fit is cut at the first of `levels`, its long pieces at the next. Up to
-    the offset `glued`, only words that are too long are cut.
+    A piece that does not fit is cut at the first separator of `levels`, and its long pieces at the
+    next. Separators up to the offset `glued` are ignored.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
     return [piece for span in spans for piece in _split(text, span, limit, glued, levels)]
 
 
 def sentences_within(text: str, limit: Limit) -> list[Span]:
-    """Return the sentences of a text; one over the limit is cut as by `recursive`.
+    """Return the sentences of a text. A sentence over the limit is cut as by `recursive`.
 
-    If tokens are limited, a line of a table or of fenced code is a sentence (see `whole_lines`).
+    If tokens are limited, each table row and each line of fenced code is a sentence (see
+    `whole_lines`).
     """
     sentences = whole_lines(text) if limit.tokens is not None else sentence_spans(text)
     return [piece for start, end in sentences for piece in recursive_spans(text, limit, start, end)]
@@ -106,10 +107,11 @@ def _split(
 
 
 def code_spans(text: str, symbols: Sequence[Symbol], limit: Limit) -> list[Span]:
-    """Cut source code into chunks of whole functions and types, as many neighbours as fit.
+    """Cut source code into chunks of whole functions and types.
 
-    A definition over the size is cut between its inner definitions, then at blank lines, then at
-    lines. `symbols` are sorted, outer ones first.
+    A chunk holds as many neighbouring definitions as fit into the limit. A larger definition is cut
+    between its inner definitions, then at blank lines, line ends and words. `symbols` must be
+    sorted, with outer definitions first.
     """
     edges: list[list[int]] = []
     ends: list[int] = []

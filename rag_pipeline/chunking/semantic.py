@@ -1,4 +1,4 @@
-"""Text -> runs of sentences on one subject, by the distances of their embeddings."""
+"""Cut text where the embeddings of neighbouring sentences differ most."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -23,10 +23,11 @@ _Distances = npt.NDArray[np.float64]
 
 
 class SemanticChunking(SizedChunking):
-    """Cut where the distance of neighbouring sentences exceeds mean + threshold x deviation.
+    """Cut where the distance of neighbouring sentences is unusually large.
 
-    On short documents the size decides more than `threshold`. A sentence is embedded with `window`
-    neighbours on each side, by the model of the variant `embedding` (by default the packaged one).
+    A distance above mean + `threshold` * standard deviation is a cut. In short documents, the size
+    decides more than `threshold`. Each sentence is embedded with `window` neighbours on each side.
+    `embedding` names the model. The default is the packaged model.
     """
 
     method: Literal["semantic"]
@@ -37,13 +38,13 @@ class SemanticChunking(SizedChunking):
     embedding: EmbeddingName | None = None
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Return spans of whole sentences, cut where neighbours differ most.
+        """Return spans of whole sentences, cut where neighbouring sentences differ most.
 
-        One call embeds each sentence with its neighbours. A cosine distance of consecutive
-        sentences above mean + `threshold` x population standard deviation over the document is a
-        cut (after Kamradt's "5 Levels of Text Splitting"). Pieces under `min_characters` join the
-        nearer neighbour. Pieces over the size are cut at their largest distance, if possible with
-        `min_characters` on both sides. Sentences over the size are first cut as by `recursive`.
+        One call embeds all sentences. A cosine distance above mean + `threshold` * population
+        standard deviation of the document is a cut (after Kamradt, "5 Levels of Text Splitting").
+        Pieces under `min_characters` are joined with the nearer neighbour. Pieces over the size are
+        cut at their largest distance, if possible with `min_characters` on both sides. Sentences
+        over the size are first cut as by `recursive`.
         """
         text = document.text
         limit = self.limit(text, models)
@@ -75,7 +76,7 @@ def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
 
 
 def _distances(vectors: Vectors, sentences: int) -> _Distances:
-    """Return 1 - cosine of each row and the next; a zero row has distance 1."""
+    """Return 1 - the cosine similarity of each row and the next row, and 1 for a row of zeros."""
     if vectors.ndim != 2 or len(vectors) != sentences:
         raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
@@ -88,7 +89,7 @@ def _distances(vectors: Vectors, sentences: int) -> _Distances:
 def _join_short(
     pieces: list[Span], sentences: Sequence[Span], distances: _Distances, minimum: int
 ) -> list[Span]:
-    """Join each piece under `minimum` to the nearer neighbour, to the left if they are as near."""
+    """Join each piece under `minimum` characters with the nearer neighbour, in a tie the left."""
     joined: list[Span] = []
     first = 0
     for _, past in pieces:
@@ -110,7 +111,7 @@ def _split_long(
     settings: SemanticChunking,
     limit: Limit,
 ) -> Iterator[Span]:
-    """Halve a piece at its largest inner distance until all parts are under the maximum."""
+    """Split a piece at its largest inner distance until all parts fit the limit."""
     todo = [piece]
     while todo:
         first, past = todo.pop()

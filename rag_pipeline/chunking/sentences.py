@@ -1,4 +1,4 @@
-"""Text -> the spans of its sentences, by rules that hold for prose, contracts and lists."""
+"""Find the sentences of prose, contracts and lists by rules."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ _END = re.compile(
       | ;\s+(?:(?:and|or)\s+)?(?=\([A-Za-z0-9]{1,4}\)\s)""",
     re.VERBOSE,
 )
-"""Consumes each run of stops as a whole, so that a million dots are read once."""
+"""Match a possible sentence end. A run of stops is one match, so a million dots are read once."""
 
 _NUMBER = r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivxlcIVXLC]{1,4})"
 _UNIT_WORD = (
@@ -26,7 +26,7 @@ _CLAUSE_HEADING = re.compile(
         \s+ [^.!?;]{{1,50}}""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""The head of a numbered clause, "2." or "2. Term.": part of the sentence that follows."""
+"""Match the head of a numbered clause ("2." or "2. Term."), which the next sentence includes."""
 LIST_ITEM = re.compile(
     rf"\s*(?:[-*+•◦▪‣·–—]\s|[#|>]|```|{_NUMBER}[.)\]]+\s|\d{{1,3}}(?:\.\d{{1,3}})+\s)"
 )
@@ -39,17 +39,17 @@ _ABBREVIATION = re.compile(
     bspw|bzw|d\.h|evtl|ggf|inkl|sog|usw|vgl|z\.b|zzgl|mme|mlle|p\.ex|sra|srta|dña""",
     re.VERBOSE,
 )
-"""Never the last word of a sentence."""
+"""Match words that never end a sentence."""
 _BEFORE_NUMBER = re.compile(
     r"""arts?|ch|cls?|ed|exh?|figs?|max|min|nos?|nr|op|pp?|paras?|par|pts?|refs?|regs?|secs?|sect|
     sched|tel|vols?|ziff|abs|núm|pág|págs|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
     re.VERBOSE,
 )
-"""An abbreviation if a number follows."""
+"""Match words that are abbreviations if a number follows."""
 _MAYBE_LAST = re.compile(
     r"bros|co|corp|etc|gmbh|inc|jr|llc|ltd|ph\.d|plc|sr|(?:[^\W\d_]\.)*[^\W\d_]"
 )
-"""The last word of a sentence only if an `_OPENER` follows; the last case is initials."""
+"""Match words that end a sentence only if an `_OPENER` follows. The last case is initials."""
 _OPENER = re.compile(
     r"""[\W_]{0,2}(?:A|After|All|An|And|Any|As|At|Because|Before|Both|But|By|During|Each|Either|
     Every|Except|For|From|Her?|His|However|I|If|In|Its?|Neither|No|Nothing|Notwithstanding|On|Or|
@@ -82,14 +82,14 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S[^\n]*")
 
 
 def trim(text: str, start: int, end: int) -> Span:
-    """Move both ends inwards over white space; a blank span becomes empty."""
+    """Return a span without white space at its ends, or an empty span if it is blank."""
     piece = text[start:end]
     end = start + len(piece.rstrip())
     return end - len(piece[: end - start].lstrip()), end
 
 
 def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
-    """Yield the trimmed pieces of `text[start:end]` between ascending cuts, without blank ones."""
+    """Yield the trimmed pieces of `text[start:end]` between ascending cuts, except blank ones."""
     for cut in chain(cuts, [end]):
         if start < cut <= end:
             piece = trim(text, start, cut)
@@ -99,11 +99,12 @@ def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iter
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the trimmed sentences in order; they cover all but white space. Linear.
+    """Return the trimmed sentences in order, in linear time.
 
-    A sentence ends at its closing punctuation, at a blank line and before a list item or numbered
-    clause. It ends at a line end unless the line is wrapped: the next word would not fit into the
-    width of the paragraph's longest line.
+    Sentences cover all text but white space. A sentence ends at its closing punctuation, at a blank
+    line, and before a list item or numbered clause. It also ends at a line end, unless the line is
+    wrapped. A line is wrapped if the next word would not fit into the width of the paragraph's
+    longest line.
     """
     return [
         sentence
@@ -144,7 +145,7 @@ def _goes_on(line: str, following: str) -> bool:
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield the starts of all sentences but the first in `text[start:end]`; ignore line breaks."""
+    """Yield the starts of all sentences but the first in `text[start:end]`, across line breaks."""
     begin = start
     for match in _END.finditer(text, start, end):
         if match.end() < end and (match["stop"] is None or _ends(text, begin, match)):
@@ -190,9 +191,10 @@ def _is_capitalised(head: str) -> bool:
 
 
 def whole_lines(text: str) -> list[Span]:
-    """Return the sentences of a text; a table's row and a line of fenced code are whole.
+    """Return the sentences of a text, in linear time.
 
-    A heading is joined with the sentence after it. Linear in the text.
+    Each table row and each line of fenced code is one sentence. A heading is joined with the
+    sentence after it.
     """
     spans: list[Span] = []
     begin = at = 0
@@ -229,7 +231,7 @@ def _with_headings(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def follows_heading(text: str, start: int, cut: int) -> bool:
-    """Return whether the last line of `text[start:cut]` is a heading."""
+    """Return whether the last line with text in `text[start:cut]` is a heading."""
     end = cut
     while end > start and text[end - 1].isspace():
         end -= 1

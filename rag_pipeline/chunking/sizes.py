@@ -1,4 +1,4 @@
-"""Limits of a chunk's size in characters, in tokens of an embedding, or both."""
+"""Limit the size of chunks in characters, in tokens of an embedding, or in both."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -17,7 +17,7 @@ _SPECIAL_TOKENS = 2
 
 
 class Limit:
-    """The largest size of a span of one text."""
+    """Limit the size of the spans of one text, in characters, tokens or both."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class Limit:
         self._starts = starts
 
     def fits(self, start: int, end: int, share: float = 1.0) -> bool:
-        """Return whether a span has at most this size, or a share of it."""
+        """Return whether a span has at most `share` (0 to 1) of the maximum size."""
         if self.characters is not None and end - start > share * self.characters:
             return False
         return self.tokens is None or self._tokens(start, end) <= share * self.tokens
 
     def size(self, start: int, end: int) -> int:
-        """Return a span's size in characters if these are limited, else in tokens."""
+        """Return a span's size in characters if characters are limited, or else in tokens."""
         return end - start if self.characters is not None else self._tokens(start, end)
 
     def cuts(self, start: int, end: int) -> Iterator[int]:
-        """Yield offsets that cut a span into parts that fit."""
+        """Yield offsets that cut a span into parts within the limit."""
         at = start
         while not self.fits(at, end):
             steps = [at + self.characters] if self.characters is not None else []
@@ -58,11 +58,11 @@ class Limit:
 
 
 class SizedChunking(ChunkingSettings):
-    """A method whose chunks have at most `max_characters` or `max_tokens`, or both.
+    """Cut chunks of at most `max_characters` characters, `max_tokens` tokens, or both.
 
-    Tokens are counted as the embedding `tokens_of` does (by default the packaged one), up to the
-    number that it reads. With `max_tokens` alone characters do not count. Then lines of tables and
-    fenced code are cut only if they are too long themselves, and no chunk ends in a heading.
+    If only `max_tokens` is set, characters are not limited. `tokens_of` names the embedding that
+    counts tokens. The default is the packaged model. If tokens are limited, table rows and lines of
+    fenced code stay whole if they fit, and no chunk ends in a heading.
     """
 
     max_characters: int | None = Field(default=500, ge=32)
@@ -83,7 +83,7 @@ class SizedChunking(ChunkingSettings):
 
     @property
     def by_tokens(self) -> bool:
-        """Return whether tokens are counted."""
+        """Return whether tokens are limited."""
         return self.max_tokens is not None
 
     def limit(self, text: str, models: Models) -> Limit:
@@ -94,16 +94,16 @@ class SizedChunking(ChunkingSettings):
         return Limit(self.max_characters, self.max_tokens, starts)
 
     def models_used(self, config: CorpusFile) -> list[Settings]:
-        """Return no model, as counting tokens asks none."""
+        """Return [], because counting tokens calls no model."""
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the models used, and the one whose tokens are counted."""
+        """Return the settings of the models that are called or that count tokens."""
         counted = [embedding_or_packaged(config, self.tokens_of)] if self.by_tokens else []
         return [*super().made_from(config), *counted]
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError if chunks may be longer than the model reads."""
+        """Raise ConfigError if `max_tokens` is more than the model reads."""
         if self.max_tokens is None:
             return
         window = embedding_or_packaged(config, self.tokens_of).window

@@ -1,4 +1,4 @@
-"""Text -> windows of as many whole sentences as fit a maximum size."""
+"""Cut text into windows of as many whole sentences as fit a maximum size."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -12,9 +12,9 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class SentencesChunking(SizedChunking):
-    """Windows of as many whole sentences as fit the size; neighbours share `overlap`.
+    """Cut windows of as many whole sentences as fit the size.
 
-    `overlap` counts characters, or tokens if only these limit the size.
+    Consecutive windows share up to `overlap` characters, or tokens if only tokens are limited.
     """
 
     method: Literal["sentences"]
@@ -35,10 +35,10 @@ class SentencesChunking(SizedChunking):
 
 
 def window_spans(text: str, limit: Limit, overlap: int) -> Iterator[Span]:
-    """Yield windows of whole sentences within the limit; linear in the text.
+    """Yield windows of whole sentences within the limit, in linear time.
 
-    A window begins with the last sentences of the one before, up to `overlap` characters, if the
-    next sentence still fits. A sentence over the limit is cut as by `recursive`.
+    A window repeats the last sentences of the previous window, up to `overlap` characters or
+    tokens, if its next sentence still fits. A sentence over the limit is cut as by `recursive`.
     """
     sentences = sentences_within(text, limit)
     first = 0

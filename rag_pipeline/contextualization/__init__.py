@@ -1,4 +1,4 @@
-"""Document + chunks -> the short context that each chunk is indexed with."""
+"""Add a short context to each chunk, which is indexed with the chunk."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,10 @@ def contextualize(
     settings: ContextualizerSettings,
     models: Models | None = None,
 ) -> list[ContextualizedChunk]:
-    """Return the chunks, in their order, each with its context ("" for `none`).
+    """Return the chunks in the same order, each with its context.
 
-    Only methods that ask a model need the `models` of a corpus. Raises ProviderError if one fails.
+    The method `none` gives empty contexts. `models` is needed only if the method calls a model.
+    Raise ProviderError if a model fails.
     """
     contexts = settings.contexts(document, chunks, models or NoCorpus())
     return [ContextualizedChunk(*pair) for pair in zip(chunks, contexts, strict=True)]

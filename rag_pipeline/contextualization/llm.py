@@ -1,9 +1,9 @@
-"""Documents + chunks -> contexts that a chat model writes after reading the whole document.
+"""Let a chat model read the whole document and write the context of each chunk.
 
-Anthropic, "Introducing Contextual Retrieval" (September 2024). Each prompt begins with the document
-and ends with the chunk. So the provider's prompt cache serves the document to all later chunks. If
-a document is longer than the model's window, the prompt holds the model's summary of it and the
-part around the chunk. Neighbouring chunks share a part, so the cache serves it too.
+Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). Each prompt begins with the
+document and ends with the chunk, so the provider's prompt cache serves the document to later
+chunks. If a document exceeds the context window, the prompt holds a summary by the model and the
+part around the chunk. Neighbouring chunks share a part, which the prompt cache serves too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,11 +54,10 @@ alone.
 
 
 class LLMContext(ContextualizerSettings):
-    """A context that the chat model `chat` writes after reading the whole document.
+    """Let the chat model `chat` read the whole document and write each context.
 
-    `template` holds `{document}`, and after it `{chunk}`. For `{document_name}` the model reads
-    title, file name, parties and date. With `structural`, the context begins with the free
-    structural context.
+    `template` holds `{document}` and, after it, `{chunk}`. `{document_name}` becomes the title,
+    file name, parties and date. With `structural`, the context begins with the structural context.
     """
 
     method: Literal["llm"]
@@ -78,31 +77,34 @@ class LLMContext(ContextualizerSettings):
         return self
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the chat model, and with `structural` the settings of the other part."""
+        """Return the settings of the chat model and, if used, of the structural context."""
         given = [StructuralContext(method="structural")] if self.structural else []
         return [*super().made_from(config), *given]
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
-        """Return the model's context of each chunk; raise ProviderError if the model fails."""
+        """Return the model's context of each chunk, or raise ProviderError if the model fails."""
         ((_, made),) = self.contextualize([(document, chunks)], models)
         if isinstance(made, ProviderError):
             raise made
         return [one.context for one in made]
 
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
-        """Ask about all documents together, so that many prompts are in flight."""
+        """Yield each document with its contextualized chunks or its error.
+
+        All prompts are sent together, so many calls run at the same time.
+        """
         chunked = list(documents)
         chat = models.config.section("chats")[self.chat]
         made = contextualize_with_model(chunked, self, chat, partial(models.ask, chat=self.chat))
         yield from zip((document for document, _ in chunked), made, strict=True)
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether document and chunk may exceed the model's window together."""
+        """Return whether a prompt with the whole document may exceed the context window."""
         room = _room(document, chunks, self, c.section("chats")[self.chat])
         return most_tokens(document.text) > room
 
     def parts(self, document: Document) -> tuple[str, str, str]:
-        """Return the template's text before the document, up to the chunk, and after it."""
+        """Return the template's text before the document, before the chunk, and after the chunk."""
         before, _, rest = self.template.partition("{document}")
         between, _, after = rest.partition("{chunk}")
         name = "; ".join(part for part in about(document) if part) if _NAME in self.template else ""
@@ -113,10 +115,10 @@ class LLMContext(ContextualizerSettings):
 def contextualize_with_model(
     documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[list[ContextualizedChunk] | ProviderError]:
-    """Return each document's chunks with the contexts that the model writes.
+    """Return each document's chunks with the contexts that the model writes, or an error.
 
-    If a chunk fails, its document gets that ProviderError; the call cache keeps the contexts of the
-    other chunks. Raises the error of `ask` if no call can work.
+    If a chunk fails, its document gets the ProviderError. The call cache keeps the contexts of the
+    other chunks. Raise the error of `ask` if no call can work.
     """
     summaries = _summaries(documents, settings, chat, ask)
     prompts: list[Prompt] = []
@@ -142,7 +144,7 @@ def context_prompts(
     chat: ChatSettings,
     summary: str = "",
 ) -> list[Prompt]:
-    """Return the prompt of each chunk; a document that is too long needs a `summary`."""
+    """Return the prompt of each chunk. A document over the context window needs a `summary`."""
     before, between, after = settings.parts(document)
     shown = [document.text] * len(chunks)
     if summary:
@@ -159,7 +161,7 @@ def context_prompts(
 def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
-    """Return the number of tokens that a prompt leaves to the document."""
+    """Return the number of tokens that a prompt leaves for the document."""
     frame = most_tokens("".join(settings.parts(document))) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
 
@@ -172,7 +174,7 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 
 
 def _width(text: str, tokens: int) -> int:
-    """Return the length of a part of the text with at most this number of tokens."""
+    """Return the number of characters of the text that hold at most this number of tokens."""
     share = tokens / most_tokens(text)
     return int(len(text) * share * 0.9)
 
@@ -180,9 +182,9 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield, for each chunk, the summary and the window of the text nearest to the chunk.
+    """Yield for each chunk the summary and the window of text around the chunk.
 
-    Each window overlaps the next one by half.
+    Each window overlaps the next window by half.
     """
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
@@ -198,10 +200,10 @@ def _excerpts(
 def _summaries(
     documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[str | ProviderError]:
-    """Return the summary of each document that is too long, "" for the others.
+    """Return a summary of each document that exceeds the context window, and "" otherwise.
 
-    The model summarizes pieces that fit the window, then the joined summaries, until one piece is
-    left.
+    The model summarizes pieces that fit the window, and then the joined summaries, until one
+    summary is left.
     """
     summaries: list[str | ProviderError] = [""] * len(documents)
     pending: dict[int, str] = {}
@@ -244,7 +246,7 @@ def _summaries(
 
 
 def _pieces(text: str, tokens: int) -> list[str]:
-    """Cut a text into pieces that fit the tokens together with the instruction."""
+    """Cut a text into pieces that fit into `tokens` tokens together with the instruction."""
     own = tokens - most_tokens(_SUMMARIZE)
     width = max(1, len(text) if own >= most_tokens(text) else _width(text, own))
     return [text[start : start + width] for start in range(0, len(text), width)]

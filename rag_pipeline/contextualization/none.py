@@ -1,4 +1,4 @@
-"""No context."""
+"""Index chunks without contexts."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,7 +8,7 @@ from rag_pipeline.datamodels import Chunk, Document
 
 
 class NoContext(ContextualizerSettings):
-    """Index chunks as they are."""
+    """Index chunks without contexts."""
 
     method: Literal["none"]
 

@@ -1,4 +1,4 @@
-"""Document + chunks -> free contexts from the document's text alone.
+"""Write the contexts of chunks from the document itself, without a model.
 
 A context holds the document's title, parties and date, and the headings above the chunk. It also
 holds the sentence, block or table that the chunk continues, the definitions of a source file, and
@@ -36,7 +36,7 @@ _NUMBERED = re.compile(
     )""",
     re.VERBOSE,
 )
-"""A numbered heading or clause; a bare number counts only on a short line without a sentence."""
+"""Match a numbered heading or clause. A bare number needs a short line without a sentence."""
 _LIST_ITEM = re.compile(
     r"[ \t]*(?:[-*•·–][ \t]|\(?[A-Za-z][.)][ \t]|\(?[ivx]{1,5}[.)][ \t]|\(?\d{1,2}[.)][ \t])"
 )
@@ -54,7 +54,7 @@ _DEFINED = re.compile(
     r"[ \t]+(?:means?|shall mean|refers? to|is|are)\b([^\n.;]{0,120})"
 )
 _NAMES_BLOCK = re.compile(r"(?!//|/?\*|--|#\s|@).*[^\W\d_]")
-"""A line with words that is not a comment or an annotation."""
+"""Match a line with words that is not a comment or an annotation."""
 _UNLIKE_HEADING = re.compile(r"[_=;{}<>]|,$")
 _TABLE_RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
 _SEPARATED = ("text/csv", "text/tab-separated-values")
@@ -67,13 +67,13 @@ _DEFINITION = re.compile(
     r"[ \t<](?:[^\n]{0,160}[{:(,)]|\w{1,80}(?=\s{0,20}\{))",
     re.MULTILINE,
 )
-"""The line that opens a type or function in most programming languages."""
+"""Match the line that opens a type or function in most programming languages."""
 
 
 class StructuralContext(ContextualizerSettings):
-    """A free, deterministic context from the document's own structure.
+    """Write contexts from the document's own structure, without a model.
 
-    With `table_heads`, chunks from inside a table get the names of its columns.
+    With `table_heads`, a chunk that begins inside a table gets the names of its columns.
     """
 
     code_version = 3
@@ -89,7 +89,10 @@ class StructuralContext(ContextualizerSettings):
 def structural_contexts(
     document: Document, chunks: Sequence[Chunk], settings: StructuralContext
 ) -> list[str]:
-    """Return the context of each chunk, at most `max_characters` long; linear in the document."""
+    """Return the context of each chunk, of at most `max_characters` characters.
+
+    The time is linear in the document's length.
+    """
     text = document.text
     own, definitions, meanings = about(document), _definitions(text), _defined_terms(text)
     starts, places = _outline(text)
@@ -107,13 +110,13 @@ def structural_contexts(
 
 
 class _Place(NamedTuple):
-    """The headings, lead-in of a list and blocks above a line."""
+    """Hold the headings and blocks above a line, and the lead-in of its list."""
 
     headings: tuple[str, ...]
     lead_in: str
     blocks: tuple[str, ...]
     columns: str = ""
-    """The head of the line's table."""
+    """The column names of the line's table."""
 
 
 def _outline(text: str) -> tuple[list[int], list[_Place]]:
@@ -180,7 +183,10 @@ def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def about(document: Document) -> list[str]:
-    """Return title, readable file name, parties and date; for CSV and TSV the columns' names."""
+    """Return the document's title, readable file name, parties and date.
+
+    A CSV or TSV file also has the names of its columns.
+    """
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
@@ -230,7 +236,7 @@ def _first_clause(words: str) -> str:
 
 
 def cut_line(text: str, limit: int = _PIECE) -> str:
-    """Return a text on one line, cut at a blank before the limit."""
+    """Return a text on one line of at most `limit` characters, cut at a blank if possible."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line

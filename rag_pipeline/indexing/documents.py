@@ -1,8 +1,8 @@
-"""The files or objects of a corpus, compared with the documents that were read from them.
+"""Compare the files or objects of a corpus with the documents that were read from them.
 
-A document from a bucket has an `origin` in its row: the object's key, ETag, size and number of
-documents, and the missing extra, if any. An object is unchanged if as many rows have
-exactly its origin, and the extra is still missing. A killed load leaves fewer rows.
+The row of a document from a bucket has an `origin`: the object's key, ETag, size and number of
+documents, and the missing extra, if any. An object is unchanged if that number of rows has exactly
+its origin, and the extra is still missing. An interrupted load leaves fewer rows.
 """
 
 import hashlib
@@ -25,57 +25,57 @@ from rag_pipeline.loading.sources import folder_of, list_files
 from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
-"""The file of the store with the digest of the last load's listing."""
+"""The file of the store that holds the digest of the listing that was last loaded in full."""
 Stale = SourceFile | Rejected | Listed
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files or objects of a corpus, as one walk found them."""
+    """List the files or objects of a corpus, as one walk found them."""
 
     digest: str
-    """Changes with any name, size or time, and with the settings and extras that read them."""
+    """A hash of all names, sizes and times, and of the settings and extras that read them."""
     files: Sequence[ListedFile] = ()
     objects: Sequence[Listed] = ()
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The documents of a listing compared with the tables of a corpus."""
+    """Compare the documents of a listing with the tables of a corpus."""
 
     listing: str
     """The listing's digest."""
     stale: Sequence[Stale]
-    """Documents of files, or objects, that have to be loaded."""
+    """The documents of files, or the objects, that have to be loaded."""
     current: set[str]
-    """The ids of the documents that need not be loaded."""
+    """The ids of the documents that are up to date."""
     known: dict[str, str]
-    """The ids in the tables, with the key of the object that each was read from, "" for files."""
+    """The ids in the tables, with the key of the object that each was read from ("" for a file)."""
     for_extra: dict[str, str] = field(default_factory=dict)
-    """The extra that each stale document or object is read again for, by its id or key."""
+    """The extra, now installed, that a document or object is read again for, by its id or key."""
 
     @property
     def gone(self) -> dict[str, str]:
-        """Return the known ids, with their keys, that no current document has."""
+        """Return the known ids that no current document has, with their objects' keys."""
         return {i: key for i, key in self.known.items() if i not in self.current}
 
     def orphaned(self) -> list[str]:
-        """Return the known ids whose files or objects are gone, before any object is read."""
+        """Return the known ids whose files or objects no longer exist. No object is read."""
         stale = {s.relative if isinstance(s, Listed) else s.document_id for s in self.stale}
         return sorted(i for i, key in self.gone.items() if key not in stale and i not in stale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan(Plan):
-    """The plan of a load, with the comparison that it follows from."""
+    """Plan a load by a comparison."""
 
     compared: Comparison
 
 
 def list_documents(config: CorpusConfig) -> Listing:
-    """List the files or objects of a corpus; open none.
+    """List the files or objects of a corpus without opening them.
 
-    Raises ConfigError if there is nothing to load, StoreError if a bucket can't be reached.
+    Raise ConfigError if there is nothing to load, and StoreError if a bucket can't be reached.
     """
     not_read = {"max_deleted", "processes"}
     written = config.documents.model_dump_json(exclude=not_read, exclude_none=True)
@@ -101,7 +101,7 @@ def list_documents(config: CorpusConfig) -> Listing:
 
 
 def listing_digest(config: CorpusConfig) -> str:
-    """Return the digest of `list_documents`, "" for a folder that can't be listed."""
+    """Return the digest of `list_documents`, or "" if a folder can't be listed."""
     try:
         return list_documents(config).digest
     except ConfigError:
@@ -111,15 +111,16 @@ def listing_digest(config: CorpusConfig) -> str:
 
 
 def loaded_listing(workspace: Workspace) -> str | None:
-    """Return the digest of the listing that was last loaded in full; None before the first."""
+    """Return the digest of the listing that was last loaded in full, or None before the first."""
     listing: str | None = workspace.store.read_json(LOADED)
     return listing
 
 
 def plan_documents(workspace: Workspace) -> LoadPlan:
-    """Compare the files with the tables; hash those that have changed, parse none.
+    """Compare the files with the tables, and return a plan.
 
-    Of a bucket only the listing is read. The plan names its changed objects by their keys.
+    Changed files are hashed but not parsed. Only the listing of a bucket is read. The plan names
+    changed objects by their keys.
     """
     found = compare(workspace)
     names = tuple(s.relative if isinstance(s, Listed) else s.document_id for s in found.stale)
@@ -143,10 +144,7 @@ def _why(for_extra: Mapping[str, str]) -> str:
 
 
 def compare(workspace: Workspace, doubtful: Collection[str] = ()) -> Comparison:
-    """List the files or objects, and compare them with the documents and quarantine tables.
-
-    Objects with a `doubtful` id are stale.
-    """
+    """Compare the files or objects with the tables. Objects with an id in `doubtful` are stale."""
     config = workspace.config
     # The listing comes before the first file is read: a file that changes later differs from it.
     listing = list_documents(config)
@@ -193,7 +191,7 @@ def _compare_files(
 
 
 def _seen_files(workspace: Workspace) -> SeenFiles:
-    """Open this machine's record of the corpus's files; inodes differ between machines."""
+    """Open this machine's record of the corpus's files. Inodes differ between machines."""
     documents, root = workspace.config.documents, workspace.config.documents_path
     path = workspace.store.calls_path.with_name("files.sqlite")
     # Not `resolve()`: it raises on paths that no file can have, which the scan refuses clearly.
@@ -243,7 +241,7 @@ def _compare_objects(
 
 
 def with_wanted(origin: str | None, extra: str) -> str | None:
-    """Return the origin of a document that lacks a part as long as the extra is missing."""
+    """Return the origin with the missing extra added, or unchanged if no extra is missing."""
     return json.dumps([*json.loads(origin), extra]) if origin and extra else origin
 
 
@@ -253,12 +251,12 @@ def _without_wanted(origin: str) -> tuple[str, str]:
 
 
 def key_of(origin: str | None) -> str:
-    """Return the key of the object that an origin names, "" for none."""
+    """Return the object's key in an origin, or "" if there is no origin."""
     return str(json.loads(origin)[0]) if origin else ""
 
 
 def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
-    """Return the ids whose row was read from another object than these origins name."""
+    """Return the ids with a row that was read from another object than the id's origin."""
     ids = [document_id for document_id, origin in origins.items() if origin]
     found: set[str] = set()
     for table in (workspace.documents(), workspace.quarantine("documents")):
@@ -273,10 +271,10 @@ def documents_of_objects(
 ) -> Iterator[tuple[SourceFile | Rejected, str | None]]:
     """Yield the documents of changed objects with their origins, one object at a time.
 
-    Each must be loaded before the next is asked for. The ids are added to `taken`; for an object
-    that can't be read, also the `known` ids of its key. If another object has an id already, that
-    object's document stays. The rejected one has no origin, so that its object is read again once
-    the other object is gone.
+    The caller must load each document before it takes the next. The ids are added to `taken`. If an
+    object can't be read, the `known` ids of its key are added too. If another object already has an
+    id, the document is rejected. A rejected document has no origin, so its object is read again by
+    the next load.
     """
     given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
     for listed in changed:

@@ -1,7 +1,7 @@
-"""Contextualized chunks -> BM25 indexes.
+"""Build BM25 indexes of contextualized chunks.
 
-An index is immutable, and its statistics are those of the whole corpus. A change makes a new index,
-which copies the terms of unchanged documents from the last one.
+An index never changes, and it has the statistics of the whole corpus. After a change, a new index
+copies the terms of unchanged documents from the last index.
 """
 
 import json
@@ -16,11 +16,11 @@ from rag_pipeline.store import TableState
 from rag_pipeline.workspace import Workspace
 
 _ORIGINS = "origins.json"
-"""A file beside an index with the origin of each document's terms."""
+"""The file of an index that holds the origin of each document's terms."""
 
 
 def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
-    """Return the engines without an index of the current chunks."""
+    """Return the engines that have no index of the current chunks."""
     return [
         engine
         for engine in workspace.config.lexical_engines(context_key)
@@ -29,7 +29,7 @@ def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
 
 
 def update_lexical(workspace: Workspace, context_key: str) -> Report:
-    """Build the missing lexical indexes of one `chunking.contextualizer`."""
+    """Build the missing lexical indexes of one chunking and contextualizer."""
     started = time.perf_counter()
     report = Report()
     table = workspace.contextualized_chunks(context_key)
@@ -61,7 +61,7 @@ def _origins(state: TableState) -> dict[str, str]:
 
 
 def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex | None:
-    """Return the newest index that shares most documents; None if all have to be read."""
+    """Return the newest index to extend, or None if it shares less than half of the documents."""
     store = workspace.store
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"

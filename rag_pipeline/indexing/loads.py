@@ -1,4 +1,4 @@
-"""Files or objects -> the documents table: load new and changed ones, drop those that are gone.
+"""Load new and changed files or objects into the documents table, and drop missing documents.
 
 A load is a plan, shards that read, parse and commit, and an end. In one process there is one shard.
 """
@@ -44,38 +44,38 @@ _LOAD_CHARACTERS = 4_000_000
 _SHARD_DOCUMENTS = 2_000
 _SHARD_BYTES = 64_000_000
 _FREE_DELETIONS = 10
-"""Number of documents that a load may always delete, whatever `max_deleted` says."""
+"""Number of documents that a load may delete regardless of `max_deleted`."""
 
 
 @dataclass(slots=True)
 class LoadFound:
-    """The part of a load's plan that `finish_load` needs."""
+    """Hold the part of a load's plan that `finish_load` needs."""
 
     listing: str
     """The digest of the listing."""
     loaded: int
     """Number of documents in the table."""
     gone: dict[str, str]
-    """The ids, with their objects' keys, that are dropped unless this load reads them again."""
+    """The ids to drop unless this load reads them again, with their objects' keys."""
     seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Loaded:
-    """The result of a shard."""
+    """Hold the result of a shard."""
 
     ids: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The documents' ids with the object's key and the reason for quarantine, "" for none."""
+    """The ids with the object's key, and the reason for quarantine or ""."""
     unread: set[str] = field(default_factory=set)
     contested: set[str] = field(default_factory=set)
-    """The ids that another object has too; they were not committed."""
+    """The ids that were not committed, because another object has them too."""
     seconds: float = 0.0
 
 
 def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
-    """Load new and changed files, quarantine unusable ones, drop those that are gone.
+    """Load new and changed files, quarantine unusable files, and drop missing documents.
 
-    `plan` is of `plan_documents`; without it, the files are compared here.
+    `plan` is the result of `plan_documents`. Without `plan`, the files are compared here.
     """
     stale, taken, found = plan_load(workspace, plan)
     return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])
@@ -84,10 +84,10 @@ def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
 def plan_load(
     workspace: Workspace, plan: Plan | None = None, doubtful: Collection[str] = ()
 ) -> tuple[Sequence[Stale], set[str], LoadFound]:
-    """Compare the files or objects with the tables; create the tables.
+    """Create the tables, and compare the files or objects with them.
 
-    Returns the files' documents, or the objects, to load, and the ids of the current documents.
-    Objects with a `doubtful` id are loaded in any case.
+    Return the documents or objects to load, the ids of the current documents, and the rest of the
+    plan. Objects with an id in `doubtful` are always loaded.
     """
     started = time.perf_counter()
     compared = plan.compared if isinstance(plan, LoadPlan) else compare(workspace, doubtful)
@@ -100,13 +100,13 @@ def plan_load(
 
 
 def load_shards(stale: Sequence[Stale]) -> list[list[Any]]:
-    """Return the stale files or objects in groups of some minutes of parsing, as JSON."""
+    """Return the stale files or objects as JSON, in groups that take a few minutes to parse."""
     grouped = groups((one.n_bytes for one in stale), _SHARD_DOCUMENTS, _SHARD_BYTES)
     return [[_packed(stale[place]) for place in group] for group in grouped]
 
 
 def load_shard(workspace: Workspace, shard: Sequence[Any]) -> Loaded:
-    """Load one shard of a plan, while other shards run."""
+    """Load one shard of a plan. Other shards may run at the same time."""
     return load_stale(workspace, [_unpacked(workspace.config, packed) for packed in shard])
 
 
@@ -116,11 +116,11 @@ def load_stale(
     taken: set[str] | None = None,
     gone: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Read, parse and commit files' documents or objects.
+    """Read, parse and commit the documents of files or objects.
 
-    `taken` are the ids of unchanged objects; the loaded ids are added. Without it other shards run:
-    ids with a row of another object are not committed but returned as `contested`. The rows of
-    `gone` ids stay if their object can't be read.
+    `taken` holds the ids of the current documents, and the loaded ids are added. Without `taken`,
+    other shards run at the same time. Then ids with a row of another object are not committed but
+    returned as `contested`. Ids in `gone` stay taken if their object can't be read.
     """
     started = time.perf_counter()
     made = Loaded()
@@ -171,9 +171,9 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
 
 
 def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
-    """Drop the documents that are gone, maintain the table, and report all shards.
+    """Drop missing documents, maintain the table, and return the report of all shards.
 
-    Objects that share an id are read again here, in their order: the first one keeps the id. The
+    Objects that share an id are read again here in order, and the first object keeps the id. The
     rows of shared ids stay until they are replaced.
     """
     started = time.perf_counter()
@@ -227,13 +227,13 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
 
 
 def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
-    """Raise InputError if more documents are gone than may be deleted without a person's word."""
+    """Raise InputError if a load would delete more documents than `max_deleted` allows."""
     limit = config.documents.max_deleted
     if gone > _FREE_DELETIONS and gone > limit * loaded:
         raise InputError(
             f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
-            f"than documents.max_deleted: {limit:g} lets go unasked; none was deleted. Put them "
-            f"back, or, if they are meant to go, run: rag run {config.where} --allow-deletions"
+            f"than documents.max_deleted ({limit:g}) allows; none was deleted. Put the files back, "
+            f"or delete the documents: rag run {config.where} --allow-deletions"
         )
 
 

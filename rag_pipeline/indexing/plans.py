@@ -1,4 +1,4 @@
-"""The plan of a step over documents, the report of its work, and rows of quarantine."""
+"""Describe the plan of a step over documents and the report of its work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
 MADE_OTHERWISE = "settings or code changed"
-"""The reason for stale documents whose inputs have not changed."""
+"""The reason why documents with unchanged input are stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The documents that a step over one partition would change."""
+    """List the documents that a step would change in one partition."""
 
     stale: tuple[str, ...]
     orphaned: tuple[str, ...]
@@ -25,11 +25,11 @@ class Plan:
     """Number of documents whose rows in the upstream table are stale."""
     shards: tuple[tuple[str, ...], ...] = ()
     why: str = ""
-    """The reason for stale documents that have not changed, "" if there are none."""
+    """The reason why documents with unchanged input are stale, or "" if there are none."""
     missing: tuple[str, ...] = ()
-    """The stale documents without rows that a model failed on in the last run."""
+    """The stale documents that have no rows because a model failed on them in the last run."""
     missing_share: float = 0.0
-    """The share of the upstream chunks that these documents have, of characters before chunking."""
+    """The share (0 to 1) of the upstream rows, or characters, that `missing` documents have."""
 
     @property
     def is_current(self) -> bool:
@@ -38,25 +38,25 @@ class Plan:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether all but the `missing` documents are current."""
+        """Return whether all documents except those in `missing` are current."""
         rest = len(self.stale) - len(self.missing)
         return not (rest or self.orphaned or self.waiting)
 
 
 @dataclass(slots=True)
 class Report:
-    """The work that a step did."""
+    """Report the work of a step."""
 
     documents: int = 0
     rows: int = 0
     dropped: int = 0
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """The reasons by documents that a model failed on; these stay stale."""
+    """The errors of documents that a model failed on. These documents stay stale."""
     again: set[str] = field(default_factory=set)
-    """The failed documents that failed in an earlier run too."""
+    """The failed documents that also failed in an earlier run."""
     too_long: list[str] = field(default_factory=list)
-    """Documents longer than a model's window: it read a summary and a part."""
+    """Documents over a model's context window. The model read a summary and a part."""
     calls: CallCounts = field(default_factory=CallCounts)
     costs: Totals = field(default_factory=Totals)
     seconds: float = 0.0
@@ -90,7 +90,7 @@ def quarantine_rows(
     stage: str,
     origins: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
-    """Return quarantine rows from (document_id, content_hash, reason), and their origins."""
+    """Return quarantine rows from (document_id, content_hash, reason) and `origin` values."""
     columns: dict[str, Sequence[object]] = {
         "document_id": [r[0] for r in refused],
         "content_hash": [r[1] for r in refused],

@@ -1,4 +1,4 @@
-"""The tables of chunks, contextualized chunks and vectors: plan stale documents, build, finish.
+"""Plan and build the tables of chunks, contextualized chunks and vectors.
 
 A table is built in shards of documents. The rows of a shard replace the old ones in one commit.
 """
@@ -39,12 +39,12 @@ from rag_pipeline.workspace import Workspace
 _BATCH_DOCUMENTS = 2_000
 """Maximum number of documents in a shard whose prompts go to a batch API."""
 _FEW = 0.05
-"""Share of the documents that may lose their rows in one run because a model failed on them."""
+"""Maximum share of documents (0 to 1) that lose their rows in one run because a model failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePartition:
-    """One partition of a table, with the table before it."""
+    """Describe one partition of a table and its upstream table."""
 
     workspace: Workspace
     key: Key
@@ -53,13 +53,13 @@ class TablePartition:
     upstream: Table
     upstream_fingerprint: str
     build: Callable[[Sequence[str], Report], Iterator[pa.RecordBatch]]
-    """Yields the rows of documents; notes failed documents in the report."""
+    """A function that yields the rows of documents, and adds failures to the report."""
     shard_weight: int
     """Maximum size of a shard: characters for chunks, rows for the other tables."""
     shard_documents: int | None = None
     """Maximum number of documents in a shard, by default `MAX_SHARD_DOCUMENTS`."""
     covers: Callable[[str], bool] = lambda _: True
-    """Whether a document belongs into the table."""
+    """A function that returns whether a document belongs into the table."""
     maintain: Callable[[Table], object] = Table.compact
 
     @property
@@ -121,16 +121,16 @@ TABLES: dict[str, Callable[[Workspace, Key], TablePartition]] = {
     "contextualized_chunks": _contextualized_chunks,
     "vector_index": _vector_index,
 }
-"""Functions that open each table, by its asset, in the order of the flow."""
+"""Functions that open a partition of each table, in the order in which tables are built."""
 
 
 def open_partition(workspace: Workspace, asset: str, partition: str) -> TablePartition:
-    """Open one partition (`chunking[.contextualizer[.embedding]]`) of a table."""
+    """Return one partition (`chunking[.contextualizer[.embedding]]`) of a table."""
     return TABLES[asset](workspace, Key.parse(partition))
 
 
 def plan(partition: TablePartition) -> Plan:
-    """Compare the states of a table and its upstream table; read no rows."""
+    """Return the documents to build and drop, from the states of a table and its upstream table."""
     before, mine = partition.upstream.state(), partition.table.state()
     refused = partition.quarantine.state()
     covered = {d for d in before if partition.covers(d)}
@@ -172,17 +172,17 @@ def plan(partition: TablePartition) -> Plan:
 
 
 def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
-    """Tell whether a model failed on this content of a document."""
+    """Return whether a model failed on the current content of a document."""
     return done is not None and done[:2] == (upstream.content_hash, "")
 
 
 def build_shard(
     partition: TablePartition, document_ids: Sequence[str], orphaned: Sequence[str] = ()
 ) -> Report:
-    """Replace the rows of documents, and drop the rows of orphaned ones, in one commit.
+    """Replace the rows of documents and drop those of `orphaned` documents, in one commit.
 
-    A document that a model fails on stays stale and in quarantine, and keeps its rows until
-    `finish`. Raises the model's ProviderError if all documents fail and the table is empty.
+    A document that a model fails on stays stale, enters quarantine, and keeps its rows until
+    `finish`. Raise the model's ProviderError if all documents fail and the table is empty.
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
@@ -219,10 +219,11 @@ def build_shard(
 def finish(
     partition: TablePartition, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
 ) -> TableState:
-    """Drop the rows of orphaned documents, maintain a changed table, return its state.
+    """Drop the rows of orphaned documents, maintain a changed table, and return its state.
 
     Documents that are `blamed` for a model's failure lose their old rows too, so that they do not
-    hold back a release. If more than 5 % are blamed, the model may be the cause, and all stay.
+    block a release. If more than 5 % of the documents are blamed, the model may be the cause. Then
+    no blamed document loses its rows.
     """
     partition.table.ensure()
     made = partition.table.state()
@@ -239,7 +240,7 @@ def finish(
 
 
 def update_partition(partition: TablePartition, todo: Plan) -> tuple[Report, TableState]:
-    """Build the shards of a plan in this process; return the report and the table's new state."""
+    """Build the shards of a plan in this process, and return the report and the new state."""
     report = Report(dropped=len(todo.orphaned))
     for place, shard in enumerate(todo.shards):
         report.add(build_shard(partition, shard, () if place else todo.orphaned))
@@ -265,7 +266,7 @@ def _weights(partition: TablePartition, before: TableState) -> Mapping[str, int]
 def read_documents(
     workspace: Workspace, document_ids: Sequence[str], version: int | None = None
 ) -> Iterator[Document]:
-    """Stream documents from the newest or a pinned version of their table."""
+    """Yield documents from the newest or a pinned version of their table."""
     columns = [f.name for f in fields(Document)]
     for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
         yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})
@@ -274,7 +275,7 @@ def read_documents(
 def build_chunks(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the chunks of documents; note unusable documents in `report.quarantined`."""
+    """Yield the chunks of documents, and add unusable documents to `report.quarantined`."""
     settings = workspace.config.chunkings[key.chunking]
     models = workspace.models(report.calls)
     fingerprint = workspace.config.chunks_fingerprint(key.chunking)
@@ -296,7 +297,7 @@ def build_chunks(
 def _chunk_columns(
     document: Document, chunks: Sequence[Chunk], fingerprint: str, **more: str
 ) -> dict[str, Sequence[object]]:
-    """Return columns of chunks, each value of `more` being that of all rows."""
+    """Return the columns of chunks. Each value of `more` is repeated in every row."""
     same = {
         "document_id": document.document_id,
         "content_hash": document.content_hash,
@@ -315,7 +316,7 @@ def _chunk_columns(
 def build_contexts(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the contextualized chunks of documents; note those that fail in `report.failed`."""
+    """Yield contextualized chunks, and add documents that fail to `report.failed`."""
     settings = workspace.config.contextualizers[key.contextualizer]
     fingerprint = workspace.config.context_fingerprint(*key.variants)
     hashes: dict[str, str] = {}
@@ -370,7 +371,7 @@ def read_in_order(
 def build_vectors(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with vectors of documents; note documents that fail in `report.failed`."""
+    """Yield the chunks of documents with vectors, and add documents that fail to the report."""
     table = workspace.contextualized_chunks(key)
     embed = workspace.embed(key.embedding, report.calls)
     schema = workspace.vector_index(key).schema

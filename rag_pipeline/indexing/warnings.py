@@ -1,4 +1,4 @@
-"""Warnings about the texts of documents, and about chunks longer than an embedding reads."""
+"""Warn about doubtful texts of documents, and about chunks longer than an embedding reads."""
 
 from collections.abc import Mapping
 
@@ -14,16 +14,16 @@ _DOCUMENTS = 20
 _CHUNKS = 400
 """Maximum number of sampled chunks."""
 _SPECIAL_TOKENS = 2
-"""Tokens that a model puts around each text."""
+"""Number of tokens that a model adds to each text."""
 
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return the doubts about a document's text; [] if it was not measured."""
+    """Return the warnings about a document's text, or [] if its quality was not measured."""
     return quality.warnings() if (quality := text_quality(metadata)) else []
 
 
 def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
-    """Return the measured quality of a document's text."""
+    """Return the measured quality of a document's text, or None if it was not measured."""
     try:
         return TextQuality.from_json(str(metadata.get("text_quality")))
     except (TypeError, ValueError):
@@ -31,7 +31,7 @@ def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
 
 
 def text_warnings(workspace: Workspace) -> list[str]:
-    """Return a line for every document with a doubtful text, by document_id."""
+    """Return a line for every document with a doubtful text, sorted by document_id."""
     return sorted(
         f"{row['document_id']}: {'; '.join(doubts)}"
         for row in workspace.documents().read_rows(["document_id", "metadata"])
@@ -40,7 +40,7 @@ def text_warnings(workspace: Workspace) -> list[str]:
 
 
 def code_warning(workspace: Workspace) -> str:
-    """Return a line about source code that is cut by lines because an extra is missing."""
+    """Return a warning if source code is cut by lines because an extra is missing, or else ""."""
     if is_installed("code"):
         return ""
     kinds = workspace.documents().read_rows(["media_type"])
@@ -52,7 +52,7 @@ def code_warning(workspace: Workspace) -> str:
 def window_warnings(workspace: Workspace) -> list[str]:
     """Return a line for each chunking with chunks that are too long for an embedding.
 
-    Looks at a sample; skips chunkings that count the embedding's tokens themselves.
+    Only a sample of the chunks is measured. Chunkings with `max_tokens` are skipped.
     """
     config = workspace.config
     found = []

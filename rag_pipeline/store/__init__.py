@@ -1,4 +1,4 @@
-"""The store: one folder or s3:// prefix per corpus, with everything that is built.
+"""Store everything that is built, in one folder or s3:// prefix per corpus.
 
     <store>/<corpus>/tables/     LanceDB: documents, quarantine, chunks.*, vector_index.* …
     <store>/<corpus>/lexical/    immutable BM25 indexes, one folder per build
@@ -7,8 +7,8 @@
     <store>/calls.sqlite         answers and charges, shared by all corpora (see `calls`)
     <store>/.calls/answers/      on a bucket: large answers (see `calls.cache`)
 
-State is per document: each row of a derived table holds the document, content hash and fingerprint
-that it was made from, so the table itself tells what is stale.
+Each row of a derived table holds the document_id, content hash and fingerprint that it was made
+from. So the table itself shows which documents are stale.
 """
 
 from rag_pipeline.store.lance import id_filter as id_filter

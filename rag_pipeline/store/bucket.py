@@ -1,7 +1,7 @@
-"""The files of one corpus in a store below a prefix of a bucket.
+"""Store the files of one corpus below a prefix of a bucket.
 
-An object appears when it is complete. S3's conditional puts (`If-None-Match: *`,
-`If-Match: <ETag>`) let one of several writers win. Published folders are copied to this machine.
+An object appears when it is complete. S3's conditional puts (`If-None-Match: *`, `If-Match:
+<ETag>`) let one of several writers win. Published folders are copied to this machine.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
 
 
 class BucketFiles(Files):
-    """Files of a corpus below a bucket's prefix."""
+    """Read and write the files of a corpus below a bucket's prefix."""
 
     shared = True
 
@@ -53,7 +53,7 @@ class BucketFiles(Files):
         self._copies = cache_folder() / "folders"
 
     def connect(self) -> "lancedb.DBConnection":
-        """Return the database of the tables."""
+        """Return the LanceDB database of the tables."""
         connection: lancedb.DBConnection = import_lancedb().connect(
             f"{self._address}/tables", storage_options=lance_options()
         )
@@ -66,7 +66,7 @@ class BucketFiles(Files):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return the size and ETag of each object from listings; download none."""
+        """Return the size and ETag of each object from listings, without downloads."""
         wanted = set(paths)
         found: dict[str, FileHash] = {}
         pages = s3_client().get_paginator("list_objects_v2")
@@ -80,7 +80,7 @@ class BucketFiles(Files):
         return found
 
     def read_tagged(self, path: str) -> tuple[bytes, str] | None:
-        """Return content and ETag, None if there is no object."""
+        """Return the content and ETag of an object, or None if it does not exist."""
         from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
         with clear_s3_errors(f"{self._address}/{path}"):
@@ -98,15 +98,18 @@ class BucketFiles(Files):
         raise AssertionError("unreachable")
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write an object that is not there."""
+        """Write an object if it does not exist, and return whether it was written."""
         return self._put(path, content, "IfNoneMatch", "*")
 
     def replace(self, path: str, content: bytes, tag: str) -> bool:
-        """Write over the object that has this ETag."""
+        """Replace the object if it still has this ETag, and return whether it was replaced."""
         return self._put(path, content, "IfMatch", tag)
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Write an object that is renewed every 20 seconds; others may take it after 90."""
+        """Return a lock on an object, or None if another process has it.
+
+        The lock is renewed every 20 seconds. A lock that is not renewed expires after 90 seconds.
+        """
         found = self.read_tagged(path)
         if found is not None and _locked_until(found[0]) > time.time():
             return None
@@ -142,7 +145,7 @@ class BucketFiles(Files):
                     self.remove_file(path)
 
     def leftovers(self) -> Sequence[str]:
-        """Return none: an object appears when it is complete."""
+        """Return [], because an object appears when it is complete."""
         return []
 
     def new_folder(self, path: str) -> Path:
@@ -150,7 +153,7 @@ class BucketFiles(Files):
         return Path(tempfile.mkdtemp(prefix="rag-building-"))
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Upload a complete local folder, its list last, and delete it."""
+        """Upload a complete local folder, with its list of files last, and delete it here."""
         if not self.has_folder(path):
             for file in sorted(p for p in built.rglob("*") if p.is_file()):
                 name = f"{path}/{file.relative_to(built).as_posix()}"
@@ -164,9 +167,9 @@ class BucketFiles(Files):
         return self.exists(f"{path}/{folders.FILES}")
 
     def local_folder(self, path: str) -> Path | None:
-        """Return this machine's copy of a published folder, None if there is no folder.
+        """Return this machine's copy of a published folder, or None if there is no folder.
 
-        The folder is copied once; each call compares the SHA-256 of every file of the copy.
+        The folder is copied once. Each call compares the SHA-256 of every file of the copy.
         """
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
@@ -176,7 +179,7 @@ class BucketFiles(Files):
         return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder exist in their listed sizes."""
+        """Raise StoreError unless all files of a published folder have their listed sizes."""
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
             return
@@ -194,7 +197,7 @@ class BucketFiles(Files):
         self.local_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders, last used before a Unix time."""
+        """Return this machine's copies of other folders, if last used before a Unix time."""
         wanted = set()
         for path in paths:
             listed = self.read(f"{path}/{folders.FILES}")

@@ -1,4 +1,4 @@
-"""Errors of LanceDB and Arrow -> one StoreError on one line."""
+"""Turn errors of LanceDB and Arrow into a StoreError with a message of one line."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _PANICS = ("PanicException", "RustPanic")
 
 @contextmanager
 def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
-    """Turn LanceDB's exceptions for a full disk or an unreachable store into a StoreError."""
+    """Raise LanceDB's errors about a full disk or an unreachable store as a StoreError."""
     try:
         yield
     except BaseException as error:
@@ -24,7 +24,7 @@ def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Return whether LanceDB or Arrow raised this error about the store."""
+    """Return whether an error is of a type that LanceDB and Arrow raise about the store."""
     if type(error).__name__ in _PANICS:
         return True
     kinds = OSError | RuntimeError | ValueError
@@ -32,9 +32,9 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's message on one line without Lance's source lines.
+    """Return an error's message on one line, without Lance's source lines.
 
-    Of a message over 300 characters, start and end stay: the place, and the server's answer.
+    A message over 300 characters keeps its start (the place) and its end (the server's answer).
     """
     message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
     return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

@@ -1,7 +1,7 @@
-"""The files of one corpus in a store, below a local folder; `bucket` does the same in a bucket.
+"""Store the files of one corpus below a local folder. For a bucket, see `bucket`.
 
-A file is written beside its place and moved there. A hard link, which refuses an existing name, or
-a lock on the folder, which ends with its process, lets one of several writers win.
+A file is written under a temporary name and then moved to its path. If several writers compete, one
+wins: a hard link refuses an existing name, and a lock on the folder ends with its process.
 """
 
 import fcntl
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     import lancedb
 
 Lock = AbstractContextManager[object]
-"""Holds a lock until its block ends."""
+"""A context manager that holds a lock until its block ends."""
 
 
 class Files:
-    """Files below one root, by their paths; they are read and listed by Arrow's file systems."""
+    """Read, list and write files below one root folder."""
 
     shared = False
-    """Whether other machines write here too."""
+    """Whether other machines also write here."""
     calls_folder: Path
-    """This machine's folder of the calls that all corpora of the store share."""
+    """This machine's folder for the calls of all corpora of the store."""
 
     def __init__(self, url: str, corpus: str) -> None:
         self.url = url
@@ -47,12 +47,12 @@ class Files:
         self.calls_folder.mkdir(parents=True, exist_ok=True)
 
     def connect(self) -> "lancedb.DBConnection":
-        """Return the database of the tables."""
+        """Return the LanceDB database of the tables."""
         connection: lancedb.DBConnection = import_lancedb().connect(f"{self.root}/tables")
         return connection
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content, None if there is none."""
+        """Return a file's content, or None if the file does not exist."""
         try:
             with self.files.open_input_stream(f"{self.root}/{path}") as stream:
                 return bytes(stream.read())
@@ -62,31 +62,31 @@ class Files:
             raise StoreError(f"{self.url}: cannot read {path}: {one_line(error)}") from None
 
     def open_file(self, path: str) -> pa.NativeFile:
-        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
+        """Open a file for random access, or raise FileNotFoundError if it does not exist."""
         return self.files.open_input_file(f"{self.root}/{path}")
 
     def read_tagged(self, path: str) -> tuple[bytes, str] | None:
-        """Return content and a tag that changes with it, None if there is no file."""
+        """Return a file's content and a hash of it, or None if the file does not exist."""
         content = self.read(path)
         return None if content is None else (content, hashlib.sha256(content).hexdigest())
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder."""
+        """Return whether a file or folder exists."""
         info = self.files.get_file_info(f"{self.root}/{path}")
         return bool(info.type != pafs.FileType.NotFound)
 
     def list(self, path: str) -> Sequence[str]:
-        """Return the names in a folder; none if there is no folder."""
+        """Return the names in a folder, or [] if the folder does not exist."""
         selector = pafs.FileSelector(f"{self.root}/{path}", allow_not_found=True)
         return [info.base_name for info in self.files.get_file_info(selector)]
 
     def sizes(self, path: str) -> dict[str, int]:
-        """Return the bytes of a file, or of all files in a folder, by their paths."""
+        """Return the size in bytes of a file, or of each file in a folder, by path."""
         root = f"{self.root}/"
         return {info.path.removeprefix(root): info.size or 0 for info in self._infos(path)}
 
     def modified(self, path: str) -> float:
-        """Return when a file, or the newest file of a folder, was written (Unix seconds)."""
+        """Return the Unix time when a file, or the newest file of a folder, was written."""
         own = self.files.get_file_info(f"{self.root}/{path}")
         return max(info.mtime_ns or 0 for info in (own, *self._infos(path))) / 1e9
 
@@ -100,7 +100,7 @@ class Files:
         return [i for i in infos if i.type == pafs.FileType.File]
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return size and hash of each file that exists."""
+        """Return the size and SHA-256 of each existing file, by path."""
         found: dict[str, FileHash] = {}
         for path in paths:
             with suppress(FileNotFoundError), self._place(path).open("rb") as file:
@@ -109,12 +109,12 @@ class Files:
         return found
 
     def remove_file(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{self.root}/{path}")
 
     def remove_folder(self, path: str) -> None:
-        """Delete a file, or a folder with all its files, if it is there."""
+        """Delete a file, or a folder with all its files, if it exists."""
         with suppress(FileNotFoundError):
             try:
                 self.files.delete_dir(f"{self.root}/{path}")
@@ -127,7 +127,7 @@ class Files:
             new.replace(self._place(path))
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a new file; return False, and change nothing, if it exists."""
+        """Write a file if it does not exist, and return whether it was written."""
         with self._written(path, content) as new:
             try:
                 os.link(new, self._place(path))
@@ -136,7 +136,7 @@ class Files:
         return True
 
     def replace(self, path: str, content: bytes, tag: str) -> bool:
-        """Write over the file that has this tag; return False, and change nothing, otherwise."""
+        """Replace the file if it still has this tag, and return whether it was replaced."""
         target = self._place(path)
         with self._written(path, content) as new, locked(target.parent):
             found = self.read_tagged(path)
@@ -146,9 +146,9 @@ class Files:
         return True
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Return a lock that ends with its block or process; None if another process has it.
+        """Return a lock that ends with its block or process, or None if another process has it.
 
-        `holder` is written to `path` as JSON, so that others can say who has the lock.
+        `holder` is written to `path` as JSON, so that other processes can name the holder.
         """
         with self._clear_errors(path):
             place = self._place(path)
@@ -165,14 +165,14 @@ class Files:
         return _closing(handle)
 
     def leftovers(self) -> Sequence[str]:
-        """Return the unfinished files and folders of writers that are killed or still at work."""
+        """Return the unfinished files and folders of writers that were killed or still work."""
         root = Path(self.root)
         return sorted(p.relative_to(root).as_posix() for p in root.glob(f"**/{UNFINISHED}*"))
 
     # --- published folders ---
 
     def new_folder(self, path: str) -> Path:
-        """Return a new empty local folder, to build the folder that is published at `path`."""
+        """Return a new empty local folder for files that will be published at `path`."""
         with self._clear_errors(path):
             parent = self._place(path).parent
             parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ class Files:
             return folder
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Move a complete local folder to its place; keep a folder that is there already."""
+        """Move a complete local folder to `path`, or delete it if a folder exists at `path`."""
         (built / FILES).write_bytes(listed)
         target = self._place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -197,11 +197,11 @@ class Files:
         return self.exists(path)
 
     def local_folder(self, path: str) -> Path | None:
-        """Return a published folder on this machine, None if there is none."""
+        """Return a published folder on this machine, or None if it does not exist."""
         return self._place(path) if self.has_folder(path) else None
 
     def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder exist in their listed sizes."""
+        """Do nothing, because a local folder is published in one move."""
 
     def verify_folder(self, path: str) -> None:
         """Raise StoreError unless all files of a published folder have their listed hashes."""
@@ -214,7 +214,7 @@ class Files:
                 raise StoreError(f"{self.root}/{path}/{name}: altered: its hash is not as listed")
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders, last used before a Unix time."""
+        """Return [], because a local folder is used without a copy."""
         return []
 
     def _place(self, path: str) -> Path:

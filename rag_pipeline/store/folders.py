@@ -1,7 +1,7 @@
-"""Published folders: the list of their files with SHA-256, and copies of them on this machine.
+"""List the files of published folders with their SHA-256, and copy folders to this machine.
 
 The list is written last and completes the folder. A copy is compared with the list before it moves
-to its place, so no reader sees a partial download. A damaged copy is deleted and fetched again.
+to its path, so no reader sees a partial download. A damaged copy is deleted and downloaded again.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import one_line
 
 FILES = "FILES.json"
-"""The list of a published folder's files: `{"files": {name: {"sha256": …, "bytes": …}}}`."""
+"""The file that lists a published folder: `{"files": {name: {"sha256": …, "bytes": …}}}`."""
 
 _BLOCK = 1 << 20
 _UNUSED_SECONDS = 30 * 24 * 3600
@@ -42,7 +42,10 @@ def list_files(folder: Path) -> bytes:
 
 
 def read_list(content: bytes, place: str) -> FileRecords:
-    """Read a `FILES.json`; raise StoreError if it is torn or names a file outside its folder."""
+    """Return the entries of a `FILES.json`.
+
+    Raise StoreError if the content is torn or names a file outside its folder.
+    """
     try:
         listed: FileRecords = json.loads(content)["files"]
         for name, entry in listed.items():
@@ -57,8 +60,8 @@ def read_list(content: bytes, place: str) -> FileRecords:
 def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
     """Return `target` as a copy of the folder `source`, whose `FILES.json` is `content`.
 
-    Deletes copies beside it that were not used for 30 days. Processes may call this
-    concurrently. Raises StoreError with `place` if a file is missing or differs from the list.
+    Copies beside `target` that were not used for 30 days are deleted. Processes may call this
+    concurrently. Raise StoreError with `place` if a file is missing or differs from the list.
     """
     listed = read_list(content, place)
     cache = target.parent
@@ -105,7 +108,7 @@ def _copy(
 
 
 def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | None = None) -> str:
-    """Copy a stream; return its SHA-256. Raises ValueError if it has more than `most` bytes."""
+    """Copy a stream and return its SHA-256, or raise ValueError beyond `most` bytes."""
     digest = hashlib.sha256()
     written = 0
     while block := source.read(_BLOCK):

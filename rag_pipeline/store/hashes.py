@@ -1,8 +1,8 @@
-"""Hashes of stored files, to find corruption later.
+"""Hash stored files, to find corruption later.
 
-A JSON file may carry the hash of its own content, a Parquet file carries the hash of its rows and
-note. The hashes of tables and folders are in `hashes/<table>.json`, `FILES.json` and the
-manifests of releases.
+A JSON file may hold the hash of its own content. A Parquet file holds the hash of its rows and
+note. The hashes of tables and folders are in `hashes/<table>.json`, `FILES.json` and the manifests
+of releases.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from typing import Any, TypedDict
 import pyarrow as pa
 
 SEAL = "content_sha256"
-"""The member of a JSON object, and of a Parquet file's note, that holds its hash."""
+"""The key of the hash in a JSON object, and in the note of a Parquet file."""
 
 
 class FileHash(TypedDict, total=False):
-    """A file's size, and its SHA-256 in a folder or the ETag that a bucket gave it."""
+    """Describe a file by its size in bytes, and by its SHA-256 (folder) or ETag (bucket)."""
 
     bytes: int
     sha256: str
@@ -38,14 +38,14 @@ def unsealed(value: Any) -> Any:
 
 
 def holds(value: Any) -> bool:
-    """Return whether a JSON value fits its hash; True for one without a hash."""
+    """Return whether a JSON value matches its hash, or True if it has none."""
     if not isinstance(value, dict) or SEAL not in value:
         return True
     return bool(value[SEAL] == _hash(unsealed(value)))
 
 
 def rows_hash(rows: pa.Table, note: Mapping[str, Any]) -> str:
-    """Hash the column names, rows and note of a Parquet file."""
+    """Return the hash of the column names, rows and note of a Parquet file."""
     return _hash([rows.column_names, rows.to_pylist(), unsealed(dict(note))])
 
 
@@ -61,7 +61,7 @@ def seal_page(text: str) -> bytes:
 
 
 def page_holds(content: bytes) -> bool:
-    """Return whether a page fits its hash; True for a complete page without a hash."""
+    """Return whether a page matches its hash, or is complete if it has none."""
     text, mark, rest = content.rpartition(f"\n<!-- {SEAL}: ".encode())
     if not mark:
         return content.rstrip().endswith(b"</html>")

@@ -1,4 +1,4 @@
-"""Filters in LanceDB's SQL, and the files and indexes of Lance datasets."""
+"""Write filters in LanceDB's SQL, and read the files and indexes of Lance datasets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -7,23 +7,23 @@ _IDS_PER_FILTER = 500
 
 
 def quoted(value: str) -> str:
-    """Return a string literal of LanceDB's SQL."""
+    """Return a value as a string literal of LanceDB's SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def id_filter(column: str, values: Iterable[str]) -> str:
-    """Return the SQL that keeps rows whose column is one of the values."""
+    """Return the SQL condition that a column has one of the values."""
     return f"{column} IN ({', '.join(quoted(v) for v in values)})"
 
 
 def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
-    """Yield filters that together keep the rows of these documents, 500 of them at a time."""
+    """Yield SQL conditions that together select these documents, for 500 ids each."""
     for first in range(0, len(document_ids), _IDS_PER_FILTER):
         yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
 
 
 def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
-    """Return the data files of each fragment of a Lance dataset; a file never changes."""
+    """Return the data files of each fragment of a Lance dataset, which never change."""
     return {
         fragment.fragment_id: tuple(file.path for file in fragment.data_files())
         for fragment in lance.get_fragments()

@@ -1,6 +1,7 @@
-"""A lease on a corpus: one run at a time, and its holder's name for the next one.
+"""Hold a lease on a corpus, so that one run at a time works on it.
 
-Tables stay right without it. It keeps two people from paying for the same work.
+The lease names its holder. It keeps two people from paying for the same work. The tables stay right
+without a lease.
 """
 
 import json
@@ -29,7 +30,7 @@ class _Held:
 
 
 _held: dict[tuple[str, str], _Held] = {}
-"""This process's leases by store and corpus; the steps of a run enter their run's lease."""
+"""The leases of this process, by store and corpus. The steps of a run share its lease."""
 _guard = threading.Lock()
 
 
@@ -39,10 +40,10 @@ def lease(
 ) -> Iterator[None]:
     """Hold the corpus's lease inside the block.
 
-    A process may enter its own lease again; the last block to end gives it back. While another
-    process holds it, raises BusyError with that process's name. With `wait`, calls `waiting` once
-    with the name instead, and tries again every second. A lease ends with its process, on a bucket
-    at most 90 seconds later.
+    A process may enter its own lease again, and the last block to end gives the lease back. If
+    another process holds the lease, raise BusyError with the name of that process. With `wait`,
+    call `waiting` once with the name instead, and try again every second. The lease of a dead
+    process ends at once, or on a bucket within 90 seconds.
     """
     if not _enter(store):
         said = _said(store)
@@ -82,7 +83,7 @@ def _leave(store: Store) -> None:
 
 
 def at_work(store: Store) -> str | None:
-    """Return which other process works on the corpus, in words; None if there is none."""
+    """Describe the other process that works on the corpus, or return None if there is none."""
     with _guard:
         if (store.url, store.corpus) in _held:
             return None
@@ -94,7 +95,7 @@ def at_work(store: Store) -> str | None:
 
 
 def wait_for_others(store: Store, waiting: Callable[[str], object]) -> None:
-    """Return once no other process works on the corpus; call `waiting` once with its name."""
+    """Wait until no other process works on the corpus. Call `waiting` once with its name."""
     if said := at_work(store):
         waiting(said)
         while at_work(store):

@@ -1,8 +1,8 @@
-"""Endpoint, region, addressing style and errors of buckets, by AWS's own conventions.
+"""Configure S3 clients by AWS's conventions, and explain their errors.
 
-boto3 reads the environment, `~/.aws/config`, container and instance roles. Its findings go to the
-S3 clients of Arrow and Lance, which read fewer of these places. Each client finds its credentials
-itself, as temporary ones are renewed during a run.
+boto3 reads the environment, `~/.aws/config`, container and instance roles. The clients of Arrow and
+Lance read fewer of these sources, so they get boto3's endpoint, region and addressing style. Each
+client finds its credentials itself, because temporary credentials are renewed during a run.
 """
 
 import os
@@ -27,7 +27,7 @@ _LASTING = {
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY or the S3Resource",
     "403": "the credentials in use may not do this",
 }
-"""Refusals that a retry does not overcome, each with its cure."""
+"""Error codes that a retry does not overcome, each with its cure."""
 
 
 def attempts() -> int:
@@ -39,9 +39,9 @@ def attempts() -> int:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Split `s3://bucket/prefix` into bucket and prefix (without outer slashes).
+    """Split `s3://bucket/prefix` into the bucket and the prefix without outer slashes.
 
-    Raises ValueError for anything else.
+    Raise ValueError for any other URL.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
@@ -50,7 +50,7 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def s3_client() -> Any:
-    """Return the S3 client of boto3 that all threads share; it retries transient errors."""
+    """Return the S3 client of boto3, which all threads share and which retries transient errors."""
     return _client(tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
 
 
@@ -75,7 +75,7 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _findings() -> tuple[str, str, bool]:
-    """Return boto3's endpoint ("" for AWS's own), region, and whether hosts name the bucket."""
+    """Return boto3's endpoint ("" for AWS), its region, and whether host names hold the bucket."""
     meta = s3_client().meta
     endpoint = meta.endpoint_url if _is_own(meta.endpoint_url) else ""
     style = (meta.config.s3 or {}).get("addressing_style")
@@ -94,7 +94,7 @@ def is_lasting(error: Any) -> bool:
 
 
 def lance_options() -> dict[str, str]:
-    """Return LanceDB's storage options."""
+    """Return LanceDB's storage options for S3."""
     endpoint, region, virtual_hosts = _findings()
     options = {"aws_region": region} if region else {}
     if endpoint:
@@ -126,10 +126,10 @@ def arrow_files() -> Any:
 
 @contextmanager
 def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
-    """Turn boto3's errors into one line with the place and the cure.
+    """Raise boto3's errors as one line with the place and the cure.
 
-    Raises ConfigError if retries can't help, else StoreError. `client` is the one in use, if it is
-    not `s3_client`.
+    Raise ConfigError if retries can't help, or else StoreError. `client` is the client in use, if
+    it is not the client of `s3_client`.
     """
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import (

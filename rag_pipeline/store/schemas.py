@@ -1,4 +1,4 @@
-"""The Arrow schemas of the tables, and their rows."""
+"""Define the Arrow schemas of the tables, and read and write their rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
 """The first fields of every table: the origin of its rows (see `store`)."""
 _TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
 _ORIGIN = pa.field("origin", pa.string())
-"""The object of a bucket, and its version, that a document was read from; null for a file."""
+"""The object of a bucket, and its version, that a document was read from. It is null for a file."""
 
 DOCUMENTS_SCHEMA = pa.schema(
     [
@@ -45,8 +45,8 @@ CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
 def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
     """Return the schema of a vector index: contextualized chunks with a unit vector each.
 
-    With token vectors, `token_vectors` holds the sign bits of each token's vector and `token_ids`
-    the distinct tokens (uint32), both as bytes.
+    With `token_vectors`, two byte columns are added: the sign bits of each token's vector, and the
+    distinct token ids (uint32).
     """
     fields = _required(pa.list_(pa.float32(), dimension), "vector")
     if token_vectors:
@@ -55,11 +55,11 @@ def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
 
 
 def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a schema from lists; JSON columns from their text."""
+    """Return a batch of a schema from lists of values. JSON columns take lists of JSON texts."""
     return pa.RecordBatch.from_pydict(columns, schema)
 
 
 def parse_metadata(value: str | None) -> dict[str, Any]:
-    """Return the value of a metadata column as a dictionary; {} for any other value."""
+    """Return the value of a metadata column as a dictionary, or {} if it is no JSON object."""
     parsed = json.loads(value) if value else {}
     return parsed if isinstance(parsed, dict) else {}

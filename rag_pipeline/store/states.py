@@ -1,4 +1,4 @@
-"""The origin of each document's rows in a table, read once per version of the table."""
+"""Cache the content hash, fingerprint and row count of each document in a table version."""
 
 import hashlib
 from collections import OrderedDict
@@ -11,7 +11,7 @@ _MOST_DOCUMENTS = 500_000
 
 
 class DocumentState(NamedTuple):
-    """The origin of a document's rows in a table, and their number."""
+    """Tell which content and fingerprint a document's rows were made from."""
 
     content_hash: str
     fingerprint: str
@@ -27,11 +27,11 @@ class _Known(dict[str, DocumentState]):
 
 
 StateKey = tuple[str, str, int]
-"""Table name, the table's random identity, version."""
+"""The name of a table, its random identity, and its version."""
 
 
 class StateCache:
-    """The states of the most recently read table versions; a version never changes."""
+    """Cache the states of the most recently read table versions, which never change."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[StateKey, TableState] = OrderedDict()
@@ -53,7 +53,7 @@ class StateCache:
 
 
 def state_digest(state: TableState) -> str:
-    """Hash the documents, contents, fingerprints and row counts of a table."""
+    """Return 16 hex digits of the SHA-256 over all documents and their states."""
     if isinstance(state, _Known):
         state.digest = state.digest or _digest(state)
         return state.digest

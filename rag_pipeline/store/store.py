@@ -1,4 +1,4 @@
-"""The store of one corpus: its tables, small files and published folders."""
+"""Open the store of one corpus: its tables, small files and published folders."""
 
 import json
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import lancedb
 
 SHARED_CALLS = ".calls"
-"""The folder of large answers in a bucket, which all corpora share (see `calls.cache`)."""
+"""The folder of a bucket for large answers, which all corpora share (see `calls.cache`)."""
 
 _SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
 """Folders whose JSON files hold the hash of their content."""
 
 
 class Store:
-    """One corpus's tables, files and manifests."""
+    """Read and write the tables, small files and published folders of one corpus."""
 
     def __init__(self, url: str, corpus: str, keep_versions: timedelta = KEEP_VERSIONS) -> None:
         self.url = url.rstrip("/")
@@ -64,7 +64,7 @@ class Store:
     # --- hashes ---
 
     def hash_table(self, name: str) -> Hashes:
-        """Hash the new files of a table, forget deleted ones; return all by their paths.
+        """Hash the new files of a table, forget deleted files, and return all hashes by path.
 
         A file of a table is written once and never changed.
         """
@@ -80,9 +80,9 @@ class Store:
         return known
 
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
-        """Return the recorded hashes of a table's files; {} if there is no readable record.
+        """Return the recorded hashes of a table's files, or {} if there is no readable record.
 
-        With an `identity`, a record of another table of this name does not count.
+        With an `identity`, the record of another table with this name does not count.
         """
         with suppress(StoreError):
             record = self.read_json(_hashes_file(name)) or {}
@@ -92,12 +92,12 @@ class Store:
         return {}
 
     def changed_files(self, known: Hashes) -> list[str]:
-        """Return the files that are gone or differ from their hashes, sorted."""
+        """Return the files that are missing or no longer match their hashes, sorted."""
         found = self.files.hashes(known)
         return sorted(path for path, was in known.items() if found.get(path) != was)
 
     def check_file(self, path: str) -> None:
-        """Raise StoreError if a JSON or Parquet file or a page is torn or altered."""
+        """Raise StoreError if a JSON file, Parquet file or HTML page is torn or altered."""
         content = self.read_bytes(path)
         if content is None:
             return
@@ -117,7 +117,7 @@ class Store:
 
     @property
     def calls_path(self) -> Path:
-        """Return the file of this machine's calls; outside of the store when it is a bucket."""
+        """Return the file of this machine's calls. For a bucket, it is outside of the store."""
         return self.files.calls_folder / "calls.sqlite"
 
     # --- small files ---
@@ -127,7 +127,7 @@ class Store:
         return f"{self.url}/{self.corpus}/{path}"
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return a file's content, None if there is none."""
+        """Return a file's content, or None if the file does not exist."""
         return self.files.read(path)
 
     def write_bytes(self, path: str, content: bytes) -> None:
@@ -135,7 +135,7 @@ class Store:
         self.files.write(path, content)
 
     def read_json(self, path: str) -> Any:
-        """Return a JSON file's value, None if there is no file."""
+        """Return a JSON file's value, or None if the file does not exist."""
         content = self.read_bytes(path)
         return None if content is None else hashes.unsealed(self._parsed(path, content))
 
@@ -144,16 +144,19 @@ class Store:
         self.write_bytes(path, _json_bytes(path, value))
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
-        """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
+        """Return a JSON file's value and its tag for `write_json_if`.
+
+        Return (None, None) if the file does not exist.
+        """
         found = self.files.read_tagged(path)
         if found is None:
             return None, None
         return hashes.unsealed(self._parsed(path, found[0])), found[1]
 
     def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
-        """Write a JSON file if it still has this tag, or with None if there is none.
+        """Write a JSON file if it still has this tag, and return whether it was written.
 
-        Returns False, and changes nothing, when another writer was first.
+        With the tag None, write the file if it does not exist.
         """
         content = _json_bytes(path, value)
         if tag is None:
@@ -167,11 +170,11 @@ class Store:
             raise StoreError(f"{self.address(path)}: not JSON: {error}") from None
 
     def remove_file(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
         self.files.remove_file(path)
 
     def read_parquet(self, path: str) -> pa.Table | None:
-        """Return a Parquet file's table with its schema metadata, None if there is no file."""
+        """Return a Parquet file's table with its schema metadata, or None without a file."""
         content = self.read_bytes(path)
         try:
             return None if content is None else pq.read_table(pa.BufferReader(content))
@@ -179,7 +182,7 @@ class Store:
             raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
 
     def read_note(self, path: str) -> dict[str, Any]:
-        """Return the note of `write_parquet`, {} if there is none; read the file's end alone."""
+        """Return the note of `write_parquet` from the end of a file, or {} if there is none."""
         try:
             with self.files.open_file(path) as file:
                 metadata = pq.read_schema(file).metadata or {}
@@ -201,19 +204,19 @@ class Store:
         self.write_bytes(path, sink.getvalue().to_pybytes())
 
     def list(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; [] if there is none."""
+        """Return the sorted names in a folder, or [] if the folder does not exist."""
         return sorted(n for n in self.files.list(path) if not n.startswith(".tmp-"))
 
     # --- folders: lexical indexes ---
 
     def publish_folder(self, built: Path, path: str) -> None:
-        """Move a complete local folder to its place; keep a folder that is there already."""
+        """Move a complete local folder to `path`, or delete it if a folder exists at `path`."""
         self.files.publish(built, path, folders.list_files(built))
 
     def local_folder(self, path: str) -> Path:
-        """Return a published folder on this machine; raise StoreError if there is none.
+        """Return a published folder on this machine, or raise StoreError if there is none.
 
-        A folder of a bucket is copied once; each call compares the copy's hashes.
+        A folder of a bucket is copied once. Each call compares the hashes of the copy.
         """
         folder = self.files.local_folder(path)
         if folder is None:

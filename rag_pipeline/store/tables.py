@@ -1,4 +1,4 @@
-"""LanceDB tables whose rows belong to documents."""
+"""Read and write LanceDB tables whose rows belong to documents."""
 
 import os
 import random
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     import lancedb
 
 FORMAT = 1
-"""Format of tables; code reads tables of its own format alone."""
+"""The format of tables. Code reads only tables of its own format."""
 _FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
-"""Number of fragments above which the small ones are merged."""
+"""Number of fragments above which small fragments are merged."""
 MAX_DELETED = 0.2
-"""Share of deleted rows above which a table is rewritten without them."""
+"""Share of deleted rows (0 to 1) above which a table is rewritten without them."""
 MAX_UNINDEXED = 0.05
-"""Maximum share of rows outside an index; each search reads all of them."""
+"""Maximum share of rows (0 to 1) outside an index. Each search reads all of these rows."""
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` gets an index."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in index statistics
 _PATIENCE_SECONDS = 120.0
-"""Time for which a replacement is repeated while other processes commit first."""
+"""Time for which a replacement is tried again while other processes commit first."""
 _LONGEST_PAUSE_SECONDS = 1.0
 _REBASES = 20
-"""Number of times that Lance itself moves a commit behind others that do not conflict."""
+"""Number of times that Lance itself repeats a commit after commits that do not conflict."""
 
 
 @dataclass(eq=False)
 class Table:
-    """A LanceDB table whose rows belong to documents."""
+    """Read and write a LanceDB table whose rows belong to documents."""
 
     _database: "lancedb.DBConnection"
     name: str
@@ -50,14 +50,14 @@ class Table:
     _keep_versions: timedelta = KEEP_VERSIONS
     _states: StateCache = field(default_factory=StateCache)
     at: int | None = None
-    """The version that is read, None for the newest."""
+    """The version to read, or None for the newest version."""
 
     def fixed(self) -> "Table":
         """Return this table at its newest version, so that several reads see the same rows."""
         return replace(self, at=self.version) if self.exists() else self
 
     def ensure(self) -> None:
-        """Create the table, also in place of one with other columns or another format."""
+        """Create the table, or replace a table with other columns or another format."""
         with clear_errors(self.name):
             table = self._created()
             if table is None:
@@ -73,7 +73,7 @@ class Table:
         return self.schema.with_metadata(stamp)
 
     def _fits(self, stored: pa.Schema) -> bool:
-        """Tell whether the stored columns have these names, and vectors of the same width."""
+        """Return whether the stored columns have these names, and vectors of the same width."""
         # Lance returns JSON columns as binary ones, so the types of others are not compared.
         same = bool(stored.names == self.schema.names)
         if not same or "vector" not in stored.names:
@@ -85,7 +85,7 @@ class Table:
         return self._open_if_created() is not None
 
     def _created(self) -> "lancedb.table.Table | None":
-        """Return the newest version, of any format; None if there is no table."""
+        """Return the newest version in any format, or None if there is no table."""
         with clear_errors(self.name, "read"):
             try:
                 return self._database.open_table(self.name)
@@ -93,7 +93,7 @@ class Table:
                 return None
 
     def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
-        """Open the newest or one pinned version; None if no table of this format exists."""
+        """Open the newest or one pinned version, or return None without a table of this format."""
         version = self.at if version is None else version
         created = self._created()
         if created is None or _format_of(created.schema) != FORMAT:
@@ -101,7 +101,7 @@ class Table:
         return created if version is None else self.open(version)
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
-        """Open the newest or one pinned version; raise StoreError if this code cannot read it."""
+        """Open the newest or one pinned version, or raise StoreError if this code can't read it."""
         version = self.at if version is None else version
         try:
             table = self._database.open_table(self.name)
@@ -121,7 +121,7 @@ class Table:
         return table
 
     def has_version(self, version: int, whole: bool = False) -> bool:
-        """Return whether a version opens; with `whole`, also whether its files are there."""
+        """Return whether a version opens and, with `whole`, whether its files can be read."""
         with suppress(StoreError):
             table = self.open(version)
             if whole:
@@ -140,7 +140,7 @@ class Table:
         return _identity_of(self.open().schema)
 
     def files(self) -> dict[int, set[str]]:
-        """Return the files of each existing version, by paths below the table's folder."""
+        """Return the files of each existing version, as paths below the table's folder."""
         with clear_errors(self.name, "read"):
             rows = self.open().to_lance().tracked_files().read_all()
         found: dict[int, set[str]] = {}
@@ -149,7 +149,7 @@ class Table:
         return found
 
     def documents_since(self, known: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the documents with rows in other data files than these, and all data files."""
+        """Return the documents with rows in data files outside `known`, and all data files."""
         with clear_errors(self.name, "read"):
             lance = self.open().to_lance()
             files = data_files(lance)
@@ -160,15 +160,16 @@ class Table:
         return ids, sorted(path for paths in files.values() for path in paths)
 
     def count(self) -> int:
-        """Return the number of rows, 0 if there is no table."""
+        """Return the number of rows, or 0 if there is no table."""
         with clear_errors(self.name, "read"):
             table = self._open_if_created()
             return 0 if table is None else int(table.count_rows())
 
     def state(self, version: int | None = None) -> TableState:
-        """Return the origin of each document's rows.
+        """Return the content hash, fingerprint and row count of each document's rows.
 
-        A document with rows of several origins has an empty fingerprint, so it counts as stale.
+        If a document's rows differ in hash or fingerprint, its fingerprint is empty, so it counts
+        as stale.
         """
         table = self._open_if_created(version)
         if table is None:
@@ -187,7 +188,7 @@ class Table:
         return state
 
     def _counted(self, table: "lancedb.table.Table", columns: list[str]) -> list[dict[str, Any]]:
-        """Return the distinct values of columns, each with the number of its rows."""
+        """Return the distinct values of columns, each with its number of rows."""
         with clear_errors(self.name, "read"):
             rows = table.search().select(columns).to_arrow()
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
@@ -200,7 +201,7 @@ class Table:
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream columns of the rows of all documents, or of these."""
+        """Yield columns of the rows of all documents, or of `document_ids`."""
         table = self._open_if_created(version)
         if table is None:
             return
@@ -218,16 +219,16 @@ class Table:
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[dict[str, Any]]:
-        """Stream the same as `read`, each row by its column names."""
+        """Yield the same rows as `read`, as dictionaries by column name."""
         for batch in self.read(columns, document_ids, version, batch_rows):
             yield from batch.to_pylist()
 
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
-        """Replace all rows of these documents by the given ones; return the number of new rows.
+        """Replace all rows of these documents, and return the number of new rows.
 
-        One commit deletes the old rows and adds the new ones. So every version, also after a
-        crash, holds a document's old rows or its new ones. If another process commits first, this
-        one repeats its commit on the newer version.
+        One commit deletes the old rows and adds the new ones. So every version holds a document's
+        old rows or its new rows, also after a crash. If another process commits first, the commit
+        is repeated on the newer version.
         """
         given = list(batches)
         rows = pa.Table.from_batches(given, self.schema) if given else None
@@ -250,11 +251,11 @@ class Table:
         )
 
     def _committed(self, lance: Any, document_ids: Sequence[str], written: list[Any]) -> bool:
-        """Commit a replacement on this version; return False if another commit was first.
+        """Commit a replacement on this version, and return False if another commit was first.
 
         Each replacement also lists the first fragment as changed. Lance then refuses the later of
-        two replacements, even if both only add rows of one new document. A table without
-        fragments is overwritten, which Lance refuses if any other commit was first.
+        two replacements, even if both only add rows of one new document. A table without fragments
+        is overwritten, which Lance refuses if any other commit was first.
         """
         from lance import LanceOperation
         from lance.commit import CommitConflictError
@@ -281,7 +282,7 @@ class Table:
         return True
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Replace all rows in a new version; pinned versions stay."""
+        """Replace all rows in a new version. Pinned versions stay."""
         with clear_errors(self.name):
             self._database.create_table(
                 self.name,
@@ -296,9 +297,9 @@ class Table:
             self.replace(document_ids, ())
 
     def compact(self) -> None:
-        """Merge fragments when they are many, and drop old versions that nothing pins.
+        """Merge fragments if there are many, and drop old versions that are not pinned.
 
-        If another process commits meanwhile, its next upkeep merges the fragments of both.
+        If another process commits meanwhile, the next `compact` merges the fragments of both.
         """
         with clear_errors(self.name):
             from lance.commit import CommitConflictError
@@ -314,7 +315,7 @@ class Table:
         self.drop_versions()
 
     def _merge(self, lance: Any, rows: int) -> None:
-        """Merge the parts of indexes, then the fragments, if either are worn."""
+        """Merge the parts of indexes, and then the fragments, if there are too many."""
         stats = lance.stats.dataset_stats()
         deleted = int(stats["num_deleted_rows"])
         worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows)
@@ -330,7 +331,7 @@ class Table:
             self.open().to_lance().optimize.compact_files()
 
     def drop_versions(self, dry_run: bool = False) -> int:
-        """Drop old versions without a tag, past their time; return the number of bytes freed.
+        """Drop unpinned versions older than the retention time, and return the bytes freed.
 
         With `dry_run`, drop none and return the number of bytes that would be freed.
         """
@@ -341,21 +342,21 @@ class Table:
             return int((done.stats if dry_run else done).bytes_removed)
 
     def examine(self) -> TableState:
-        """Return the newest version's state from its files; raise StoreError if it is torn."""
+        """Return the newest version's state from its files, or raise StoreError if it is torn."""
         with clear_errors(self.name, "read"):
             table = self.open()
             table.to_lance().validate()
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
-        """Return the documents with repeated rows, sorted."""
+        """Return the documents with repeated rows, sorted by id."""
         table = self.open()
         columns = [name for name in ("document_id", "chunk_id") if name in table.schema.names]
         counted = self._counted(table, columns)
         return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
 
     def last_readable(self) -> int | None:
-        """Return the newest version with all its files; None if there is none."""
+        """Return the newest version with all its files, or None if there is none."""
         try:
             with clear_errors(self.name, "read"):
                 versions = [int(v["version"]) for v in self.open().list_versions()]
@@ -369,7 +370,7 @@ class Table:
             self.open().restore(version)
 
     def pin(self, tag: str, version: int) -> None:
-        """Keep a version from clean-up under a name; move the name if it exists."""
+        """Protect a version from clean-up under a tag, and move the tag if it exists."""
         with clear_errors(self.name):
             tags = self.open().tags
             if tag in tags.list():
@@ -378,14 +379,14 @@ class Table:
                 tags.create(tag, version)
 
     def unpin(self, tag: str) -> None:
-        """Remove a name, so that the next clean-up may drop its version."""
+        """Remove a tag, so that the next clean-up may drop its version."""
         with clear_errors(self.name):
             tags = self.open().tags
             if tag in tags.list():
                 tags.delete(tag)
 
     def pins(self) -> dict[str, int]:
-        """Return the pinned versions by their names."""
+        """Return the pinned versions by tag."""
         with clear_errors(self.name, "read"):
             return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
 

@@ -1,4 +1,4 @@
-"""Atomic writes of local files: a reader sees the old content or the new."""
+"""Write local files atomically: a reader sees the old content or the new."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ def new_name(folder: Path) -> Path:
 
 @contextmanager
 def written(folder: Path, content: bytes) -> Iterator[Path]:
-    """Write a new file, which the block moves to its place; remove it otherwise."""
+    """Write a new file for the block to move to its path. Delete the file if it was not moved."""
     path = new_name(folder)
     try:
         with path.open("xb") as file:
@@ -35,7 +35,7 @@ def written(folder: Path, content: bytes) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes and threads out of such a block for the same folder."""
+    """Hold an exclusive lock on a folder inside the block, against other processes and threads."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -45,10 +45,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the text of a person's file, or raise OSError and leave the file unchanged.
+    """Replace the text of a user's file, or raise OSError and leave the file unchanged.
 
-    The target of a link is replaced. The file keeps its permissions. A special file, such as
-    `/dev/stdout`, is written to.
+    If the path is a link, its target is replaced. The file keeps its permissions. A special file,
+    such as `/dev/stdout`, is written to.
     """
     target = path.resolve()
     if path.exists() and not path.is_file():
