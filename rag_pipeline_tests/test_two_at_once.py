@@ -80,7 +80,7 @@ def test_rows_that_are_there_twice_are_found_and_mended(config, name):
     once = table.count()
     table.open().add(table.open().to_arrow())
     found = inspect(Workspace(config))
-    assert any(f.place == name and "there twice" in f.problem for f in found)
+    assert any(f.place == name and "duplicate rows" in f.problem for f in found)
     for finding in found:
         finding.mend()
     list(run(config, "plain"))

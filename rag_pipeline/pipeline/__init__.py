@@ -1,1 +1,1 @@
-"""The steps of a corpus and all that follows from them: plan, retention, inspection."""
+"""Define the assets of a corpus, and plan, make, inspect and clean up their steps."""

@@ -1,4 +1,4 @@
-"""The row of the registry for one asset."""
+"""Define the row that describes one asset in the registry."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ModelSettings = ChatSettings | EmbeddingSettings
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of an asset. The steps that read the asset wait until its blocking checks pass."""
+    """A check of an asset's data. Steps that read the asset wait until its blocking checks pass."""
 
     name: str
     run: Callable[[Workspace, Key], CheckResult]
@@ -25,15 +25,15 @@ class Check:
 
 
 ShardPlan = Mapping[str, Any]
-"""The part of the plan that the end needs, as JSON."""
+"""The part of a plan that `Shards.finish` needs, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The three steps of one partition; `build` returns a value of type `made`."""
+    """The functions that build one partition in shards. `build` returns a value of type `made`."""
 
     plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], ShardPlan, str]]
-    """Returns the shards, the part for the end, and a line for the log."""
+    """Returns the shards, the plan for `finish`, and a line for the log."""
     build: Callable[[Workspace, Key, Sequence[Any]], Any]
     made: type
     finish: Callable[[Workspace, Key, ShardPlan, Sequence[Any]], Materialized]
@@ -41,77 +41,78 @@ class Shards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """One asset. Its functions take the key of one of its partitions, or the empty key.
+    """The description of one asset.
 
-    An asset of documents' rows has a `table`, and a `plan` of its stale documents. For any other
-    asset, `is_current` says whether it is made from its inputs as they are.
+    Its functions take the key of a partition, or the empty key if the asset has no partitions. An
+    asset with rows per document has a `table`, and a `plan` that lists its stale documents. Any
+    other asset has `is_current`, which tells whether its content matches its current inputs.
     """
 
     name: str
     reads: tuple[str, ...] = ()
     partitioned_by: KeyLevel | None = None
-    """The level of its partition keys; None without partitions."""
+    """The last stage that its partition keys name, or `configuration`. None without partitions."""
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
-    """Whether a configuration needs it."""
+    """Whether a configuration needs the asset."""
     table: Callable[[Workspace, Key], Table] | None = None
     plan: Callable[[Workspace, Key], Plan] | None = None
     is_current: Callable[[Workspace, Key], bool] | None = None
     place: Callable[[Key], str] | None = None
-    """Its file in the store, or the folder of its builds; None for a table or an input."""
+    """Returns its file in the store, or the folder of its builds. None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether it only lacks judgements that failed: another run asks for them again."""
+    """Whether it lacks only judgements that failed. A later run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
-    """Makes it in this process; None for an asset with `build`, or made on demand."""
+    """Makes the asset in this process. None for assets with `build` and assets made on demand."""
     build: Callable[[Workspace, Key, Plan | None], Materialized] | None = None
-    """Makes the rows of documents in this process, by its `plan` or a new one."""
+    """Builds the rows of stale documents in this process, by the given plan or a new one."""
     open_partition: Callable[[Workspace, Key], TablePartition] | None = None
-    """Opens a partition that is built in shards of documents; None for any other asset."""
+    """Opens a partition of a table that is built from another table. None for any other asset."""
     shards: Shards | None = None
-    """How an executor distributes its work; None for a single step."""
+    """The functions that let an executor distribute its work. None if one step does all work."""
     cleanup: Literal["", "before", "after"] = ""
-    """When a step of it removes unneeded files from the store."""
+    """Whether its step removes unneeded files from the store, before or after its own work."""
     alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {}
-    """Names and descriptions of its figures that have a threshold in the corpus file."""
+    """Returns the names and descriptions of its alerts with a threshold in the corpus file."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
-    """The inputs and settings that decide about its content."""
+    """Returns the inputs and settings that determine its content."""
     state: Callable[[Workspace, Key], str] | None = None
-    """Identifies the content that its checks read; by default the version of its table."""
+    """Returns an identifier of the content that its checks read, by default its table's version."""
     checks: tuple[Check, ...] = ()
     made_by: str = ""
-    """The asset whose job makes it too, because a step of its own costs more than making it."""
+    """The asset whose Dagster job also makes it, because an own step takes longer than its work."""
     needs_all_inputs: bool = True
-    """Whether one partition that can't be built stops it; else it is built from the others."""
+    """Whether one failed input stops it. Otherwise it is made from the inputs that succeeded."""
     on_demand: bool = False
-    """Whether only a person starts it: it is in no plan."""
+    """Whether only a person starts it. No plan contains it then."""
     of_files: bool = False
-    """Whether it is made from files that people change, not from settings and other assets."""
+    """Whether it is made from files that people change."""
     watched: bool = False
-    """Whether its age is watched: a scheduled run also reports it when it was current."""
+    """Whether its age is monitored. A scheduled run then reports it even if it was current."""
     priority: int = 0
     """Runs of a higher priority leave Dagster's queue first."""
     kind: str
     about: str
-    """Its content, for the UI."""
+    """A description of its content, for Dagster's UI."""
     activity: str
-    """The work of its steps, for plans."""
+    """A description of its work, for plans."""
     unit: str = ""
-    """The unit of its progress; `texts` are those that an embedding model is sent."""
+    """The unit of its progress. The unit `texts` counts texts for an embedding model."""
     total: Callable[[Workspace, Key], int] | None = None
-    """Returns the amount of work in that unit, where no plan tells it."""
+    """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
-    """The numbers of its metadata that the command line shows, each with its word."""
+    """Pairs of a metadata key and a word: the command line shows the number with the word."""
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
-    """The models that a step of it calls, local ones included, without a run's reranker."""
+    """Returns the local and remote models that its step calls, except the reranker."""
     runs_dry: bool = False
     """Whether a plan runs its steps dry to count their calls."""
 
     def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
-        """Return the partitions that some configurations need, in their order."""
+        """Return the keys of the partitions that the chosen configurations need, in their order."""
         level = self.partitioned_by
         return list(dict.fromkeys(c.key.at(level) for c in chosen if self.applies(config, c)))
 
     def key(self, config: CorpusConfig, partition: str | None) -> Key:
-        """Return the key of a partition, which need not be in the corpus file."""
+        """Return the key of a partition. The corpus file need not list its variants."""
         if self.partitioned_by == "configuration" and partition:
             return config.configuration(partition).key
         return Key.parse(partition or "")
@@ -123,7 +124,7 @@ class Asset:
 
     @property
     def description(self) -> str:
-        """Return its description for the UI."""
+        """Return the description for Dagster's UI."""
         level = self.partitioned_by
         if level is None:
             return self.about
@@ -132,7 +133,7 @@ class Asset:
         return f"{self.about} A partition is a {kind}."
 
     def state_of(self, workspace: Workspace, key: Key) -> str:
-        """Return the identity of its present content, "" where it has none."""
+        """Return an identifier of the current content, or "" if its table does not exist."""
         if self.state is not None:
             return self.state(workspace, key)
         assert self.table is not None

@@ -1,7 +1,7 @@
-"""Plan, make and check steps one after the other, and report each as it happens.
+"""Make and check the steps of a run in order, and report each event.
 
-Every build goes through `drive`: `rag run`, the assets in Dagster, and the one run of all that is
-stale. Only the shards that an executor distributes are made outside of it.
+Every build goes through `drive`: `rag run`, the assets in Dagster, and the run of all stale steps.
+Only the shards that an executor distributes are built elsewhere.
 """
 
 import time
@@ -34,14 +34,14 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A step that is not made, because a step that it reads could not be made."""
+    """A step that is not made because a step that it reads failed."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A step begins; `total` is the amount of work in the asset's unit, None if unknown."""
+    """The start of a step. `total` is the work in the asset's `unit`, or None if unknown."""
 
     step: Step
     total: int | None
@@ -49,7 +49,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A step is made; its checks follow."""
+    """The result of a step whose checks follow."""
 
     step: Step
     outcome: Materialized
@@ -57,7 +57,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A check of a step that was just made."""
+    """The result of a check of a step that was just made."""
 
     step: Step
     check: Check
@@ -66,7 +66,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step is at its end: it was made and passed its checks, or it was current (not `ran`)."""
+    """A step that was made and passed its checks. With `ran=False` the step was already current."""
 
     step: Step
     ran: bool
@@ -74,17 +74,17 @@ class Done:
     calls: CallCounts = field(default_factory=CallCounts)
     outcome: Materialized | None = None
     why: str = ""
-    """Why it was made although its own inputs are the same, "" for new or changed inputs."""
+    """Why the step was made again. Empty for the first time and for new or changed documents."""
 
     @property
     def metadata(self) -> Mapping[str, MetadataValue]:
-        """Return the metadata of its result, {} where it was current."""
+        """Return the metadata of the result, or {} for a step that was current."""
         return self.outcome.metadata if self.outcome else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A step could not be made, or a blocking check failed."""
+    """A step that could not be made, or that failed a blocking check."""
 
     step: Step
     error: Exception
@@ -92,7 +92,7 @@ class Failed:
 
 Event = Waiting | Started | Made | Checked | Done | Failed
 Progress = Callable[[Step, str, int], None]
-"""Called with a step, the unit of its progress (`documents`, `chunks`, `texts`) and the count."""
+"""Called with a step, the unit of its progress (such as `chunks`) and the count."""
 
 
 def drive(
@@ -105,11 +105,11 @@ def drive(
     progress: Progress = lambda step, what, count: None,
     run_id: str = "",
 ) -> Iterator[Event]:
-    """Make the steps of a run that are stale, in order, and check them.
+    """Make the stale steps of a run in order, check them, and yield each event.
 
-    `forced` steps are made whatever their state. Without `checks`, the caller checks them. With
-    `keep_going`, a failed step only stops the steps that read it; without, it ends the run. Traces
-    carry the Dagster run `run_id`.
+    `forced` steps are made even if they are current. With `checks=False`, the caller checks them.
+    With `keep_going`, a failed step stops only the steps that read it. Otherwise it ends the run.
+    Traces carry `run_id`, the id of the Dagster run.
     """
     failed: set[Step] = set()
     made: set[Step] = set()
@@ -154,9 +154,10 @@ def drive(
 
 
 def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
-    """Make a step whatever its state, by `plan` or a new plan, and charge its calls to it.
+    """Make a step even if it is current, charge its calls to it, and return the result.
 
-    Raises the step's own RagPipelineError. `assistant_prompts` is made by its own command.
+    The step builds the documents of `plan`, or of a new plan by default. A RagPipelineError of the
+    step is not caught. Raise ValueError for `assistant_prompts`, which its own command makes.
     """
     row, key = step.row, step.key(workspace.config)
     removed: dict[str, MetadataValue] = {}
@@ -202,7 +203,7 @@ def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]
 
 
 def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
-    """Remove unneeded files; an error there stops no build and no release."""
+    """Remove unneeded files. Return metadata about the files, or about the error that occurred."""
     try:
         freed = retention.sweep(workspace)
     except (RagPipelineError, OSError) as error:
@@ -216,7 +217,7 @@ def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
 
 
 def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
-    """Check a step; keep the result of a blocking check in the store, for `passed`."""
+    """Run a check of a step and return the result. Store a blocking check's result for `passed`."""
     result = check.run(workspace, step.key(workspace.config))
     if check.blocking:
         state = step.row.state_of(workspace, step.key(workspace.config))
@@ -226,10 +227,10 @@ def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
 
 
 def passed(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step's present content passed its blocking check.
+    """Return whether a step's current content passed its blocking check.
 
-    Dagster only stops later steps of the same run. A result in the store also stops other runs and
-    the command line. Content that changed later, or that a killed run left unchecked, has none.
+    Dagster stops later steps only in the same run. The stored result also stops other runs and the
+    command line. Content has no stored result if it changed later or was never checked.
     """
     if not step.row.has_blocking_check:
         return True
@@ -243,7 +244,7 @@ def _verdict_file(step: Step) -> str:
 
 
 def describe(error: Exception) -> str:
-    """Return an error in words; of a bug, with its type and place in the code."""
+    """Return an error's message. For a bug, add its type and its line in the code."""
     if isinstance(error, RagPipelineError | OSError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -252,7 +253,7 @@ def describe(error: Exception) -> str:
 
 
 def _checked(workspace: Workspace, step: Step) -> Iterator[Checked]:
-    """Yield each check of a step; raise CheckFailedError where a blocking one failed."""
+    """Run and yield each check of a step. Raise CheckFailedError if a blocking check fails."""
     failed = []
     for check in step.row.checks:
         result = check_step(workspace, step, check)
@@ -276,6 +277,6 @@ def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
 
 
 def _texts(workspace: Workspace, step: Step) -> int:
-    """Return how many texts a current step spares its model."""
+    """Return the number of vectors in the table of a step that embeds, or 0 for other steps."""
     table = step.row.table if step.row.unit == "texts" else None
     return table(workspace, step.key(workspace.config)).count() if table else 0

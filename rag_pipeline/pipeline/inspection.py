@@ -1,7 +1,7 @@
-"""Find damage in a store, and repair it.
+"""Find damage in a store and repair it.
 
-A repair removes damaged builds, so that the next run makes them again. A release that can't be
-served is lost: the newest intact release is served instead.
+A repair removes damaged builds, and the next run makes them again. A release that can't be served
+is removed, too. The newest intact release is then served.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,9 @@ _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "contex
 
 
 def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
-    """Return the damage in a corpus's store; change nothing.
+    """Return the damage in a corpus's store without changing the store.
 
-    Reads every table's keys; with `full`, compares every byte of the store with its hash.
+    Every table's keys are read. With `full`, every file of the store is compared with its hash.
     """
     states: dict[str, TableState] = {}
     findings = list(corrupt_tables(workspace)) if full else []
@@ -47,7 +47,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     broken = {f.place for f in findings}
     if full:
         findings += _judged(workspace, broken)
-        # The pins of a broken table are checked after its repair, which may remove it.
+        # A repair may remove a broken table, so its pins are checked after the repair.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += corrupt_calls(workspace)
     findings += _results(workspace, full)
@@ -72,7 +72,7 @@ def _table(workspace: Workspace, name: str, states: dict[str, TableState]) -> It
         yield restored(table, f"torn: {error}", table.last_readable(), drop)
         return
     if twice:
-        yield _documents_to_drop(table, twice, "rows that are there twice")
+        yield _documents_to_drop(table, twice, "duplicate rows")
 
 
 def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
@@ -85,14 +85,14 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
         if have != wanted:
             yield Finding(
                 table.name,
-                f"its vectors have {have} dimensions, the embedding's have {wanted}",
-                "start it afresh; the next run fills it",
+                f"its vectors have {have} dimensions, but the embedding makes {wanted}",
+                "empty it; the next run fills it again",
                 table.ensure,
             )
 
 
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
-    """Compare each table's rows with the table before it, document by document."""
+    """Yield the documents whose rows are mixed, or differ in number from the rows they read."""
     for step in steps(workspace.config):
         if not step.row.open_partition:
             continue
@@ -114,7 +114,7 @@ def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Findi
         if torn:
             yield _documents_to_drop(table, torn, "rows of more than one origin")
         if wrong:
-            yield _documents_to_drop(table, wrong, f"not as many rows as {source}")
+            yield _documents_to_drop(table, wrong, f"more or fewer rows than in {source}")
 
 
 def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> Finding:
@@ -127,19 +127,19 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 
 
 def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield the current tables that fail their check of all rows."""
+    """Yield the current tables with rows that fail the checks of their asset."""
     for step in steps(workspace.config):
         if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:
             continue
         name, key = step.store_name, step.key(workspace.config)
-        # Lance may crash on a corrupt file: such a table is repaired first.
+        # Lance may crash on a corrupt file, so a corrupt table is repaired before this check.
         if broken.intersection(_read_for(workspace.config, step)):
             continue
         if not workspace.store.table(name, None).exists():
             continue
         try:
             if step.row.open_partition and not step.row.plan(workspace, key).is_current:
-                continue  # the next run makes it, and judges it
+                continue  # the next run makes and checks the table
             failures = CHECKS[step.asset](workspace, key).failures
         except StoreError as error:
             failures = (str(error),)
@@ -149,7 +149,7 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
 
 
 def _read_for(config: CorpusConfig, step: Step) -> set[str]:
-    """Return the tables that a step is made from, itself among them."""
+    """Return the names of a step's table and of all tables that it is built from."""
     before = (_read_for(config, one) for one in upstream(config, step) if one.row.table)
     return {step.store_name}.union(*before)
 
@@ -184,7 +184,7 @@ def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
 
 
 def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
-    """Yield the BM25 indexes that are torn; those that a release lacks are found with it."""
+    """Yield the torn BM25 indexes that no release pins. `_releases` checks the pinned indexes."""
     store = workspace.store
     pinned = {release.pinned.lexical_path for release in readable(workspace)}
     for context_key in store.list("lexical"):
@@ -224,7 +224,7 @@ def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
 
 
 def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Finding]:
-    """Yield the damage of each release, then of the choice of the served one."""
+    """Yield the damage to each release, then the damage to the record of the served release."""
     whole: list[Release] = []
     for release_id in reversed(releases.names(workspace)):
         place = f"releases/{release_id}.json"
@@ -246,7 +246,7 @@ def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Fi
         path = release.pinned.lexical_path
         torn = _lexical_problem(workspace, path, full) if path else None
         if path and torn and not _same_settings(workspace, path):
-            cure = f"{_LOST}, as `lexical` in the corpus file differs"
+            cure = f"{_LOST}, because `lexical` in the corpus file has changed"
             yield Finding(place, torn, cure, remove)
             continue
         whole.append(release)
@@ -263,7 +263,7 @@ def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> 
         wanted.append((workspace.documents().name, pinned.documents_version))
     for name, version in wanted:
         table = workspace.store.table(name, None)
-        # A whole newest version vouches for the files that an older one shares with it.
+        # If the newest version is intact, so are the files that an older version shares with it.
         readable = table.has_version(version, whole=name in broken)
         if not readable:
             yield f"{name} at version {version}"
@@ -284,7 +284,7 @@ def _served(workspace: Workspace, whole: Sequence[Release], full: bool) -> Itera
         served = releases.current(workspace).release_id
         if served in {release.release_id for release in whole}:
             return
-        problem = f"serves {served}, which is not whole"
+        problem = f"serves {served}, which is damaged"
     except RagPipelineError as error:
         if isinstance(error, NotReleasedError) and not whole:
             return

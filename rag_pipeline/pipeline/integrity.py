@@ -1,7 +1,7 @@
-"""Find corrupt files of a store: compare every byte with the hash of its first write.
+"""Find corrupt files of a store by comparing each file with the hash of its first write.
 
-A corrupt table goes back to its newest intact version, or is built again from the documents and
-the call cache. `unhashed` names the tables without hashes.
+The repair restores a corrupt table's newest intact version. Without one, the next run builds the
+table again from the documents and the call cache. `unhashed` names the tables without hashes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +24,7 @@ _TAGS = "_refs/tags"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damage: its place, the problem, the cure in words, and the function that repairs it."""
+    """A damaged part of a store, with the problem, the cure in words, and the repair function."""
 
     place: str
     problem: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
-    """Return the damage of a table, with the repair: an older version, or dropping the table."""
+    """Return a finding whose repair restores version `older`, or drops the table if it is None."""
     if older is None:
         again = "remove it; the next run builds it again from the documents and the call cache"
         return Finding(table.name, problem, again, drop)
@@ -97,14 +97,14 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
         if not torn and _refuses_pins(store.table(name, None)):
             torn = paths  # Lance does not say which one it can't read
         for path in torn:
-            cure = "remove it; what it is for is pinned again"
+            cure = "remove it; the version is then pinned again"
             yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
     for tag, pinned in _wanted_pins(workspace):
         for table, version in releases.pinned_tables(workspace, pinned):
             if not table.has_version(version) or _refuses_pins(table):
                 continue
             if (_pins(table) or {}).get(tag) != version:
-                problem = f"version {version} is not pinned for {tag}: clean-up may take it"
+                problem = f"version {version} is not pinned for {tag}: clean-up may remove it"
                 pin = partial(table.pin, tag, version)
                 yield Finding(table.name, problem, "pin it again", pin)
 
@@ -125,10 +125,10 @@ def _refuses_pins(table: Table) -> bool:
 
 
 def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
-    for release in readable(workspace):  # an unreadable release is a finding of its own
+    for release in readable(workspace):  # `inspect` reports unreadable releases
         yield release.release_id, release.pinned
     for name in workspace.config.all_configurations:
-        with suppress(StoreError, TypeError):  # of a run by an earlier version
+        with suppress(StoreError, TypeError):  # the run of an earlier version of rag_pipeline
             if pinned := RUN.note(workspace, name).get("pinned"):
                 yield f"run-{name}", Pinned(**pinned)
 
@@ -140,13 +140,13 @@ def _pins(table: Table) -> dict[str, int] | None:
 
 
 def unhashed(workspace: Workspace) -> list[str]:
-    """Return the tables with rows but without hashes, whose corruption is not found; sorted."""
+    """Return the sorted names of tables with rows but no hashes: their corruption stays unseen."""
     store = workspace.store
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 
 
 def corrupt_calls(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the damage of the database of calls and of its rows."""
+    """Yield the damage to the databases of calls and to their rows."""
     cache = workspace.cache
     for database in dict.fromkeys((cache.database, cache.of_local_models().database)):
         if database.exists:
@@ -159,7 +159,7 @@ def _damaged_calls(database: Database) -> Iterator[Finding]:
         database.check()
         answers, charges = damaged_answers(database), damaged_charges(database)
     except StoreError as error:
-        cure = "keep the answers and charges that can be read; the others are asked for again"
+        cure = "keep the readable answers and charges; lost answers are asked for again"
         yield Finding(
             place, str(error), cure, None if database.is_shared else partial(salvage, database)
         )
@@ -172,7 +172,7 @@ def _damaged_calls(database: Database) -> Iterator[Finding]:
     ):  # fmt: skip
         if count:
             yield Finding(
-                place, f"{count} {what} are not what was stored", f"drop them; they {then}", mend
+                place, f"{count} {what} do not match their hashes", f"drop them; they {then}", mend
             )
 
 

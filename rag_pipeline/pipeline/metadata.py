@@ -1,4 +1,4 @@
-"""The result of making an asset: its version, and numbers, tables and lists to show."""
+"""Describe the result of making an asset by a version, numbers, tables and lists to show."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rag_pipeline.indexing import Report
 
 
 class Picture(NamedTuple):
-    """An SVG file."""
+    """An SVG image with its title."""
 
     title: str
     svg: str
@@ -32,7 +32,7 @@ class Columns(NamedTuple):
 
 Rows = list[dict[str, Any]]
 MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Columns
-"""Rows of the same fields are shown as a table, texts as a list, a dictionary as JSON."""
+"""Dagster shows rows with the same fields as a table, texts as a list, dictionaries as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Materialized:
     version: str
     metadata: Mapping[str, MetadataValue]
     alerts: tuple[Alert, ...] = ()
-    """Figures compared with a threshold of the corpus file."""
+    """Metrics compared with the thresholds of the corpus file."""
 
 
 _PREVIEW_ROWS = 5
@@ -50,7 +50,7 @@ _PREVIEW_CHARACTERS = 120
 
 
 def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
-    """Return the leaderboard's rows: the sorting metric, comparisons, then other metrics."""
+    """Return a row per configuration with the sorting metric, verdicts, other metrics and costs."""
     first = board.sorted_by
     others = [
         metric
@@ -80,13 +80,13 @@ def _leaderboard_row(
 
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
-    """Return records of the same fields as a table, {} without records."""
+    """Return {name: records}, or {} without records. All records have the same fields."""
     kept = [dict(record) for record in records]
     return {name: kept} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
-    """Return the first `limit` messages as a list, {} without messages."""
+    """Return {name: the first `limit` messages and the number of more}, or {} without messages."""
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []
@@ -94,7 +94,7 @@ def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Meta
 
 
 def report_metadata(report: Report) -> dict[str, MetadataValue]:
-    """Return the counts of a materialization, which Dagster charts."""
+    """Return the counts of a report, which Dagster charts over time."""
     return {
         "documents_worked_on": report.documents,
         "rows_written": report.rows,
@@ -109,9 +109,9 @@ def report_metadata(report: Report) -> dict[str, MetadataValue]:
 
 
 def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
-    """Return the tokens and cost of a materialization's calls, {} without charged calls.
+    """Return the tokens and cost of charged calls, or {} without charged calls.
 
-    `cost_usd` covers the calls of known price; the others are counted as well.
+    `cost_usd` leaves out calls with an unknown price. `calls_of_unknown_price` counts these calls.
     """
     if not costs.calls:
         return {}
@@ -127,14 +127,14 @@ def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
 
 
 def preview(table: Any) -> Iterator[dict[str, Any]]:
-    """Yield the first rows of a LanceDB table, with long texts cut."""
+    """Yield the first 5 rows of a LanceDB table, with texts cut to 120 characters."""
     wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
     return first_rows(table, columns, _PREVIEW_ROWS)
 
 
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
-    """Yield some columns of the first rows."""
+    """Yield columns of the first `limit` rows, with texts cut to 120 characters."""
     for row in table.search().select(list(columns)).limit(limit).to_list():
         yield {name: _shortened(row[name]) for name in columns}
 
@@ -146,10 +146,10 @@ def _shortened(value: Any) -> Any:
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with its numbers rounded to four decimals."""
+    """Return a record with its floats rounded to four decimals."""
     return {n: round(v, 4) if isinstance(v, float) else v for n, v in record.items()}
 
 
 def rounded_values(values: Mapping[str, float | None]) -> dict[str, MetadataValue]:
-    """Return the numbers that are not None, with four decimals."""
+    """Return the values that are not None, rounded to four decimals."""
     return rounded({name: value for name, value in values.items() if value is not None})

@@ -1,8 +1,8 @@
 """Predict the gain and cost of another embedding from a sample of the chunks.
 
-The sample has whole documents: half of them answer questions, half do not. Both models search only
-the sample, each question once. The sample's vectors stay in the call cache: a run that builds the
-new index does not pay for them again.
+The sample alternates between whole documents that answer questions and whole documents that do not.
+Both models search only the sample, once per question. The sample's vectors stay in the call cache,
+so a run that builds the new index does not pay for them again.
 """
 
 import random
@@ -36,11 +36,11 @@ _TEXTS_AT_ONCE = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The gain and cost of a migration.
+    """The predicted gain and cost of a migration.
 
-    `shares` are the shares of `questions` that the old and the new model answer among `sampled` of
-    `chunks`. `left` texts with `tokens` are still to be embedded, for `usd` in `seconds`. `usd` is
-    None if the price is unknown, `seconds` if the sample needed no call.
+    `shares` are the shares (0 to 1) of `questions` that the old and the new model answer. Both
+    search `sampled` of all `chunks`. The migration still has to embed `left` texts with `tokens`
+    tokens. `usd` is None if the price is unknown. `seconds` is None if the sample needed no call.
     """
 
     key: str
@@ -57,10 +57,10 @@ class Prediction:
 
 
 def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CHUNKS) -> Prediction:
-    """Embed a sample with the new model; predict its gain, and the price and time of the rest.
+    """Embed a sample with the new model, and predict the gain and the remaining cost and time.
 
-    Raises ConfigError for an unknown embedding, StoreError without vectors of the old one or
-    questions with gold, and the model's ProviderError.
+    Raise ConfigError for an unknown embedding. Raise StoreError if the old vectors are missing, or
+    if no question has gold in the sample. Raise ProviderError if a model fails.
     """
     configuration = _configuration(workspace, old, new)
     key = configuration.vector_key
@@ -131,9 +131,10 @@ def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
 
 
 def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
-    """Return whole documents of at most `most` chunks, or one document, by turns with questions.
+    """Return whole documents with at most `most` chunks in total, or one larger document.
 
-    The sample is the same for the same documents, so that its texts are embedded once.
+    Documents in `about` alternate with other documents. The same documents always give the same
+    sample, so its texts are embedded only once.
     """
     chance = random.Random(0)
     kinds = [sorted(sizes.keys() & about), sorted(sizes.keys() - about)]
@@ -154,7 +155,7 @@ def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
 def _answered(
     vectors: Vectors, queries: Vectors, ids: Sequence[str], gold: Sequence[frozenset[str]]
 ) -> list[float]:
-    """Return 1.0 for each query with gold among its first chunks, else 0.0."""
+    """Return 1.0 for each query with a gold chunk among its first `DEPTH` chunks, else 0.0."""
     cosines = queries @ vectors.T
     best = np.argsort(-cosines, axis=1, kind="stable")[:, :DEPTH]
     return [float(any(ids[i] in right for i in row)) for row, right in zip(best, gold, strict=True)]

@@ -1,4 +1,4 @@
-"""The steps of a corpus in the order of the flow, and whether each is stale.
+"""List the steps of a corpus in the order of the data flow, and find the stale steps.
 
 Plans, runs, sensors and the UI use these functions.
 """
@@ -19,7 +19,7 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One partition of one asset; `partition` is None for an asset without partitions."""
+    """One partition of one asset. `partition` is None for an asset without partitions."""
 
     asset: str
     partition: str | None = None
@@ -38,12 +38,12 @@ class Step:
         return f"{self.asset}.{self.partition}" if self.partition else self.asset
 
     def key(self, config: CorpusConfig) -> Key:
-        """Return the typed partition; the empty key for an asset without partitions."""
+        """Return the parsed partition, or the empty key for an asset without partitions."""
         return self.row.key(config, self.partition)
 
 
 class StepPlan(NamedTuple):
-    """Whether a step has work to do, why, and with which documents."""
+    """The work of one step. `must_run` is False if the step is current."""
 
     must_run: bool
     why: str = ""
@@ -52,7 +52,7 @@ class StepPlan(NamedTuple):
 
 
 def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
-    """Return every step of the corpus, or of one configuration, in the order of the flow."""
+    """Return the steps of the corpus, or of one configuration, in the order of the data flow."""
     if configuration is None:
         chosen = list(config.all_configurations.values())
     else:
@@ -80,9 +80,10 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
 
 
 def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
-    """Return why a step runs again after the `running` steps before it.
+    """Return the reason why a step runs again after the `running` steps before it.
 
-    Returns "" for the first time, and for tables and inputs: their plans have the reason.
+    Return "" if it runs for the first time. Return "" for the tables of documents, whose plans
+    contain the reason, and for the queries.
     """
     if step.row.place is None:
         return ""
@@ -100,7 +101,10 @@ def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
 
 
 def step_stored_as(name: str) -> Step | None:
-    """Return the step that makes a table, listed or not; None for any other table."""
+    """Return the step that makes a table, even if the corpus file lacks its variants.
+
+    Return None if no step makes the table.
+    """
     asset, _, partition = name.partition(".")
     row = ASSETS.get(asset)
     if row is None or row.table is None:
@@ -112,7 +116,7 @@ def step_stored_as(name: str) -> Step | None:
 
 
 def plan_step(workspace: Workspace, step: Step) -> StepPlan:
-    """Compare one step with its present inputs."""
+    """Compare the output of one step with its current inputs, and return the work to do."""
     key = step.key(workspace.config)
     if step.row.plan is not None:
         todo = step.row.plan(workspace, key)
@@ -122,9 +126,9 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
 
 
 def is_incomplete(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step only lacks judgements that failed.
+    """Return whether a step lacks only judgements that failed.
 
-    Later steps go on without them; another run asks for them again.
+    Later steps do not wait for these judgements. A later run asks for them again.
     """
     return step.row.is_incomplete(workspace, step.key(workspace.config))
 
@@ -135,15 +139,15 @@ DOCUMENTS = Step("documents")
 
 
 NOTHING_PENDING = Plan((), (), 0)
-"""The plan of a step outside the run: the steps after it read it as it is."""
+"""The plan of a step outside the run. Later steps read its current content."""
 
 
 def pending_documents(
     workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
 ) -> dict[Step, Plan]:
-    """Return the plans of the tables among some steps, if the steps before them are made.
+    """Return the plans of the tables among the chosen steps if all chosen steps run.
 
-    The steps are in the order of the flow. With `as_loaded`, the files are known to be unchanged.
+    `chosen` has the order of the data flow. With `as_loaded`, the files are known to be unchanged.
     """
     config = workspace.config
     pending: dict[Step, Plan] = {}
@@ -169,8 +173,8 @@ def pending_documents(
 def stale_steps(workspace: Workspace) -> dict[Step, str]:
     """Return the steps that a run would make, each with the hash of its inputs.
 
-    The steps are in the order of the flow, those after a stale step included. No file is opened
-    while names, sizes and times are those of the last load.
+    The steps are in the order of the data flow. They include the steps that read a stale step. No
+    file is opened if all names, sizes and times are the same as in the last load.
     """
     loaded = indexing.loaded_listing(workspace)
     as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
@@ -188,7 +192,7 @@ def is_stale(
     pending: Mapping[Step, Plan],
     stale: Container[Step],
 ) -> bool:
-    """Return whether a run would make a step, if it makes the `stale` steps before it."""
+    """Return whether a run that makes the `stale` steps would also make this step."""
     if step in pending:
         return not pending[step].is_current
     before = upstream(workspace.config, step)
@@ -196,7 +200,7 @@ def is_stale(
 
 
 def made_from(workspace: Workspace, step: Step, stale: Mapping[Step, str]) -> str:
-    """Return the hash of a step's inputs; `stale` steps before it count by their own hash."""
+    """Return the hash of a step's inputs and of the hashes of the `stale` steps that it reads."""
     try:
         own = step.row.made_from(workspace, step.key(workspace.config))
     except RagPipelineError:

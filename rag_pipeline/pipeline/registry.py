@@ -1,7 +1,7 @@
-"""The assets of a corpus, a row each: its inputs, partitions, plan, checks and texts.
+"""List the assets of a corpus: one row has the inputs, partitions, plan, checks and texts of one.
 
-Plans, Dagster's definitions and sensors, the command line's texts, costs and retention follow from
-these rows. A new asset is a row and its function.
+Plans, Dagster's definitions and sensors, the command line's texts, costs and retention are derived
+from these rows. A new asset needs a row and a function that makes it.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
 
 
 def _table_asset(name: str) -> "partial[Asset]":
-    """Return a row of a table of documents' rows, to be completed."""
+    """Return an incomplete row for a table that is built document by document."""
     open_partition = indexing.TABLES[name]
 
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
@@ -67,7 +67,7 @@ def _table_asset(name: str) -> "partial[Asset]":
 
 
 def _results_asset(made: JudgedResults) -> "partial[Asset]":
-    """Return a row of a file about the queries that models fill, to be completed."""
+    """Return an incomplete row for a file with the results of models about each query."""
     return partial(
         Asset,
         name=made.name,
@@ -219,9 +219,9 @@ _ROWS = (
     ),
     _results_asset(results.LABELS)(
         update=updates.relevance_labels,
-        about="A chat model's YES or NO for each query's first passages, and how far it agrees "
-        "with gold.",
-        activity="let a chat model judge what was found",
+        about="A chat model's YES or NO for each query's first passages, and its agreement with "
+        "gold.",
+        activity="let a chat model judge the found passages",
         shown_counts=(("judged", "judged"), ("missing", "missing")),
         applies=lambda config, _: config.evaluation.judge is not None,
     ),
@@ -236,7 +236,7 @@ _ROWS = (
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
-        activity="measure what was found",
+        activity="measure the found passages",
     ),
     _results_asset(results.ANSWERS)(
         update=updates.answers,
@@ -247,7 +247,7 @@ _ROWS = (
     _results_asset(results.ENTITY_SCORES)(
         update=updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
-        activity="hold the answers to the facts",
+        activity="compare the answers with the facts",
         shown_counts=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
@@ -296,23 +296,26 @@ _ROWS = (
         on_demand=True,
         kind="json",
         about="The prompts of the assistant's model, with examples of good answers where these "
-        "make it score higher. Made on demand alone: it costs some answers a query.",
+        "make it score higher. Made only on demand, because it costs several answers per query.",
         activity="optimize the assistant's prompts",
     ),
 )
 
 ASSETS = {row.name: row for row in _ROWS}
-"""Every asset by name, in the order of the flow."""
+"""Every asset by name, in the order of the data flow."""
 
 
 def asset_of(name: str) -> Asset:
-    """Return an asset's row; raise ValueError naming the known ones."""
+    """Return an asset's row. Raise ValueError, which names the known assets, for another name."""
     if name not in ASSETS:
         raise ValueError(f"no asset {name!r}; there are: {', '.join(ASSETS)}")
     return ASSETS[name]
 
 
 def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
-    """Return the configurations that read a partition of an asset, listed or not."""
+    """Return the names of the configurations that read a partition of an asset.
+
+    An asset that is not in `ASSETS` is treated as partitioned by configuration.
+    """
     level = ASSETS[asset].partitioned_by if asset in ASSETS else "configuration"
     return config.configurations_of(level, partition)

@@ -1,7 +1,7 @@
 """Find and remove unneeded parts of a store, by the corpus file's `retention`.
 
-Always kept are the served release and the builds of the present documents and settings. So are the
-builds that a kept release or a configuration's last run pins.
+The served release and the builds of the current documents and settings always stay. Builds that a
+remaining release or a configuration's last run pins stay, too.
 """
 
 import shutil
@@ -23,12 +23,12 @@ from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
-"""Share of unused answers from which the needed ones are looked up."""
+"""Least share of unused answers, from 0 to 1, for which a sweep looks for removable answers."""
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
 class Freed(NamedTuple):
-    """One removed thing: its kind, its name, the reason, and its size."""
+    """A removed part of a store: its kind, name, reason and size in bytes."""
 
     what: str
     name: str
@@ -37,7 +37,7 @@ class Freed(NamedTuple):
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
-    """Remove everything past its time; with `dry_run`, only return it."""
+    """Remove and return everything past its time. With `dry_run`, remove nothing."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
@@ -49,8 +49,9 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
 
 
 def sweep(workspace: Workspace) -> list[Freed]:
-    """Remove releases, indexes, results and tables past their time, and answers if enough may go.
+    """Remove and return releases, indexes, results, tables and answers past their time.
 
+    No answers are removed if less than `WORTH_SWEEPING` of all answers are past their time.
     `Table.compact` removes superseded versions of tables.
     """
     freed = _swept(workspace, dry_run=False)
@@ -75,7 +76,10 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
 
 
 def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
-    """Return the releases to keep and to forget, newest first; unreadable ones are kept."""
+    """Return the releases to keep and the releases to forget, newest first.
+
+    Neither list contains unreadable releases.
+    """
     found = list(readable(workspace))
     wanted = {r.release_id for r in found[: workspace.config.retention.keep_releases]}
     with suppress(RagPipelineError):
@@ -106,16 +110,16 @@ def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 
 
 class _Stray(NamedTuple):
-    """Files of one kind that go `days` after their last change."""
+    """Files of one kind that are removed `days` days after their last change."""
 
     what: str
     why: str
     days: float
     remove: Callable[[str], object]
     paths: Iterable[str]
-    """They are relative to the store."""
+    """Paths relative to the store."""
     changed: str = ""
-    """The part of each path whose time counts, by default the path itself."""
+    """A suffix of each path: the time of the resulting file or folder counts."""
 
 
 def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
@@ -130,7 +134,7 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
                _stray_results(workspace)),
         _Stray("table", unlisted, retention.keep_days,
                lambda path: store.drop_table(_name_of(path)), tables, "/_versions"),
-        # At least a day: a run at work needs its own values.
+        # At least a day, because an active run needs its own values.
         _Stray("step values", "of a run that did not finish", max(retention.keep_days, 1), folder,
                steps_left),
         _Stray("leftover", "of a build that was killed", 1, folder, store.files.leftovers()),
@@ -145,7 +149,7 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
 
 
 def _name_of(path: str) -> str:
-    """Return the name of a table or a run, else the path."""
+    """Return the name of a table, the id of a run, or any other path unchanged."""
     folder, _, name = path.partition("/")
     return name.removesuffix(".lance") if folder in ("tables", "steps") else path
 
@@ -165,7 +169,7 @@ def _lexical_paths(store: Store) -> list[str]:
 
 
 def _stray_results(workspace: Workspace) -> Iterator[str]:
-    """Yield the runs, scores and check results of configurations that left the corpus file."""
+    """Yield the paths of results whose configuration is no longer in the corpus file."""
     store, config = workspace.store, workspace.config
     checked = {step.store_name for step in steps(config)}
     known = {"checks": checked, FOLDER: checked}
@@ -186,10 +190,10 @@ def _stray_tables(workspace: Workspace, kept: Sequence[Release]) -> Iterator[str
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
-    """Return whether a table is of a variant that left the corpus file."""
+    """Return whether a table belongs to a variant that is no longer in the corpus file."""
     step = step_stored_as(name.removeprefix("quarantine."))
     if step is None or step.partition is None:
-        return False  # no table of an asset
+        return False  # not a partition of an asset
     key = step.key(workspace.config)
     stages = zip(LEVELS, key.variants, strict=False)
     return any(variant not in workspace.config.variants(stage) for stage, variant in stages)
@@ -211,7 +215,10 @@ def _unused_since(workspace: Workspace) -> int:
 
 
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
-    """Return the answers that were unused for long and that no present text needs."""
+    """Return the keys of answers that were unused for `calls_days` and that no current text needs.
+
+    Return an empty set if fewer than `share` (0 to 1) of all answers were unused for so long.
+    """
     cache = workspace.cache
     if not cache.database.exists:
         return set()
@@ -233,7 +240,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
-    """Remove this machine's copies of BM25 indexes that left the bucket."""
+    """Remove this machine's copies of BM25 indexes that are no longer in the bucket."""
     store = workspace.store
     paths = set(_lexical_paths(store))
     before = time.time() - workspace.config.retention.version_hours * _HOUR

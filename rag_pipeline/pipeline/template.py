@@ -1,4 +1,4 @@
-"""The commented corpus file with two configurations that `rag init` and `dg scaffold` write."""
+"""Write the commented corpus file with two configurations for `rag init` and `dg scaffold`."""
 
 import json
 import os
@@ -53,7 +53,7 @@ attributes:
 {embeddings}
   retrievers:
     dense: {{method: dense, k: 50}}
-    # Vectors and BM25. Words that name a document find the document, the others find the chunk.
+    # Vectors and BM25. Words that name a document find the document, other words find the chunk.
     # The chunks before and after add to a chunk's score.
     hybrid:
       method: hybrid
@@ -133,7 +133,7 @@ _MULTILINGUAL = {
     "language": ", language: auto",
 }
 _LEAST_FOREIGN = 0.1
-"""Least share of documents in other languages that needs a multilingual model."""
+"""Least share (0 to 1) of documents in other languages that requires a multilingual model."""
 
 
 def write_corpus_file(
@@ -145,11 +145,12 @@ def write_corpus_file(
     shown: str,
     force: bool,
 ) -> str:
-    """Write the file, which commands name as `shown`; return the choice for its languages.
+    """Write a corpus file and its schema, and return a line about the languages and the embedding.
 
-    The embedding is the packaged model for documents in English, else a multilingual one. Returns
-    "" if the languages are unknown. Paths are relative to the working directory. Raises ConfigError
-    for a bad name, a missing path or an existing file, InputError for queries with mistakes.
+    The commands in its comments name the file as `shown`. The embedding is the packaged model for
+    documents in English, and otherwise a multilingual model. Return "" if the languages are
+    unknown. Paths are relative to the working directory. Raise ConfigError for a bad name, a
+    missing path or an existing file. Raise InputError for queries with mistakes.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
@@ -200,7 +201,7 @@ def _chosen(languages: Mapping[str, float]) -> str:
 
 
 def write_schema(target: Path) -> None:
-    """Write the JSON Schema of corpus files; raise ConfigError if that fails."""
+    """Write the JSON Schema of corpus files. Raise ConfigError if that fails."""
     write_file("--output", target, json.dumps(corpus_schema(), indent=1) + "\n")
 
 
@@ -214,7 +215,7 @@ def check_target(option: str, target: Path) -> None:
 
 
 def write_file(option: str, target: Path, text: str) -> None:
-    """Write the file that an option names; raise ConfigError if that fails."""
+    """Write the file that an option names. Raise ConfigError if that fails."""
     try:
         replace_text(target, text)
     except OSError as error:
@@ -231,7 +232,7 @@ def corpus_file_text(
     given: bool = False,
     multilingual: bool = False,
 ) -> str:
-    """Return a corpus file with these paths; `given` chunks it by `chunks.jsonl`."""
+    """Return the text of a corpus file. With `given`, `chunks.jsonl` defines the chunks."""
     values: dict[str, Any] = {
         "schema": quote(schema.name),
         "name": name,
@@ -248,7 +249,7 @@ def corpus_file_text(
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """Return a path relative to a folder above it, else the whole path."""
+    """Return the path relative to `folder`, or the absolute path if it lies outside."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keep symbolic links
     try:
         str(absolute).encode()

@@ -1,6 +1,6 @@
-"""The functions that make the assets: one domain call each, and the metadata of its result.
+"""Make each asset by a call of its domain function, and return the metadata of the result.
 
-The tables of documents' rows are built by `rag_pipeline.indexing`.
+`rag_pipeline.indexing` builds the tables with rows per document.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ Note = dict[str, Any]
 
 
 def documents(workspace: Workspace, _: Key, todo: Plan | None) -> Materialized:
-    """Load new and changed documents, drop deleted ones."""
+    """Load new and changed documents, and drop deleted documents."""
     return _documents_outcome(workspace, indexing.update_documents(workspace, todo))
 
 
@@ -75,7 +75,7 @@ def table(
     key: Key,
     todo: Plan | None,
 ) -> Materialized:
-    """Build the stale documents of a table, drop orphaned ones."""
+    """Build the rows of a table's stale documents, and drop the rows of orphaned documents."""
     partition = open_partition(workspace, key)
     todo = todo or indexing.plan(partition)
     report, state = indexing.update_partition(partition, todo)
@@ -243,7 +243,7 @@ def answers(workspace: Workspace, key: Key) -> Materialized:
 
 
 def entity_scores(workspace: Workspace, key: Key) -> Materialized:
-    """Hold the answers to the metadata of the queries."""
+    """Compare the facts in the answers with the entities of the queries."""
     note = quality.update_entity_scores(workspace, key)
     summary = note["summary"]
     means = ("mean_precision", "mean_recall", "mean_f1", "mean_critical_recall")
@@ -277,7 +277,7 @@ def context_scores(workspace: Workspace, key: Key) -> Materialized:
 
 
 def _released_relevance(workspace: Workspace) -> float | None:
-    """Return the mean context relevance of the served release, 0..1."""
+    """Return the mean context relevance of the served release (0 to 1), or None if unknown."""
     with suppress(NotReleasedError):
         mean = release.current(workspace).metrics.get("ContextRelevance", {}).get("mean")
         return None if mean is None else mean / workspace.config.evaluation.context.scale
@@ -296,7 +296,7 @@ def _judgements(note: Note) -> dict[str, MetadataValue]:
 def shards_of_table(
     name: str, open_partition: Callable[[Workspace, Key], TablePartition]
 ) -> Shards:
-    """Return the steps that build a table in shards of documents."""
+    """Return the functions that build a table in shards of documents."""
 
     def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
         todo = indexing.plan(open_partition(workspace, key))

@@ -92,7 +92,10 @@ def test_rows_that_do_not_match_are_made_again(workspace):
     (batch,) = doubled.read(doubled.open().schema.names, ["0002.txt"])
     doubled.open().add(batch)
     said = mend(workspace)
-    assert "1 documents have not as many rows as chunks.fixed: 0002.txt" in said[CONTEXTS].problem
+    assert (
+        "1 documents have more or fewer rows than in chunks.fixed: 0002.txt"
+        in said[CONTEXTS].problem
+    )
     assert_works_again(workspace)
 
 
@@ -100,7 +103,7 @@ def test_vectors_of_another_dimension_are_started_afresh(workspace):
     other = workspace.store.table(VECTORS, vector_schema(8))
     other.ensure()
     said = mend(workspace)
-    assert "have 8 dimensions, the embedding's have 384" in said[VECTORS].problem
+    assert "have 8 dimensions, but the embedding makes 384" in said[VECTORS].problem
     assert_works_again(workspace)
 
 

@@ -261,7 +261,7 @@ def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, pai
     (finding,) = inspect(workspace, full=True)
     assert (finding.place, finding.problem) == (
         "calls.sqlite",
-        "1 charges are not what was stored",
+        "1 charges do not match their hashes",
     )
     assert finding.cure == "drop them; they no longer count as spent"
     finding.mend()

@@ -1,8 +1,8 @@
-"""The plan of a run and its cost, found by running its steps dry.
+"""Plan a run and estimate its cost by running its steps dry.
 
 The builders of the tables, the search and the judges run on a `DryWorkspace`. Their results stay in
-memory, and their calls are only noted (`calls.recording`). A call that depends on a missing reply
-is estimated, or unknown.
+memory, and their calls are recorded but not made (`calls.recording`). A call that depends on a
+missing reply is estimated or unknown.
 """
 
 from rag_pipeline.pipeline.dry_run.plan import ERROR as ERROR

@@ -1,7 +1,4 @@
-"""Every step of a run with its documents, calls and cost; and the calls that a corpus needs.
-
-The cost is compared with the corpus's budget before calls are made.
-"""
+"""Plan each step of a run with its documents, calls and cost, and check the corpus's budget."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,16 +39,16 @@ from rag_pipeline.pipeline.planning import (
 from rag_pipeline.workspace import Workspace
 
 RERANKING = "reranking"
-"""The part of a retrieval run that has a row of its own, because it calls another model."""
+"""The name of a run's reranking, which has its own row in plans because it calls another model."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
     """The work of a run in one step.
 
-    `stale`, `orphaned` and `current` count documents. `chunks` would be written, and `calls` texts
-    sent to a model. Both are None until documents are loaded or sentences embedded. They are not
-    `exact` if they are scaled, or depend on a reply that does not exist.
+    `stale`, `orphaned` and `current` count documents. `chunks` counts chunks to write, and `calls`
+    counts texts to embed. A count is None if it depends on documents that are not loaded or on
+    replies that do not exist. `exact` is False if a count is scaled or estimated.
     """
 
     step: Step
@@ -63,21 +60,21 @@ class PlannedStep:
     calls: int | None = 0
     exact: bool = True
     asks: int | None = 0
-    """Number of prompts that would be sent to a chat model."""
+    """Number of prompts for a chat model and of inputs for a reranker."""
     model: str = ""
-    """The paid models of these calls, "" for none."""
+    """The names of the paid models, or "" if all calls are free."""
     tokens: ChargedTokens = field(default_factory=ChargedTokens)
     usd: float | None = 0.0
-    """None if the model's price or the calls are unknown."""
+    """None if a model's price or the calls are unknown."""
     why: str = ""
-    """Why the step runs again, "" for new or changed inputs."""
+    """Why the step runs again. Empty for the first time and for new or changed documents."""
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
-    """Return the work of a run, step by step; call no model and write nothing.
+    """Return the work of a run, step by step, without model calls or writes.
 
-    `wanted` are the steps of the run in the order of the flow, by default all of the corpus. The
-    results of other steps are read as they are.
+    `wanted` lists the steps of the run in the order of the data flow, by default all steps of the
+    corpus. The current results of all other steps are read.
     """
     config = workspace.config
     chosen = steps(config) if wanted is None else wanted
@@ -131,9 +128,10 @@ def _planned(
     is_chat: bool,
     answered: dict[bytes, bool],
 ) -> PlannedStep:
-    """Return the plan of a step; `answered` maps the calls of earlier steps to their certainty.
+    """Return the plan of a step.
 
-    Each call has the price of its own model, or of the first of `models` if that was not noted.
+    `answered` maps each call of an earlier step to whether it is exact. A call has the price of its
+    recorded model. Without a recorded model, it has the price of the first of `models`.
     """
     new = [key for key in result.calls if key not in answered]
     certain = all(answered.get(key, True) for key in result.calls)
@@ -167,9 +165,9 @@ def _planned(
 
 
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:
-    """Yield the keys of the answered calls that a complete rebuild would look up, some repeatedly.
+    """Yield the keys of the answered calls that a complete rebuild would look up.
 
-    They are those of the tables' present rows: stale documents have other texts.
+    A key may occur repeatedly. The calls are those of the tables' current rows.
     """
     config = workspace.config
     dry = DryWorkspace(workspace)
@@ -191,7 +189,7 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
 # --- the budget ---
 
 ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
-"""Relative error of an estimate, as messages write it."""
+"""Relative error of an estimate, as text for messages."""
 
 
 def is_known(planned: Sequence[PlannedStep]) -> bool:
@@ -200,11 +198,11 @@ def is_known(planned: Sequence[PlannedStep]) -> bool:
 
 
 def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None:
-    """Raise BudgetError if planned steps cost more than is left of the budget."""
+    """Raise BudgetError if the planned steps exceed the budget or have an unknown price."""
     budget = workspace.config.budget_usd
     if budget is None:
         return
-    # An estimated reranking may be answered completely if an earlier run has paid for one.
+    # If an earlier run paid for reranking, the cache may answer an estimated reranking completely.
     before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
     expected = sum(
         p.usd or 0.0
@@ -233,7 +231,7 @@ class RunPlan:
     workspace: Workspace
     steps: Sequence[Step]
     always: bool = False
-    """Whether to estimate the cost without a budget too, to show it."""
+    """Whether to estimate the cost even without a budget, to show it."""
     pays: bool = field(init=False)
     planned: Sequence[PlannedStep] = field(init=False, default=())
     _refusal: BudgetError | None = field(init=False, default=None)
@@ -244,7 +242,7 @@ class RunPlan:
     def estimate(self) -> None:
         """Estimate the cost unless it is known.
 
-        Raises BudgetError if it is over the budget, then also in every later call.
+        Raise BudgetError if the cost exceeds the budget. Later calls raise the same error.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -1,4 +1,4 @@
-"""The models that the steps of a corpus call, and their prices."""
+"""Find the models that the steps of a corpus call, and their prices."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class PricedModel:
-    """A model whose calls are paid."""
+    """A model whose calls cost money."""
 
     provider: str
     model: str
@@ -34,7 +34,7 @@ class PricedModel:
 
 
 def paid_models(workspace: Workspace, step: Step) -> list[PricedModel]:
-    """Return the paid models that a step calls, without a run's reranker; see `paid_reranker`."""
+    """Return the paid models that a step calls, except the reranker (see `paid_reranker`)."""
     priced = (priced_model(workspace, used) for used in _models_of(workspace.config, step))
     return list(dict.fromkeys(model for model in priced if model is not None))
 
@@ -45,12 +45,12 @@ def calls_a_model(config: CorpusConfig, step: Step) -> bool:
 
 
 def called_vendor(config: CorpusConfig, step: Step) -> str | None:
-    """Return the vendor of the first model that a step calls, None without a model."""
+    """Return the vendor of the first model that a step calls, or None without a model."""
     return next((_vendor(settings) for settings in _models_of(config, step)), None)
 
 
 def paid_reranker(workspace: Workspace, configuration: Configuration) -> PricedModel | None:
-    """Return the model that reranks a configuration's candidates, None if it is free."""
+    """Return the model that reranks a configuration's candidates, or None if it is free."""
     used = _reranker_of(workspace.config, configuration)
     return priced_model(workspace, used) if used else None
 
@@ -65,7 +65,10 @@ def pays(workspace: Workspace, step: Step) -> bool:
 
 
 def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
-    """Return the paid models that extractive answers search with again if they find nothing."""
+    """Return the paid models of the second search that extractive answers make if they find none.
+
+    Return an empty list for every other step.
+    """
     config = workspace.config
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
         return []
@@ -75,7 +78,11 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
 
 
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
-    """Return a function to the known token counts of a step's models, by the kind of call."""
+    """Return a function that looks up the measured token counts of a step's models.
+
+    Its arguments are the kind of call and the model's settings. Without settings, it takes the
+    step's model for that kind of call.
+    """
     config = workspace.config
     priced: dict[CallKind, PricedModel | None] = {}
     for model in _models_of(config, step)[:1]:
@@ -104,7 +111,7 @@ def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings
 def price(
     workspace: Workspace, model: PricedModel | None, tokens: ChargedTokens | None
 ) -> float | None:
-    """Return the cost of calls in USD, None if their tokens or their price are unknown."""
+    """Return the cost of calls in USD, or None if their tokens or their price are unknown."""
     if model is None:
         return 0.0
     known = workspace.ledger.prices.price(model.provider, model.model)
@@ -112,14 +119,14 @@ def price(
 
 
 def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
-    """Return whether a step calls a chat model, without a run's reranker."""
+    """Return whether a step calls a chat model. A reranker does not count."""
     return any(isinstance(model, ChatSettings) for model in _models_of(config, step))
 
 
 def priced_model(
     workspace: Workspace, settings: ModelSettings | PassageReranker
 ) -> PricedModel | None:
-    """Return the paid model of some settings, None if it is free."""
+    """Return the model that settings name, or None if it is free."""
     provider, model = _vendor(settings), model_of(settings)
     if workspace.ledger.prices.price(provider, model) == FREE:
         return None

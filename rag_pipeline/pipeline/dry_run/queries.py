@@ -1,8 +1,8 @@
-"""Queries -> the calls of searching, reranking, answering and judging, run dry.
+"""Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
-The prompts are those of the steps. A search needs an index and vectors; where one is missing, the
-configuration's last run stands for it. Without a last run, chunks of the mean length do, as many as
-the search may return: the estimate is then an upper bound.
+The prompts are those of the real steps. A search needs an index and vectors. If one is missing, the
+configuration's last run replaces the search. Without a last run, every query gets as many chunks of
+the mean length as the search may return. The estimate is then an upper bound.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,7 +41,7 @@ _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 @dataclass(slots=True)
 class DryQueries:
-    """The steps about queries, run one after the other."""
+    """A dry run of the steps about queries, one step after the other."""
 
     dry: DryWorkspace
     chosen: Collection[Step]
@@ -53,11 +53,11 @@ class DryQueries:
     """Steps whose results are unknown."""
 
     def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
-        """Search with every query; return the calls of the embedding and of the reranker.
+        """Search with every query, and return the calls of the embedding and of the reranker.
 
-        The reranker's are None unless it is paid or uses prompts. `index_stays` tells whether the
-        run searches the present indexes. The queries with known vectors are only searched if a
-        model reads their results.
+        The second result is None unless the reranker is paid or uses prompts. `index_stays` tells
+        whether the run searches the current indexes. If some vectors are missing, queries with
+        known vectors are searched only if a model reads their results.
         """
         dry, config = self.dry, self.dry.config
         configuration = config.configuration(step.partition or "")
@@ -80,7 +80,7 @@ class DryQueries:
         if index_stays and left and is_read:
             left = self._search_embedded(configuration)
         # A retriever may add words to a query, or remove the name of a document that its index
-        # knows. Else the texts to embed are known before the run.
+        # knows. Otherwise the texts to embed are known before the run.
         retriever = config.retrievers[configuration.retriever]
         certain = not retriever.adds_queries and (index_stays or not retriever.splits_query)
         searching = DryResult(exact=found or certain)
@@ -95,7 +95,7 @@ class DryQueries:
         return searching, scoring if counts else None
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
-        """Search with the queries that have vectors; return the others."""
+        """Search with the queries that have vectors, and return the queries left to search."""
         dry = self.dry
         index = open_index(dry, pin(dry, configuration))
         settings = dry.config.retrievers[configuration.retriever]
@@ -113,7 +113,7 @@ class DryQueries:
         return self.queries
 
     def judge(self, step: Step) -> DryResult:
-        """Answer every query, or judge its contexts or answer."""
+        """Answer every query, or judge its contexts or answer, and return the calls."""
         config = self.dry.config
         asks = asks_a_chat(config, step)
         searching = self._search_for_more(step)
@@ -138,7 +138,7 @@ class DryQueries:
         return result
 
     def _search_for_more(self, step: Step) -> DryResult:
-        """Search again as extractive answers do if they find nothing; an upper bound."""
+        """Return the most calls of the second search that extractive answers make."""
         dry = self.dry
         if not searching_models(dry, step):
             return DryResult()
@@ -166,7 +166,7 @@ class DryQueries:
         )
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Note the reranking of passages of the mean length; return False if that is unknown."""
+        """Record the reranking of passages of the mean length. Return False if it is unknown."""
         settings = self.dry.config.rerankers[configuration.reranker]
         score = passage_scorer(self.dry, settings)
         length = self._usual_length(configuration, with_context=True)
@@ -176,9 +176,9 @@ class DryQueries:
         return True
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Give every query chunks: those of the last run, or chunks of the mean length.
+        """Give every query the chunks of the last run, or else chunks of the mean length.
 
-        Returns False if the mean length is unknown.
+        Return False if the mean length is unknown.
         """
         rows = RUN.read(self.dry, configuration.name)
         if rows is None:
@@ -220,7 +220,7 @@ class DryQueries:
         save_answers(self.dry, configuration.name, source, self.queries, answers, counts)
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
-        """Return the mean characters of the present chunks, None without chunks."""
+        """Return the mean length of the current chunks in characters, or None without chunks."""
         import pyarrow.compute as pc
 
         tables = [(self.dry.chunks(configuration.key), ["text"])]
@@ -239,7 +239,7 @@ class DryQueries:
 
 
 def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
-    """Keep the queries of the run in memory, without gold spans if documents are not loaded."""
+    """Save the run's queries in memory. They lack gold spans if documents are not loaded."""
     if documents.stale:
         path = dry.config.queries_path
         records = read_queries(path) if path else []
@@ -258,5 +258,5 @@ def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:
-    """Return distinct passages of a length; no two queries share one."""
+    """Return `count` distinct passages of `length` characters. No two queries share a passage."""
     return tuple(f"{query.query_id} {place} ".ljust(length, "x") for place in range(count))

@@ -1,7 +1,7 @@
-"""Documents that a run would work on -> the chunks and calls of each table, built dry in batches.
+"""Build the tables of a run dry, and count their chunks and calls.
 
-Documents that one step would change are also built in the steps after it. Their rows are kept in
-memory while the next tables are built, 64 documents at a time.
+Documents that one step would change are also built in the steps after it. The rows of 64 documents
+at a time stay in memory while the next tables are built from them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ from rag_pipeline.pipeline.planning import (
 )
 
 MOST_CHARACTERS = 3_000_000
-"""Maximum characters of a chunking's documents that are built dry; larger counts are scaled."""
+"""Maximum characters of a chunking's documents built dry. Counts for more are scaled."""
 _AT_ONCE = 64
-"""Number of documents whose rows are in memory together."""
+"""Number of documents whose rows are in memory at the same time."""
 
 QUERIES = Step("queries")
 
 
 @dataclass(slots=True)
 class DryResult:
-    """The result of one step run dry: chunks to write, and calls without an answer, each once."""
+    """The result of one dry step: chunks to write, and tokens of each call without an answer."""
 
     chunks: int = 0
     calls: dict[bytes, ChargedTokens] = field(default_factory=dict)
@@ -39,13 +39,16 @@ class DryResult:
     exact: bool = True
     """Whether no call depends on a reply that does not exist."""
     scale: float = 1.0
-    """Factor of all counts, where a sample of the documents stands for all."""
+    """Factor for all counts, above 1 if only a sample of the documents was built."""
 
 
 def build_tables(
     dry: DryWorkspace, chunking: str, pending: Mapping[Step, Plan]
 ) -> dict[Step, DryResult]:
-    """Build the loaded documents that are pending in the tables of one chunking."""
+    """Build pending documents dry in the tables of one chunking, and return each step's result.
+
+    Documents that are not loaded yet are left out, and make the counts unknown.
+    """
     unloaded = set(pending.get(DOCUMENTS, NOTHING_PENDING).stale)
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
     stale = {step: set(pending[step].stale) for step in mine}
@@ -87,7 +90,10 @@ def _build(
     document_ids: Sequence[str],
     result: DryResult,
 ) -> set[str]:
-    """Build the rows of documents and keep them; return the documents whose rows are unknown."""
+    """Build rows of documents dry, add their counts to `result`, and hold the rows in memory.
+
+    Return the documents whose rows are unknown.
+    """
     report = Report()
     dry.cache.learned = learned_of(dry, step)
     _begin(dry, step)
@@ -110,7 +116,7 @@ def _build(
 
 
 def _begin(dry: DryWorkspace, step: Step) -> None:
-    # Other replies would give other chunks: without the replies, the chunks are unknown.
+    # Chunks depend on the replies, so the chunks are unknown without the replies.
     dry.cache.begin(reads=not _embeds(step), stands_in=not _cuts(step))
 
 
@@ -123,7 +129,7 @@ def _cuts(step: Step) -> bool:
 
 
 def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
-    """Return the first documents that have MOST_CHARACTERS together."""
+    """Return the first documents that together have at least MOST_CHARACTERS, or all documents."""
     sizes: dict[str, int] = {}
     for batch in dry.documents().read(["document_id", "characters"], document_ids):
         columns = batch.to_pydict()

@@ -1,4 +1,4 @@
-"""A workspace for dry runs: results stay in memory, and calls are only noted."""
+"""Provide a workspace for dry runs, which keeps results in memory and only records calls."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -21,7 +21,10 @@ class DryTable(Table):
     made: StoredRows
 
     def hold(self, document_ids: Iterable[str], batches: Iterable[pa.RecordBatch]) -> int:
-        """Replace the documents' rows in memory, a batch each; return the number of rows."""
+        """Replace the rows of documents in memory, and return the number of rows.
+
+        Each batch holds rows of one document.
+        """
         self.made.update((document_id, []) for document_id in document_ids)
         rows = 0
         for batch in batches:
@@ -47,7 +50,7 @@ class DryTable(Table):
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream some columns of all stored documents, or of these."""
+        """Yield columns of the given documents, or of all documents in the store."""
         if document_ids is not None:
             for document_id in document_ids:
                 for batch in self.made.get(document_id, ()):
@@ -58,11 +61,11 @@ class DryTable(Table):
         yield from super().read(columns, document_ids, version, batch_rows)
 
     def pin(self, tag: str, version: int) -> None:
-        """Do nothing: a dry run releases nothing."""
+        """Do nothing, because a dry run pins nothing."""
 
 
 class DryStore(Store):
-    """A store that keeps everything written in memory."""
+    """A store that writes files to memory."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store.url, store.corpus)
@@ -77,11 +80,11 @@ class DryStore(Store):
         return table
 
     def forget(self) -> None:
-        """Drop the rows in memory, not the files."""
+        """Drop the rows in memory, but not the files in memory."""
         self._rows.clear()
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return the content of a file in memory, else in the store."""
+        """Return the content of a file from memory, or else from the store."""
         return self._written.get(path) or super().read_bytes(path)
 
     def write_bytes(self, path: str, content: bytes) -> None:
@@ -90,7 +93,7 @@ class DryStore(Store):
 
 
 class DryWorkspace(Workspace):
-    """The handles of a corpus for a dry run."""
+    """A workspace that writes only to memory and makes no calls."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_keeping_order(workspace.config))
@@ -103,7 +106,7 @@ class DryWorkspace(Workspace):
 
     @cached_property
     def cache(self) -> RecordingCache:
-        """Return the call cache that notes calls."""
+        """Return a call cache that records calls without making them."""
         return RecordingCache.of(self._real.cache)
 
     @cached_property
@@ -117,7 +120,7 @@ class DryWorkspace(Workspace):
 
 
 def _keeping_order(config: CorpusConfig) -> CorpusConfig:
-    """Return settings whose rerankers keep the order of candidates without a score.
+    """Return settings with rerankers that do not change the order of candidates without scores.
 
     With `on_error: raise`, the first query without scores would end the search.
     """
