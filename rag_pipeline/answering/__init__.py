@@ -1,6 +1,6 @@
-"""A query and its ranked chunks -> an answer with citations, by extraction or by a chat model.
+"""Answer queries from their ranked chunks with citations, by extraction or with a chat model.
 
-The leaderboard and the releases get their answers by this code.
+Evaluation and served releases use the same code.
 """
 
 from rag_pipeline.answering.confidence import DEFAULT as DEFAULT

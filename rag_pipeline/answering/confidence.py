@@ -1,8 +1,8 @@
-"""The chance that retrieved passages answer a query, calibrated for each release.
+"""Estimate the probability that retrieved passages answer a query, calibrated for each release.
 
-A small logistic model reads how well the passages meet the whole query, with the words that name a
-document. It is fitted to a release's queries with gold. Each is searched once in all documents and
-once without its gold documents.
+A logistic model estimates it from the match between the passages and the whole query. The model is
+fitted to a release's queries with gold spans. Each of these queries is searched twice: in all
+documents, and without its gold documents.
 """
 
 from collections.abc import Sequence
@@ -28,35 +28,35 @@ from rag_pipeline.search.learning import FOLDS, folds_of
 EVIDENCE = ("late interaction", "worst met", "lead", "same document")
 """The inputs of the model (see `evidence`)."""
 FEWEST = 20
-"""Least number of queries with an answer, and of queries without, to fit a model."""
+"""Least number of queries with an answer, and of queries without an answer, to fit a model."""
 _UNSURE = 0.35
-"""Chance by `DEFAULT` below which passages after the first are read too (see `read_result`).
+"""Probability by `DEFAULT` below which more passages are read (see `read_result`).
 
 Chosen on one half of the sample's documents.
 """
 _COMPARED = 5
-"""Number of best passages that each passage is compared with."""
+"""Number of first passages that each passage is compared with."""
 _UNRELATED = 0.2
-"""Late interaction below which a passage has nothing in common with a query, in any language."""
+"""Late interaction below which a passage is unrelated to a query, in any language."""
 _UNKNOWN = 0.75
-"""Share of a query, by its tokens' rarity, that is in no chunk of the index.
+"""Least share of tokens, weighted by rarity, that an unknown query has in no chunk of the index.
 
-From this share on `_FOREIGN` replaces `_UNRELATED`. No query of the benchmarks reaches it.
+For unknown queries, `_FOREIGN` replaces `_UNRELATED`. No query of the benchmarks is unknown.
 """
 _FOREIGN = 0.4
 _WORST = 3
 _PENALTY = 10.0
-"""Factor of the squared weights of standardised evidence in the loss (ridge regression)."""
+"""Factor of the squared weights in the loss (ridge penalty). The evidence is standardised first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A fitted model: the weight of each piece of `EVIDENCE`, and the intercept.
+    """Holds a fitted logistic model: the weight of each input in `EVIDENCE`, and the intercept.
 
-    Below the chance `least` the answer is that nothing answers. That is wrong for a share of
-    `error` of the queries that the passages answer (split conformal prediction, Vovk et al. 2005,
-    by cross-fitted chances). The other fields describe the fit: the number of queries of either
-    kind, and how well cross-fitted chances tell the kinds apart.
+    If the probability is below `least`, the answer is "nothing found". This is wrong for about the
+    share `error` of the queries that the passages answer (see `threshold`). The other fields
+    describe the fit: the numbers of queries with and without an answer, and the area under the ROC
+    curve (`auc`) of cross-fitted probabilities.
     """
 
     weights: tuple[float, ...]
@@ -68,21 +68,18 @@ class Calibration:
     auc: float | None = None
 
     def chances(self, rows: Floats) -> Floats:
-        """Return the chance, 0..1, that each row of evidence is of an answer."""
+        """Return for each row of evidence the probability, 0 to 1, that its passage answers."""
         chances = _logistic(rows @ np.array(self.weights) + self.intercept)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
         return found
 
 
 DEFAULT = Calibration((6.6, 12.5, 23.1, 2.8), -9.1, 0.02)
-"""For a release with too few queries: fitted to half of the documents of two data sets.
-
-See `benchmarks.bench_calibration`.
-"""
+"""The calibration of releases with too few queries, fitted by `benchmarks.bench_calibration`."""
 
 
 class Evidence(NamedTuple):
-    """Evidence of the passages that were read, a row each; `best` is the row that meets most."""
+    """Holds one row of evidence per passage. `best` has the highest late interaction."""
 
     rows: Floats
     best: int
@@ -97,18 +94,18 @@ class Evidence(NamedTuple):
 def evidence(
     query: str, read: Sequence[Passage], reader: Reader, weights: Weights | None = None
 ) -> Evidence:
-    """Return the evidence that each passage, best first, is the answer; there must be a passage.
+    """Return the evidence that each passage answers the query, with one row per passage.
 
-    `query` is the whole query: it also tells which document is meant.
+    `query` is the whole query, with the name of a document. `read` has at least one passage.
 
-    - late interaction: the mean cosine of each token of the query to the nearest token of the
-      passage and its context, weighted by rarity;
-    - worst met: the mean of the three lowest of these cosines;
-    - lead: late interaction less its mean over the others of the first five passages;
-    - same document: the share of those others that are of the passage's document.
+    - late interaction: each token of the query has a highest cosine to a token of the passage or
+      its context. This is the mean of these cosines, weighted by the tokens' rarity.
+    - worst met: the mean of the three lowest of these cosines.
+    - lead: late interaction minus its mean over the first five passages, this passage excluded.
+    - same document: the share of these passages that are from the same document.
 
-    Without other passages the last two are 0. Late interaction is 0 if hardly a word of the query
-    occurs in the index (see `_UNKNOWN`).
+    With a single passage, lead and same document are 0. For an unknown query (see `_UNKNOWN`), late
+    interaction below `_FOREIGN` is 0.
     """
     question = reader.question(query)
     shares = importance(question.ids, (one.ids for one in read[:_COMPARED]), weights)
@@ -139,9 +136,10 @@ def _is_unknown(ids: TokenIds, weights: Weights | None) -> bool:
 def read_result(
     found: SearchResult, reader: Reader, contexts: int | None = None
 ) -> tuple[list[Passage], Evidence | None]:
-    """Read the first `contexts` chunks of a result, and all if the first hardly meet the query.
+    """Return the passages of the first `contexts` chunks and their evidence.
 
-    Returns the passages and their evidence, None if no passage has words. 0 contexts are all.
+    If their evidence is weak, all chunks are read. `contexts` of 0 means all chunks. Without
+    passages the evidence is None.
     """
     contexts = found.contexts if contexts is None else contexts
     read = read_passages(found.search_text, found.chunks[: contexts or None], reader)
@@ -154,7 +152,7 @@ def read_result(
 def passage_chances(
     found: SearchResult, reader: Reader, calibration: Calibration = DEFAULT
 ) -> list[float]:
-    """Return each chunk's chance to be the answer; 0 for a chunk that is not read."""
+    """Return the probability that each chunk answers the query, or 0 for a chunk not read."""
     chances = [0.0] * len(found.chunks)
     read = read_passages(found.query, found.chunks, reader)
     if read:
@@ -167,11 +165,11 @@ def passage_chances(
 def fit(
     rows: Floats, answers: Sequence[bool], groups: Sequence[str], error: float
 ) -> Calibration | None:
-    """Fit a model to the evidence of queries; None where there are too few of either kind.
+    """Fit a model to the evidence of queries.
 
-    `answers` tells whether the passages of each query hold the answer. Cross-fitting keeps a group
-    in one fold, such as a query with and without its gold documents. Documents are in several
-    folds, because a release is asked about the documents that it has.
+    Return None with fewer than `FEWEST` queries with an answer or without an answer. `answers`
+    tells whether the passages of each query hold the answer. Cross-fitting keeps the queries of a
+    group in one fold, such as a query searched with and without its gold documents.
     """
     held = np.asarray(answers, bool)
     if held.sum() < FEWEST or (~held).sum() < FEWEST:
@@ -196,9 +194,10 @@ def fit(
 
 
 def threshold(chances: Floats, error: float) -> float:
-    """Return the highest chance that at most a share of `error` of new chances lies below.
+    """Return the threshold that a new probability falls below with probability at most `error`.
 
-    Of n known chances it is the floor(error (n + 1))-th lowest; 0 if that number is 0.
+    It is the k-th lowest of n `chances`, with k = floor(error (n + 1)), or 0 if k is 0. Source:
+    split conformal prediction (Vovk et al., Algorithmic Learning in a Random World, 2005).
     """
     place = int(np.floor(error * (len(chances) + 1)))
     return float(np.sort(chances)[place - 1]) if place else 0.0
@@ -207,8 +206,8 @@ def threshold(chances: Floats, error: float) -> float:
 def auc(answered: Floats, others: Floats) -> float:
     """Return the area under the ROC curve (Hanley & McNeil, Radiology 1982).
 
-    It is the share of pairs in which the query with an answer has the higher chance; ties count
-    half.
+    A pair is a query with an answer and a query without. The area is the share of pairs where the
+    query with an answer has the higher probability. A tie counts half.
     """
     wins = (answered[:, None] > others).mean() + 0.5 * (answered[:, None] == others).mean()
     return float(wins)

@@ -1,4 +1,4 @@
-"""Answers made of the chunks' own sentences: verbatim and cited."""
+"""Answer with verbatim, cited sentences of the ranked chunks."""
 
 import math
 import re
@@ -40,43 +40,43 @@ FEATURES = {
 }
 """The weight of each feature in a sentence's score (see `sentence_features`).
 
-Fitted by `benchmarks.bench_citations` on one half of three data sets. `passage` and `length` are
-lower than in the fit: with them the answers on that half cite more gold sentences.
+Fitted by `benchmarks.bench_citations` on one half of three data sets. `passage` and `length` were
+lowered after the fit, because the answers on that half then cite more gold sentences.
 """
 _CONTEXT_WEIGHT = 0.7
-"""Weight of a token of a chunk's context, if a sentence's token weighs 1; chosen on the same half.
+"""Weight of a token of a chunk's context, relative to a token of a sentence.
 
-Each context holds the document's name, so a sentence need not repeat it.
+Chosen on the same half. The context holds the document's name, which sentences need not repeat.
 """
 _NAME_WEIGHT = 0.3
-"""Weight of a token of a name, if another token weighs 1: names often occur without an answer."""
+"""Weight of a name's token in a query, relative to other tokens. Names often occur anywhere."""
 _NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _GERMAN = re.compile(
     r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
 )
-"""Words of questions in German, which writes all nouns with a capital."""
+"""Words that identify a German question. German capitalizes all nouns, not only names."""
 _HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
-"""A heading of Markdown, or a line in capitals that is no sentence."""
+"""A heading of Markdown, or a line in capitals that does not end with a full stop."""
 _TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
 _TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
-"""The names of a table's columns, with the line below them."""
+"""The header row of a Markdown table, with the delimiter row below it."""
 _NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
-"""An empty head and its line, which precede the names of columns in tables from Word."""
+"""An empty header row and its delimiter row. In tables from Word, the column names follow them."""
 _LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
 """Maximum characters of a list that one quote holds."""
 _WITHIN = 3.0
-"""Largest difference in score from the best sentence for a further sentence."""
+"""Maximum difference in score between the best sentence and a further quoted sentence."""
 _WITHIN_FACTS = 1.2
-"""The same if the best sentence states the kind of fact that the query asks for.
+"""Maximum difference if the best sentence states a fact of the kind that the query asks for.
 
-Another such fact is often wrong. Chosen on one half of the sample's documents.
+A second fact of that kind is often wrong. Chosen on one half of the sample's documents.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a ranked chunk; `start` is its offset into the document's text."""
+    """Holds a sentence of a ranked chunk. `start` is its offset in the document's text."""
 
     chunk: ScoredChunk
     rank: int
@@ -86,7 +86,7 @@ class Sentence:
     """The late interaction with the query."""
 
     def overlaps(self, other: "Sentence") -> bool:
-        """Tell whether the two are a list and an item of it."""
+        """Return whether the sentences overlap in the text, as a list and its item do."""
         return (
             self.chunk.document_id == other.chunk.document_id
             and self.start < other.start + len(other.text)
@@ -100,12 +100,12 @@ def extract_answers(
     reader: Reader,
     calibration: Calibration = DEFAULT,
 ) -> list[Answer]:
-    """Return an answer per query.
+    """Return one answer per query.
 
-    The answer quotes the sentences of the first `contexts` chunks that score highest, at most
-    `sentences` (see `FEATURES`), best first, one a line. `confidence` is the chance that the
-    passages hold the answer. Below the setting `confidence`, else below the calibration's `least`,
-    the answer is `NOTHING_ANSWERS`, without citations.
+    The answer quotes up to `sentences` sentences of the first `contexts` chunks, best first (see
+    `FEATURES`), one per line. `confidence` is the probability that the passages hold the answer. If
+    it is below the setting `confidence`, by default `calibration.least`, the answer is
+    `NOTHING_ANSWERS` without citations.
     """
     return [as_answer(*choose(one, settings, reader, calibration)) for one in found]
 
@@ -124,13 +124,13 @@ def choose(
         return confidence, []
     kinds = kinds_asked(found.search_text)
     name_weight = 1.0 if "party" in kinds else _NAME_WEIGHT
-    if found.kind == "comparison":  # each name belongs to another row
+    if found.kind == "comparison":  # each row is about one of the names
         name_weight = 0.0
     weights = found.token_weights
     sentences, features = sentence_features(found.search_text, read, reader, weights, name_weight)
     if not sentences:
         return confidence, []
-    # A list may be of several documents, unless the query names one.
+    # A list may quote several documents, unless the query names one.
     lists = found.kind == "comprehensive" and found.query == found.search_text
     counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
@@ -146,7 +146,7 @@ def choose(
 
 
 def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
-    """Return chosen sentences as quotes, `NOTHING_ANSWERS` for none."""
+    """Return an answer of quoted sentences, or `NOTHING_ANSWERS` without sentences."""
     if not sentences:
         return Answer(NOTHING_ANSWERS, answered=False, confidence=confidence)
     spans = [(s.start - s.chunk.start, s.start - s.chunk.start + len(s.text)) for s in sentences]
@@ -183,18 +183,20 @@ def sentence_features(
 ) -> tuple[list[Sentence], Floats]:
     """Return the sentences of passages, with their features, shape (sentences, `FEATURES`).
 
-    - late interaction: the mean cosine of each token of the query to the nearest token of the
-      sentence, weighted by rarity. Names in the query weigh `name_weight`. Tokens of the heading,
-      of the table's columns and of the chunk's context count `_CONTEXT_WEIGHT`;
-    - standardised: late interaction less its mean over all sentences, by its standard deviation;
-    - passage: the same for the whole chunk's text;
-    - backwards: the same from the sentence's tokens to the query's;
-    - length: the logarithm of the number of characters;
-    - rank: one over the rank of the chunk; score: the chunk's score over the best chunk's score;
-    - other kind of fact: 1 if the query asks for a duration, a sum … and the sentence states none;
-    - leading document: 1 in the document of the best chunk.
+    - late interaction: the mean over the query's tokens of the highest cosine to a token of the
+      sentence, weighted by rarity. Tokens of names in the query are multiplied by `name_weight`.
+      Cosines to tokens of the heading, the table's header and the chunk's context are multiplied
+      by `_CONTEXT_WEIGHT`.
+    - standardised: the z-score of the late interaction over all sentences.
+    - passage: the z-score of the late interaction of the whole chunk's text.
+    - backwards: the z-score of the late interaction from the sentence's tokens to the query's.
+    - length: the logarithm of the number of characters.
+    - rank: 1 / the rank of the chunk.
+    - score: the chunk's score / the best chunk's score.
+    - other kind of fact: 1 if the sentence states no fact of the kind that the query asks for.
+    - leading document: 1 for sentences of the best chunk's document.
 
-    A sentence of overlapping chunks occurs once. Headings, names of columns and sentences without
+    A sentence in overlapping chunks occurs once. Headings, table headers and sentences without
     words are left out.
     """
     if not read:
@@ -263,7 +265,7 @@ def _names(query: str) -> list[str]:
 # Many queries and configurations find the same chunks.
 @lru_cache(maxsize=4096)
 def _sentence_spans(text: str) -> list[Span]:
-    """Return the sentences of a text; a sentence that leads in a list ends with its last item."""
+    """Return the spans of a text's sentences. A sentence that introduces a list includes it."""
     spans = sentence_spans(text)
     return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
 

@@ -1,7 +1,7 @@
-"""The kind of fact that a question asks for, and whether a sentence states one, by patterns.
+"""Recognize kinds of fact in questions and sentences by patterns, and answer yes/no questions.
 
-Patterns in English, German, French, Spanish, Chinese and Arabic are tried together, because their
-words hardly ever collide. Yes/no questions get a verdict.
+Patterns in English, German, French, Spanish, Chinese and Arabic are tried together, because words
+of different languages rarely have the same spelling.
 """
 
 import re
@@ -151,12 +151,12 @@ _STATES = {kind: "|".join(words) for kind, words in _STATED.items()}
 
 
 def kinds_asked(question: str) -> list[str]:
-    """Return the kinds of fact that may answer a question, such as `duration`; see `_ASKED`."""
+    """Return the kinds of fact that a question asks for, such as `duration` (see `_ASKED`)."""
     return [kind for kind, words in _ASKS.items() if _found(words, question)]
 
 
 def states(sentence: str, kinds: list[str]) -> bool:
-    """Tell whether a sentence states a fact of one of the kinds; True for no kinds."""
+    """Return whether a sentence states a fact of one of the kinds, or True without kinds."""
     return not kinds or any(_found(_STATES[kind], sentence) for kind in kinds)
 
 
@@ -180,14 +180,14 @@ _DEPENDS = re.compile(
     re.IGNORECASE,
 )
 _LEAST = 0.6
-"""Least share of the question's terms that the sentence must hold."""
+"""Least share of the question's terms that the sentence must contain."""
 
 
 def verdict(question: str, sentence: str) -> str | None:
     """Return "Yes" or "No" to an English question with "may", "can", "must" or "shall".
 
-    None if the sentence depends on a condition or is unclear. The sentence must use one modal verb,
-    negated or not, for the same verb as the question, and hold most of the question's terms.
+    Return None if the sentence has a condition or is unclear. A clear sentence has one modal verb
+    (with or without "not") before a verb of the question, and most of the question's terms.
     """
     asks = _MAY_OR_MUST.match(question)
     if asks is None or _DEPENDS.search(sentence) or _NOBODY.search(sentence):
@@ -206,7 +206,7 @@ def verdict(question: str, sentence: str) -> str | None:
     ((is_duty, negated),) = said
     if negated:
         return "No"
-    # A duty is also a permission; a permission need not be a duty.
+    # A duty implies a permission, but a permission implies no duty.
     return "Yes" if is_duty or asks[1].lower() not in ("must", "shall") else None
 
 

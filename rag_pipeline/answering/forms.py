@@ -1,4 +1,4 @@
-"""Passages -> an answer of verbatim sentences, in the form that the query's kind asks for."""
+"""Answer with verbatim sentences, in a form that fits the kind of the query."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,18 +19,18 @@ from rag_pipeline.datamodels import (
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
-"""Queries that are tried before a definition is given up: one place often explains all terms."""
+"""Further queries for a definition without an answer. Often one section explains all terms."""
 _MAX_CONTEXTS = 50
 _COMPARED_DOCUMENTS = 6
 _FEWEST_ROWS = 2
-"""Least number of rows that remain when empty rows at the end of a table are dropped."""
+"""Least number of rows of a table after empty rows at its end are dropped."""
 _COMPARED_PASSAGES = 8
 _FURTHER = 4
-"""Factor of `contexts` that are read if the first passages hardly meet a query."""
+"""Factor by which `contexts` grows if the first passages hardly match a query."""
 _LISTED = 3
-"""Factor of `contexts` that lists and comparisons read."""
+"""Factor by which `contexts` grows for lists and comparisons."""
 _LEAST_MET = 0.78
-"""Least late interaction of a sentence in a table, as a share of the best sentence's.
+"""Least late interaction of a sentence in a table, as a share of the best sentence's value.
 
 Chosen on comparisons of the sample's documents.
 """
@@ -41,10 +41,11 @@ _LIMITS: dict[Kind, dict[str, int]] = {
 
 
 def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
-    """Return how many of the ranked chunks an answer is made from.
+    """Return the number of ranked chunks that an answer is made from.
 
-    Quoted lists and comparisons read three times `contexts`. Quotes of a kind of fact, such as a
-    duration, read 1.6 times `contexts`: the kind tells sentences apart that are otherwise alike.
+    Extractive lists and comparisons use 3 times `contexts`. Extractive answers with a kind of fact,
+    such as a duration, use 1.6 times `contexts`. There, more passages help, because the kind
+    excludes similar sentences.
     """
     if isinstance(settings, ExtractiveAnswers):
         if kind in ("comprehensive", "comparison"):
@@ -55,7 +56,7 @@ def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
 
 
 def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
-    """Return how many ranked chunks are read if the first ones hardly meet the query."""
+    """Return the number of ranked chunks to read if the first chunks hardly match the query."""
     first = contexts_of(query, kind, settings)
     if not isinstance(settings, ExtractiveAnswers) or kind in ("comprehensive", "comparison"):
         return first
@@ -63,7 +64,7 @@ def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
 
 
 def distinct(chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-    """Drop chunks that repeat a better chunk of the same document word for word."""
+    """Return the chunks without exact repetitions of a better-ranked chunk of the document."""
     kept: dict[tuple[str, ...], ScoredChunk] = {}
     for chunk in chunks:
         wording = " ".join(chunk.text.split()).casefold()
@@ -77,12 +78,12 @@ def form_answers(
     reader: Reader,
     calibration: Calibration = DEFAULT,
 ) -> list[Answer]:
-    """Answer from ranked chunks with quotes alone.
+    """Return one answer of quotes per query.
 
-    A clause lookup, a definition or a general question gets up to `sentences` sentences, headed by
-    "Yes" or "No" if that is certain (see `verdict`). A comprehensive question gets up to 12. A
-    comparison gets a row per document, from the document's chunks. A row is empty if other chunks
-    meet the query better, or if it states no fact of the kind that is asked for.
+    A clause lookup, a definition or a general question gets up to `sentences` sentences. "Yes" or
+    "No" precedes them if it is certain (see `verdict`). A comprehensive question gets up to 12
+    sentences. A comparison gets a table with one row per document. A row is empty without a
+    sentence that fits the query (see `_to_the_point`).
     """
     made = []
     for one in found:
@@ -143,9 +144,9 @@ def _comparison(
 
 
 def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
-    """Keep the sentences that meet the query about as well as the best sentence does.
+    """Return the sentences with nearly the late interaction of the best sentence.
 
-    If any of them states the kind of fact that is asked for, only those that do are kept.
+    If a sentence states a fact of the kind that the query asks for, only such sentences are kept.
     """
     best = max((s.late for sentences in chosen for s in sentences), default=0.0)
     near = [[s for s in own if s.late >= _LEAST_MET * best] for own in chosen]
@@ -155,21 +156,21 @@ def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> lis
 
 
 def as_table(rows: Sequence[ComparisonRow]) -> str:
-    """Return a Markdown table; bars inside of cells are escaped."""
+    """Return a Markdown table of the rows, with escaped bars in the cells."""
     cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
     lines = [f"| {document} | {text} |" for document, text in cells]
     return "\n".join(["| document | what it says |", "| --- | --- |", *lines])
 
 
 def or_none(answer: Answer) -> Answer:
-    """Return the answer; `NO_ANSWER` if nothing is answered."""
+    """Return the answer, or `NO_ANSWER` if nothing is answered."""
     return answer if answer.answered else Answer(NO_ANSWER, answered=False)
 
 
 def verified(answer: Answer, verify: Callable[[Citation], bool]) -> Answer:
-    """Return the answer with each citation checked against its document's text.
+    """Return the answer with each citation checked by `verify`.
 
-    A citation that its document does not hold stays, flagged, and is named as a problem.
+    A wrong citation stays with `supports` False, and `problems` names it.
     """
     checked = tuple(replace(c, supports=c.supports and verify(c)) for c in answer.citations)
     wrong = [f"[{c.number}] is not in {c.document_id}" for c in checked if not c.supports]

@@ -1,4 +1,4 @@
-"""Question -> the kind of answer it wants, its domain and its entities, by rules."""
+"""Read from a question the kind of answer, the domain and the entities, by rules."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _A_NUMBER = (
     r"thirty|forty|fifty|sixty|ninety|half|ein\w*|zwei|drei|vier|fünf|sechs|acht|zehn|une?|deux|"
     r"trois|dix|una?|dos|tres|diez)\b)"
 )
-"""The number after a bound ("no later than ten days"), which is no comparison."""
+"""Matches a number. After "than" it is a limit ("no later than ten days"), not a comparison."""
 _COMPARISON = (
     r"\b(?:compar\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
     r"disagree\w*|versus|vs\.?|in common|unlike|side by side|"
@@ -115,7 +115,7 @@ _OPENERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The kind of answer that a question wants, its domain and its entities."""
+    """Holds the kind of answer that a question asks for, its domain and its entities."""
 
     kind: Kind
     domain: str
@@ -123,11 +123,11 @@ class Intent:
 
 
 def detect(question: str) -> Intent:
-    """Read a question's intent from its words.
+    """Return a question's intent by its words.
 
-    Comparison is tried first, then listing, definition and the lookup of one clause, because each
-    kind also uses the words of the next. The patterns of the first three cover English, German,
-    French, Spanish, Chinese and Arabic; all are tried together.
+    The kinds are tried in the order comparison, comprehensive, definition and clause lookup,
+    because the earlier kinds also use words of the later kinds. Clause lookups are recognized in
+    English only. Other patterns also cover German, French, Spanish, Chinese and Arabic.
     """
     found = (kind for kind, words in _KINDS if compiled(words, re.IGNORECASE).search(question))
     kind = next(found, "clause_lookup" if _CLAUSE.search(question) else "general")
@@ -135,7 +135,7 @@ def detect(question: str) -> Intent:
 
 
 def key_entities(question: str) -> tuple[str, ...]:
-    """Return quoted phrases, names and amounts, each once, in their order."""
+    """Return the distinct quoted phrases, names and amounts of a question, in their order."""
     found: dict[str, None] = {}
     for match in _ENTITY.finditer(question):
         text = " ".join(match[0].strip("“”\"'").split())

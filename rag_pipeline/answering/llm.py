@@ -1,4 +1,4 @@
-"""Answers written by a chat model from numbered passages, with citations that are checked."""
+"""Answer with a chat model from numbered passages, and check the citations."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -17,9 +17,9 @@ _SYSTEM = (
 
 
 class ChatAnswers(AnswerMethod):
-    """A chat model's answer from the first `contexts` chunks, with checked citations.
+    """Answers with a chat model from the first `contexts` chunks, and checks the citations.
 
-    A sentence is supported if the passages that it cites hold all of its numbers and at least the
+    A sentence is supported if its cited passages contain all of its numbers and at least the
     share `support` of its content words.
     """
 
@@ -30,7 +30,7 @@ class ChatAnswers(AnswerMethod):
     def answer(
         self, found: Sequence[SearchResult], models: Models
     ) -> Sequence[Answer | ProviderError]:
-        """Ask the model once per query with chunks, with all of them."""
+        """Return an answer or error per query. A query without chunks is not sent to the model."""
         asked = [_prompt(one.query, one.chunks) for one in found if one.chunks]
         replies = iter(models.ask(asked, self.chat))
         answers: list[Answer | ProviderError] = []

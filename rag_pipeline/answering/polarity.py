@@ -1,7 +1,7 @@
-"""Statement and passage -> whether the passage says the opposite, by rules for English and German.
+"""Detect by rules for English and German whether a passage says the opposite of a statement.
 
 A clause is negative if it has an odd number of negations: "not", "prohibited", "keine". A statement
-is compared with the clauses of the passage that share most terms with it.
+is compared with the clauses of the passage that share the most terms with it.
 """
 
 import re
@@ -53,14 +53,14 @@ class _Clause(NamedTuple):
     terms: frozenset[str]
     negative: bool
     restricted: bool
-    """Whether it says "only", or has an exception."""
+    """Whether the clause has "only" or an exception."""
 
 
 def contradicts(passage: str, statement: str) -> bool:
-    """Tell whether the clauses of a passage that are closest to a statement say its opposite.
+    """Return whether the clauses of a passage closest to a statement say the opposite.
 
-    Opposites differ in their negations, in a bound ("at least" and "at most"), in "before" and
-    "after" the same thing, or in "all" and "only".
+    Opposite clauses differ by a negation, by "at least" and "at most", by "before" and "after" the
+    same event, or by "all" and "only".
     """
     said, held = statement.casefold(), passage.casefold()
     held_clauses = list(_clauses(held, said))
@@ -97,7 +97,7 @@ def _bounds(text: str) -> Iterator[str]:
 
 
 def _clauses(text: str, other: str) -> Iterator[_Clause]:
-    """Yield the clauses of a text; an aside such as "without a key" is a clause of its own."""
+    """Yield the clauses of a text. A phrase such as "without a key" is a separate clause."""
     words = set(re.findall(r"\w+", other))
     for part in _BREAK.split(_NO_NEGATION.sub(" ", text)):
         asides = list(_ASIDE.finditer(part))
@@ -106,7 +106,7 @@ def _clauses(text: str, other: str) -> Iterator[_Clause]:
         yield main
         for aside in asides:
             begin = aside.end("no") if aside["no"] else aside.start()
-            # "Not without consent" asks for consent.
+            # "Not … without consent" is a double negation.
             negative = bool(aside["no"]) and not main.negative
             yield _clause(part[begin : aside.end()], words, negative, False)
 
@@ -114,7 +114,7 @@ def _clauses(text: str, other: str) -> Iterator[_Clause]:
 def _clause(text: str, words: set[str], negative: bool, excepts: bool) -> _Clause:
     without_bounds = _MOST.sub(" ", _LEAST.sub(" ", text))
     number = len(_NEGATION.findall(without_bounds)) + negative
-    # "unsafe" denies "safe".
+    # "unsafe" is a negation of "safe" in the other text.
     number += sum(
         _NEGATING.sub("", word, count=1) in words - {word}
         for word in re.findall(r"[\w-]+", text)

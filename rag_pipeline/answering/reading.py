@@ -1,8 +1,8 @@
-"""Questions and passages, token by token, and how well they meet each other.
+"""Read the tokens of questions and passages, and compare them by late interaction.
 
-Late interaction is ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020) with the signs of a passage's
-token vectors alone. A passage's signs come from its index, if the index keeps them; else from the
-packaged model, whose last results stay in memory.
+Late interaction is ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020). Of a passage's token vectors,
+only the signs are used. The signs come from the index if it holds them, or else from the packaged
+model. Recent results of the model are cached.
 """
 
 import math
@@ -27,27 +27,27 @@ _MAX_VECTORS = 20_000
 _MAX_PASSAGES = 2_000
 """Maximum number of passages whose tokens stay in memory, about 16 kB each."""
 _MAX_EMBEDDED = 8
-"""Maximum number of passages per question that are embedded because no index keeps their tokens."""
+"""Maximum number of passages per question to embed, if the index holds no token vectors."""
 
 Floats = npt.NDArray[np.float64]
 Signs = npt.NDArray[np.float32]
 """1 where a token's vector is above 0, else 0; shape (tokens, dimension)."""
 SentenceEmbed = Callable[[Sequence[str]], Vectors]
-"""From texts to unit vectors, shape (texts, dimension)."""
+"""Returns the unit vectors of texts, shape (texts, dimension)."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A ranked chunk as answers are made from it: text and tokens.
+    """Holds a ranked chunk with its tokens, from which answers are made.
 
-    Made by `read_passages`; read by `confidence` and `extractive`.
+    `read_passages` creates it, and `confidence` and `extractive` use it.
     """
 
     chunk: ScoredChunk
     signs: Signs
-    """Signs of the text's tokens, then of the context's tokens if the index keeps them."""
+    """Signs of the text's tokens. If they come from the index, the context's tokens follow."""
     cut: Callable[[], tuple[TokenIds, Sequence[Span]]]
-    """Cuts the text into tokens; most readers of the signs do not need them."""
+    """Returns the ids and spans of the text's tokens. It is called only if they are needed."""
     rank: int = 1
     """The chunk's rank, from 1."""
 
@@ -57,12 +57,12 @@ class Passage:
 
     @property
     def ids(self) -> TokenIds:
-        """Return the text's tokens, as many as the index keeps."""
+        """Return the ids of the text's tokens, truncated to the tokens with signs."""
         return self._text[0]
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Return the span of each of the text's tokens."""
+        """Return the spans of `ids` in the text."""
         return self._text[1]
 
 
@@ -82,7 +82,8 @@ class Reader(Protocol):
 def cosines(signs: Signs, question: Tokens) -> npt.NDArray[np.float32]:
     """Return the cosine of each token of a text to each token of a question.
 
-    The shape is (text, question). q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1.
+    The shape is (text, question). For a vector q and a vector of signs (+1 or -1), q . sign =
+    2 (q . bit) - sum(q), where the bit is 1 for +1 and 0 for -1.
     """
     dimension = question.vectors.shape[1]
     found = 2 * small_products(signs, question.vectors.T)
@@ -91,7 +92,7 @@ def cosines(signs: Signs, question: Tokens) -> npt.NDArray[np.float32]:
 
 
 def nearest(found: npt.NDArray[np.float32]) -> Floats:
-    """Return the highest cosine of each token of the question, 0 where the text has no tokens."""
+    """Return the highest cosine of each token of the question, or 0 if the text has no tokens."""
     if not len(found):
         return np.zeros(found.shape[1])
     best: Floats = found.max(axis=0).astype(np.float64)
@@ -99,7 +100,7 @@ def nearest(found: npt.NDArray[np.float32]) -> Floats:
 
 
 def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
-    """Return each token's weight in the index; 1 without known weights."""
+    """Return the weight of each token in the index, or ones if `weights` is None."""
     if weights is None:
         return np.ones(len(ids))
     found: Floats = weights[np.minimum(ids, len(weights) - 1)].astype(np.float64)
@@ -109,9 +110,9 @@ def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
 def importance(
     ids: npt.NDArray[np.uint32], read: Iterable[npt.NDArray[np.uint32]], weights: Weights | None
 ) -> Floats:
-    """Return each token's share of a question, by its rarity in the index.
+    """Return the weight of each token of a question by its rarity in the index. The sum is 1.
 
-    Without `weights` the rarity is that in `read`, the tokens of each passage.
+    Without `weights`, the rarity is computed from `read`, the tokens of each passage.
     """
     if weights is None:
         tokens = [set(one.tolist()) for one in read]
@@ -128,9 +129,9 @@ def importance(
 
 
 class SentenceVectors:
-    """Reads with the packaged model, and embeds each sentence once; threads may share it.
+    """Reads tokens with the packaged model, and caches sentence vectors. Threads may share it.
 
-    The model takes most of an answer's time, and questions share their documents.
+    The cache saves most of the time of an answer, because questions share their documents.
     """
 
     def __init__(self, model: LocalEmbedder | None = None, most: int = _MAX_VECTORS) -> None:
@@ -143,7 +144,7 @@ class SentenceVectors:
         model = self._given or _packaged()
         if len(self._known) >= self._most:
             self._known = {}
-        known = self._known  # Another thread may begin a new memory; this one stays whole.
+        known = self._known  # Another thread may replace the cache meanwhile.
         new = [text for text in dict.fromkeys(texts) if text not in known]
         for batch in model.batches(new):
             some = [new[i] for i in batch]
@@ -184,7 +185,7 @@ def _read_question(text: str) -> Tokens:
 
 
 class _Cut(NamedTuple):
-    """The tokens of a text with their spans, as an array: Python's pairs would take 44 kB."""
+    """Holds the tokens of a text and their spans. An array saves memory compared with tuples."""
 
     ids: TokenIds
     spans: npt.NDArray[np.int32]
@@ -236,10 +237,10 @@ def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
 
 
 def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[Passage]:
-    """Return the chunks that have words, with their tokens.
+    """Return the chunks with words as passages with tokens.
 
-    Of the chunks whose tokens no index keeps, only the 8 that share the most words with the query
-    are embedded; the others are left out.
+    At most 8 chunks without token vectors in the index are embedded. These chunks share the most
+    words with the query. Further chunks without token vectors are left out.
     """
     ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if has_terms(chunk.text)]
     unread = [pair for pair in ranked if not pair[1].token_signs]
@@ -252,12 +253,12 @@ def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> 
 
 
 def token_ids(text: str) -> TokenIds:
-    """Return the ids of a text's tokens by the packaged model."""
+    """Return the token ids of a text in the vocabulary of the packaged model."""
     return _packaged().tokens_of(text)[0]
 
 
 def has_terms(text: str) -> bool:
-    """Return whether a text has any terms."""
+    """Return whether a text has any terms (see `Tokenizer`)."""
     return default_tokenizer().has_terms(text)
 
 
@@ -268,4 +269,4 @@ def terms_of(text: str) -> frozenset[str]:
 
 
 sentence_vectors = SentenceVectors()
-"""The packaged model, opened at its first use."""
+"""The shared reader. Its model opens at the first use."""

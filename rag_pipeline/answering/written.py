@@ -1,4 +1,4 @@
-"""A model's text -> an answer with quotes and citations that are checked against passages."""
+"""Read answers from a model's text, and check their quotes and citations against passages."""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ CITING = (
     "End every sentence with the numbers of the passages it rests on in square brackets, such as "
     "[1] or [2][3]. Keep names, amounts, dates and periods as the passages put them."
 )
-"""Instruction to a model on how to cite in an answer."""
+"""Instruction that tells a model how to cite."""
 _SUPPORT = 0.5
-"""Share of a sentence's content words that its cited passages must hold."""
+"""Least share of a sentence's content words that its cited passages must contain."""
 _SHOWN = 60
 _NO_ANSWER = re.compile(r"\W*no answer\W*", re.IGNORECASE)
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
@@ -26,18 +26,18 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
-"""Typographic characters that models write plainly; each is one character, so offsets stay."""
+"""Replaces typographic characters, which models write as ASCII. Offsets do not change."""
 
 
 def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Answer:
-    """Take a model's text apart into sentences and citations, and check the citations.
+    """Return a model's text as an answer with checked citations.
 
-    Problems are unknown numbers, sentences without a citation, and sentences that their cited
-    passages, read as one text, do not support (see `supports`).
+    `problems` lists citations of unknown passages and sentences without a citation. It also lists
+    sentences that their cited passages together do not support (see `supports`).
     """
     if not text.strip() or _NO_ANSWER.fullmatch(text):
         return Answer(text.strip(), answered=False)
-    # "… years. [1]" is one sentence; its citation belongs before the stop.
+    # In "… years. [1]", the citation belongs to the sentence before it.
     text = _MOVED_STOP.sub(r"\2\1", text.strip())
     problems: list[str] = []
     verdicts: dict[int, bool] = {}
@@ -68,11 +68,11 @@ def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Ans
 
 
 def supports(passage: str, sentence: str, share: float) -> bool:
-    """Tell whether a passage holds at least `share` of a sentence's terms, and all its numbers.
+    """Return whether a passage supports a sentence.
 
-    A passage that says the opposite does not support it: "shall not disclose", "is prohibited from
-    disclosing" and "neither party may disclose" do not support "may disclose". Terms are stems
-    without stop words. Any passage supports a sentence without terms.
+    The passage must contain all numbers and at least `share` of the terms of the sentence. Terms
+    are stems without stop words. A passage that says the opposite supports nothing (see
+    `contradicts`): "neither party may disclose" does not support "may disclose".
     """
     terms = set(default_tokenizer().tokenize(sentence))
     if not _figures(sentence) <= _figures(passage) or contradicts(passage, sentence):
@@ -86,12 +86,12 @@ def _figures(text: str) -> set[str]:
 
 
 def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Answer:
-    """Return a text with its citations, checked by `read_answer`."""
+    """Return the answer of `read_answer`, or `NO_ANSWER` if nothing is answered."""
     return or_none(read_answer(text, chunks, _SUPPORT))
 
 
 def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Answer:
-    """Return a list of cited items."""
+    """Return an answer as a Markdown list of cited items."""
     read = [read_answer(item, chunks, _SUPPORT) for item in items]
     made = [part for part in read if part.answered]
     text = "\n".join(f"- {' '.join(part.text.split())}" for part in made)
@@ -99,9 +99,9 @@ def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Answe
 
 
 def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredChunk]) -> Answer:
-    """Return a table with a row for each (document, statement).
+    """Return an answer as a table with a row for each pair (document, statement).
 
-    A row about a document without a passage is a problem, and so is a citation of another document.
+    `problems` lists rows about documents without a passage, and citations of other documents.
     """
     known = {chunk.document_id for chunk in chunks}
     parts: list[Answer] = []
@@ -128,10 +128,10 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
 def clause_answer(
     lead: str, quotes: Sequence[tuple[int, str]], chunks: Sequence[ScoredChunk]
 ) -> Answer:
-    """Return a sentence followed by quotes, each in the exact wording of its passage.
+    """Return an answer with a sentence and quotes, each in the exact wording of its passage.
 
-    `quotes` are (passage number, text). A quote from another passage gets that passage's number. A
-    quote from no passage is flagged. A quoted passage is cited by the span of its quotes.
+    `quotes` are pairs (passage number, text). A wrong passage number is corrected. A quote that is
+    in no passage becomes a problem. The citation of a passage is the span of all its quotes.
     """
     answer = read_answer(lead, chunks, _SUPPORT)
     spans: dict[int, tuple[int, int]] = {}
@@ -170,7 +170,7 @@ def clause_answer(
 
 
 def locate(quote: str, text: str) -> tuple[int, int] | None:
-    """Return the span of a quote in a text; white space and the shape of quotes may differ."""
+    """Return the span of a quote in a text, or None. White space and typography may differ."""
     words = quote.translate(_TYPEWRITTEN).strip().strip("\"'").split()
     if not words:
         return None

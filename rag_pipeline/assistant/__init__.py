@@ -1,4 +1,4 @@
-"""Answer questions over released corpora: intent, discovery, staged search, cited answers."""
+"""Answer questions from released corpora: read the intent, search, and write cited answers."""
 
 import logging
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 def open_assistant(corpora: Sequence[Corpus], model: Model | None = None) -> Assistant:
-    """Return an assistant over the releases of some corpora, with the settings of the first.
+    """Return an assistant over the releases of some corpora, with the settings of the first corpus.
 
-    The default model is its `assistant.chat`. Raises ConfigError if two corpora have one name,
-    MissingExtraError if the model needs a package that is not installed.
+    The default model is the first corpus's `assistant.chat`. Raises ConfigError if two corpora have
+    the same name. Raises MissingExtraError if the model needs a package that is not installed.
     """
     searched: dict[str, SearchedCorpus] = {}
     expansions: dict[str, ExpandedCorpus] = {}

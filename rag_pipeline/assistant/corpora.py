@@ -1,4 +1,4 @@
-"""The corpora that an assistant searches, alone and together: passages and documents, merged."""
+"""Search released corpora, one or several together, and merge their passages and documents."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -32,28 +32,28 @@ from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import documents_of, in_parallel
 
 _MOST_CHARACTERS = 4_000
-"""Maximum length of a question."""
+"""Maximum length of a question in characters."""
 _MAX_CACHED = 64
-"""Maximum number of cached searches in memory, a few passages each."""
+"""Maximum number of search results in the cache of a corpus."""
 _DISCOVERED = 200
 _RERANKED = 50
 """Maximum number of documents that are reranked by their best passages."""
 _CANDIDATES = 50
-"""Least number of passages that the request's reranker orders."""
+"""Least number of passages to retrieve for `CorporaSearcher.reranker`."""
 _MAX_CANDIDATES = 100
-"""Maximum number of passages that it orders; the passages after them keep their order."""
+"""Maximum number of passages to rerank. The passages after them keep their order."""
 
 Found = TypeVar("Found", ScoredChunk, FoundDocument)
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
-"""From a query and passages to a relevance score for each."""
+"""Returns a relevance score of each passage for a query."""
 AnswerMaker = Callable[[SearchResult], Answer]
-"""From a query with its chunks to the release's answer; raises ProviderError."""
+"""Returns the answer of a release's answer method. Raises ProviderError if the method fails."""
 
 
 class SearchedCorpus(Protocol):
-    """A set of documents that can be searched.
+    """Searches a set of documents.
 
-    A corpus with `shows_documents` False finds passages of documents that it can't show whole.
+    If `shows_documents` is False, the corpus finds passages, but cannot return whole documents.
     """
 
     name: str
@@ -62,14 +62,14 @@ class SearchedCorpus(Protocol):
         """Return ranked chunks and documents."""
 
     def document(self, document_id: str) -> Document:
-        """Return a whole document; raise InputError for an unknown id."""
+        """Return a whole document. Raise InputError if the id is unknown."""
 
     def describe(self) -> dict[str, Any]:
-        """Return public facts: name, description, release, document and chunk counts."""
+        """Return public facts, such as name, description, release and number of chunks."""
 
 
 class ReleasedCorpus:
-    """The release of a corpus; a newer release is searched as soon as it is open."""
+    """Searches the served release of a corpus, and a newer release as soon as it is open."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -78,9 +78,9 @@ class ReleasedCorpus:
         self._lock = Lock()
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Search the release; a cacheable request is searched once per release.
+        """Search the release. The result of a cacheable request is cached for the release.
 
-        `boost` serves requests with `stages` alone: the release was measured without it.
+        `boost` is ignored without `stages`, because the release was evaluated without `boost`.
         """
         if not request.cacheable or request.boost is not None:
             boost = request.boost if request.stages else None
@@ -92,7 +92,7 @@ class ReleasedCorpus:
                 self._cached.move_to_end(key)
                 return self._cached[key]
         found = self.corpus.retrieve(request)
-        if self.corpus.searched().release_id == release_id:  # or either release may be searched
+        if self.corpus.searched().release_id == release_id:  # else the searched release is unclear
             with self._lock:
                 self._cached[key] = found
                 while len(self._cached) > _MAX_CACHED:
@@ -100,7 +100,7 @@ class ReleasedCorpus:
         return found
 
     def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
-        """Return the release's answer settings and answer method; None where answers are quotes."""
+        """Return the release's answer settings and its answer method. None means quotes."""
         settings, chats = self.corpus.answers()
         if not isinstance(settings, AnswerMethod):
             return settings, None
@@ -118,13 +118,13 @@ class ReleasedCorpus:
         return settings, answer
 
     def document(self, document_id: str) -> Document:
-        """Return a document of the release as it was indexed."""
+        """Return the indexed version of a document of the release."""
         return self.corpus.document(document_id)
 
     def describe(self) -> dict[str, Any]:
         """Return name, description, release and number of chunks.
 
-        `error` says why searches stay with an earlier release.
+        If the newest release cannot be used, `error` gives the reason.
         """
         problem = {}
         try:
@@ -146,7 +146,10 @@ class ReleasedCorpus:
 def choose(
     corpora: Mapping[str, SearchedCorpus], names: Sequence[str] | None
 ) -> list[SearchedCorpus]:
-    """Return the named corpora, all of them if none is named; raise InputError for others."""
+    """Return the named corpora, or all corpora without names.
+
+    Raises InputError if a name is unknown, or if there are neither names nor corpora.
+    """
     if not names:
         if not corpora:
             raise InputError("name the dataset to search")
@@ -158,16 +161,16 @@ def choose(
 
 
 def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
-    """Return the calibration of the first release among some corpora, else the default."""
+    """Return the calibration of the first released corpus, or the default calibration."""
     calibrations = (c.corpus.calibration() for c in chosen if isinstance(c, ReleasedCorpus))
     return next(calibrations, DEFAULT)
 
 
 @dataclass(eq=False, kw_only=True)
 class CorporaSearcher:
-    """Searches corpora together; safe to share between threads.
+    """Searches corpora together. Threads may share it.
 
-    `expansions` are the corpora of documents from outside, by the name of their corpus.
+    `expansions` are the documents from outside for each corpus, by the name of the corpus.
     """
 
     corpora: Mapping[str, SearchedCorpus]
@@ -184,17 +187,17 @@ class CorporaSearcher:
         rerank: bool = False,
         where: str | None = None,
     ) -> list[FoundDocument]:
-        """Return the k documents that a question is about, best first.
+        """Return the k documents that best match a question, best first.
 
-        `where` is a filter in SQL, see `Corpus.search`. Documents of several corpora are
-        merged by reciprocal rank, because their scores are not comparable.
+        `where` is a filter in SQL (see `Corpus.search`). Documents of several corpora are merged
+        by reciprocal rank, because their scores are not comparable.
         """
         chosen = self.chosen(query, corpora)
         request = SearchRequest(
             query=query, k=_DISCOVERED, rerank=rerank, where=where, discover=True, tokens=True
         )
         found = in_parallel(lambda corpus: corpus.search(request), chosen)
-        if rerank:  # the single pass discovers documents, and the reranker orders chunks alone
+        if rerank:  # the corpus's reranker has ordered chunks, but not documents
             found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)
         if not rerank or self.reranker is None:
@@ -218,9 +221,10 @@ class CorporaSearcher:
         k: int = 10,
         where: str | None = None,
     ) -> list[ScoredChunk]:
-        """Return the k best passages, of all corpora or of one document.
+        """Return the k best passages of all corpora or of one document.
 
-        `where` is a filter in SQL, see `Corpus.search`; so is `expand`.
+        `where` is a filter in SQL (see `Corpus.search`). The setting `expand` of each release
+        widens its passages.
         """
         chosen, found = self._found(query, corpora, document_id, k, where)
         return [passage for _, passage in _widened(chosen, found.chunks)]
@@ -228,16 +232,16 @@ class CorporaSearcher:
     def rated(
         self, query: str, corpus: str, k: int = 10, where: str | None = None
     ) -> list[tuple[ScoredChunk, float]]:
-        """Return the passages of `search` in one corpus, each with its chance to be the answer.
+        """Return the passages of `search` in one corpus, each with its probability to answer.
 
-        An answer's `confidence` is the chance of the passage that is nearest to the question.
+        An answer's `confidence` is the probability of the passage nearest to the question.
         """
         chosen, found = self._found(query, [corpus], None, k, where)
         chances = passage_chances(found, self.reader, calibration_of(chosen))
         return [(passage, chances[n]) for n, passage in _widened(chosen, found.chunks)]
 
     def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
-        """Return each passage's place in its document, None if its source keeps no documents."""
+        """Return each passage's place in its document, or None without a whole document."""
         document_of = self.document_reader()
         return [place_in(passage, document_of(passage)) for passage in passages]
 
@@ -254,9 +258,10 @@ class CorporaSearcher:
     def chosen(
         self, query: str, names: Sequence[str] | None, document_id: str | None = None
     ) -> list[SearchedCorpus]:
-        """Return the named corpora, or the corpus of a document, for a question.
+        """Return the corpora to search for a question.
 
-        Raises InputError for an empty or overlong question and for an unknown corpus or document.
+        These are the named corpora, by default all, or only the corpus of the document. Raises
+        InputError if the question is empty or too long, or if a corpus or document is unknown.
         """
         check_query(query)
         if len(query) > _MOST_CHARACTERS:
@@ -298,9 +303,9 @@ class CorporaSearcher:
         )
 
     def document_reader(self) -> DocumentOf:
-        """Return a function from a passage to its document, None if its source shows none.
+        """Return a function that returns the document of a passage and reads it only once.
 
-        It reads each document once, because most passages are of the same few documents.
+        The function returns None if the passage's corpus has no whole documents.
         """
 
         @cache
@@ -346,7 +351,7 @@ class CorporaSearcher:
 def _widened(
     chosen: Sequence[SearchedCorpus], passages: Sequence[ScoredChunk]
 ) -> list[tuple[int, ScoredChunk]]:
-    """Return passages as their releases' `expand` makes them, each with its place before."""
+    """Widen passages by their release's `expand`. Return each with its old list position."""
     made: dict[int, ScoredChunk] = {}
     releases = {c.name: c.corpus for c in chosen if isinstance(c, ReleasedCorpus)}
     for name in {passage.corpus for passage in passages}:
@@ -388,7 +393,7 @@ def _merged_documents(
 def _merged(
     chosen: Sequence[SearchedCorpus], found: Sequence[Sequence[Found]]
 ) -> list[tuple[Found, float]]:
-    """Return the results of all corpora, best first, each with its score by reciprocal rank."""
+    """Fuse the results of all corpora by reciprocal rank. Return them with their new scores."""
     results: list[Found] = []
     rankings = []
     for corpus, own in zip(chosen, found, strict=True):

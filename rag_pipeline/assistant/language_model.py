@@ -1,4 +1,4 @@
-"""The assistant's steps by a chat model: typed prompts to it, checked answers from it."""
+"""Do the assistant's steps with a chat model, and check its answers."""
 
 import importlib.util
 import re
@@ -31,16 +31,16 @@ _MOST_QUERIES = 5
 _LONGEST_QUERY = 300
 _MOST_ENTITIES = 20
 _MARGIN = 1.25
-"""Factor by which a prompt may exceed its estimated tokens."""
+"""Safety factor for prompts that have more tokens than estimated."""
 _MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
 class LanguageModel:
-    """The steps of an assistant by a chat model; safe to share between threads.
+    """Does the steps of an assistant with a chat model. Threads may share it.
 
-    `ask` sends prompts, `settings` are the model's, `current` returns the prompts in use. Every
-    method raises ProviderError if the reply does not fit its signature.
+    `ask` sends prompts to the model with these `settings`. `current` returns the prompts in use.
+    Every method that asks the model raises ProviderError if the reply does not fit the signature.
     """
 
     def __init__(
@@ -65,20 +65,23 @@ class LanguageModel:
         return self._current()
 
     def with_prompts(self, prompts: "Prompts") -> "LanguageModel":
-        """Return the same model with other prompts."""
+        """Return a copy with other prompts."""
         other = copy(self)
         other._current = lambda: prompts
         return other
 
     def rewrite(self, query: str) -> str:
-        """Return the query in clearer words; raise ProviderError for none or a whole text."""
+        """Return the query in clearer words.
+
+        Raises ProviderError if the reply is empty or too long for a question.
+        """
         rewritten = " ".join(self._predict("rewriting", question=query).rewritten.split())
         if not rewritten or len(rewritten) > 2 * len(query) + _LONGEST_QUERY:
             raise ProviderError(f"rewriting: {rewritten[:80]!r} is not one question")
         return rewritten
 
     def detect(self, query: str) -> Intent:
-        """Return the query's intent; entities that are not in the query are left out."""
+        """Return the query's intent. Entities that are not in the query are left out."""
         made = self._predict("intent", question=query)
         if made.kind not in KINDS:
             raise ProviderError(f"intent: {made.kind!r} is not one of: {', '.join(KINDS)}")
@@ -89,7 +92,7 @@ class LanguageModel:
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> list[str]:
-        """Return up to 5 boosted queries for one document; raise ProviderError for none."""
+        """Return up to 5 boosted queries for one document. Raise ProviderError if none is given."""
         made = self._predict(
             "keywords",
             question=query,
@@ -106,9 +109,10 @@ class LanguageModel:
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
     ) -> Answer:
-        """Return an answer in the form that the intent asks for, from the chunks that fit.
+        """Return an answer in the form that the intent asks for.
 
-        Citations and quotes are checked against the chunks; `problems` names the wrong ones.
+        Only the first chunks that fit into the model's context window are used. Citations and
+        quotes are checked against these chunks. `problems` lists wrong citations and quotes.
         """
         name = {
             "clause_lookup": "clause",
@@ -135,9 +139,10 @@ class LanguageModel:
         chunks: Sequence[ScoredChunk],
         instructions: str,
     ) -> Reflection:
-        """Review an answer; if a verdict is against it, write it again with the advice.
+        """Return a review of an answer.
 
-        The new answer is used only if it answers and has no more problems than the old answer.
+        If a verdict is False, the model answers again with the review's advice. The new answer is
+        returned only if it answers and has no more problems than the old answer.
         """
         asked = {
             "question": query,
@@ -160,7 +165,10 @@ class LanguageModel:
         return Reflection(verdicts, better if is_better else None)
 
     def _predict(self, name: str, **inputs: str) -> Any:
-        """Send one of the prompts; raise ProviderError if the reply does not fit its signature."""
+        """Return the model's reply to one of the prompts.
+
+        Raises ProviderError if the reply does not fit the prompt's signature.
+        """
         import dspy
         from dspy.utils.exceptions import DSPyError
 
@@ -198,7 +206,7 @@ class LanguageModel:
 
 
 class _Adopted:
-    """The adopted prompts of a store; newly adopted prompts are picked up."""
+    """Reads the adopted prompts of a store, and reads again when the store has new prompts."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store = store
@@ -207,7 +215,7 @@ class _Adopted:
         self._read: tuple[list[str], Prompts] | None = None
 
     def __call__(self) -> "Prompts":
-        """Return the newest adopted prompts; raise StoreError naming a file that can't be read."""
+        """Return the newest adopted prompts. Raise StoreError if a file is invalid."""
         from rag_pipeline.assistant.signatures import Prompts, fingerprint
 
         listed = self._store.list(FOLDER)
@@ -219,10 +227,10 @@ class _Adopted:
 
 
 def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel | None:
-    """Return the chat model of a corpus's assistant with its adopted prompts, None if none is set.
+    """Return the chat model of a corpus's assistant with its adopted prompts.
 
-    The model gives up within `model_seconds`, unless it may be `patient`. Raises MissingExtraError
-    if dspy is not installed.
+    Return None if the assistant has no model. Unless `patient`, a call fails after `model_seconds`.
+    Raises MissingExtraError if dspy is not installed.
     """
     chat = corpus.config.assistant.chat
     if chat is None:
@@ -230,7 +238,7 @@ def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel 
     require_dspy()
     settings = corpus.workspace.config.chat(chat)
     if patient:
-        settings = settings.model_copy(update={"batch": False})  # one prompt follows from another
+        settings = settings.model_copy(update={"batch": False})  # each prompt needs earlier replies
     else:
         settings = interactive(settings, corpus.config.assistant)
     workspace = corpus.workspace
@@ -240,7 +248,7 @@ def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel 
             return ask(asked, settings, workspace.cache)
 
     current = _Adopted(workspace.store, settings.model)
-    current()  # raises for a file that can't be read before the first question
+    current()  # an invalid file raises here, before the first question
     return LanguageModel(ask_now, settings, current)
 
 
@@ -251,10 +259,10 @@ def require_dspy() -> None:
 
 
 def numbered(chunks: Sequence[ScoredChunk]) -> str:
-    """Return chunks as passages numbered from 1, each with its document's name, in delimiters.
+    """Return chunks as delimited passages, numbered from 1, with the names of their documents.
 
-    Text that looks like a delimiter is changed, so that a document can't end its passage and
-    continue in another role.
+    Text that looks like a delimiter is changed, so that a document cannot end its passage early
+    and pose as instructions.
     """
     return "\n\n".join(
         f'<passage number="{number}" document="{_inert(chunk.document_id)}">\n'

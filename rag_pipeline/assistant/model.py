@@ -1,4 +1,4 @@
-"""The part of a language model in the assistant, and the rules that replace a failing model."""
+"""Declare the assistant's steps of a language model, and replace a failing model by rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from rag_pipeline.errors import (
 
 T = TypeVar("T")
 _PATIENCE_SECONDS = 5.0
-"""Maximum seconds of retries of a call."""
+"""Maximum time in seconds for the retries of one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """A review of an answer: its verdicts, and a better answer or None."""
+    """Holds a review of an answer: verdicts by name, and a better answer or None."""
 
     verdicts: Mapping[str, bool]
     better: Answer | None = None
 
 
 class Model(Protocol):
-    """A language model's part in an answer; without a model, rules do it.
+    """Does steps of an answer with a language model. Without a model, rules do these steps.
 
-    Each method raises ProviderError or BudgetError if the model fails; see `ModelWithFallback`.
+    Each method raises ProviderError or BudgetError if the model fails (see `ModelWithFallback`).
     """
 
     def rewrite(self, query: str) -> str:
@@ -44,7 +44,7 @@ class Model(Protocol):
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> Sequence[str]:
-        """Return boosted queries for one document; `texts` are its best passages."""
+        """Return boosted queries for one document, whose best passages are `texts`."""
 
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
@@ -59,22 +59,22 @@ class Model(Protocol):
         chunks: Sequence[ScoredChunk],
         instructions: str,
     ) -> Reflection:
-        """Review an answer, and improve it if a verdict is against it."""
+        """Return a review of an answer, with a better answer if a verdict is False."""
 
 
 def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings:
-    """Return a chat model's settings for a person who waits: no batches, and early failures."""
+    """Return a chat model's settings for a waiting user: no batches and short timeouts."""
     seconds = settings.model_seconds
     impatient = chat.within(seconds, min(seconds, _PATIENCE_SECONDS))
     return impatient.model_copy(update={"batch": False})  # a provider's batches take hours
 
 
 class ModelWithFallback:
-    """Lets a model do the steps of one answer; if the model fails at a step, a rule does it.
+    """Does the steps of one answer with a model, and by rules if the model fails.
 
-    The model is not asked again once no call can work, or a call was given up: the user waits for
-    one failure at most. With `needs_model` an outage, a refused key and a spent budget are raised.
-    Safe to share between threads.
+    The model is not asked again after an outage, a spent budget or a timeout, so a user waits for
+    one failure at most. With `needs_model`, CallsStoppedError and BudgetError are raised instead.
+    Threads may share it.
     """
 
     def __init__(self, needs_model: bool = False) -> None:
@@ -85,9 +85,10 @@ class ModelWithFallback:
     def __call__(
         self, detail: Detail, step: str, ask: Callable[[], T], rule: Callable[[], T], of: str = ""
     ) -> T:
-        """Return the model's result, else the rule's; `by_rule` of `detail` then gives the reason.
+        """Return the result of `ask`, or the result of `rule` if the model fails.
 
-        Raises MissingExtraError: a missing package is no outage.
+        A failure is added to `detail["by_rule"]` with its reason. Raises MissingExtraError if the
+        model needs a package that is not installed.
         """
         reason = self._stopped
         if reason is None:
@@ -107,7 +108,7 @@ class ModelWithFallback:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return one line that names the steps that rules did, with the first reason."""
+        """Return one warning with the steps done by rules and the first reason, or ()."""
         if not self._failed:
             return ()
         reason = next(iter(self._failed.values()))

@@ -1,4 +1,4 @@
-"""A corpus's queries -> prompts with examples that make its assistant score higher."""
+"""Optimize the assistant's prompts with examples from a corpus's queries."""
 
 import contextlib
 import io
@@ -26,14 +26,14 @@ from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.summary import mean_of_known
 
 MeasureAnswer = Callable[[Query, AssistedAnswer], float | None]
-"""From a query and its answer to a score of 0..1; None if it could not be scored."""
+"""Returns the score, 0 to 1, of the answer to a query, or None if scoring failed."""
 Tell = Callable[[str], None]
-"""Called with the name of the step that begins."""
+"""Called with the name of each step when the step begins."""
 
 _FEWEST_QUERIES = 6
 _MOST_EXAMPLES = 4
 _GOOD_ENOUGH = 0.5
-"""Least score of an answer that may be an example."""
+"""Least score of an answer that becomes an example."""
 _K = 5
 
 
@@ -45,18 +45,18 @@ def optimize_prompts(
     seed: int = 0,
     progress: Tell = lambda what: None,
 ) -> stored.PromptVersion:
-    """Compile the assistant's prompts against a metric, store the result, and return it.
+    """Optimize the assistant's prompts for a metric, store the result and return it.
 
     The queries that the metric can score are shuffled by `seed` and split in three. Each trial
-    takes up to 4 examples per signature from answers to the first third that score at least 0.5
-    (DSPy's BootstrapFewShot; Khattab et al., DSPy, ICLR 2024). The second third chooses among the
-    trials. The last third compares the chosen prompts with the prompts in use; the better stay.
-    Raises ConfigError without a model and InputError without enough queries.
+    takes up to 4 examples per signature from answers to the first third with a score of at least
+    0.5 (BootstrapFewShot of DSPy, Khattab et al., ICLR 2024). The second third selects the best
+    trial. The result is adopted if it is no worse on the last third than the prompts in use.
+    Raises ConfigError without a model. Raises InputError without enough queries.
     """
     model, measure = open_language_model(corpus, patient=True), measure_of(corpus, metric)
     if model is None:
         raise ConfigError(
-            f"{corpus.config.where}: assistant.chat: None: prompts are optimized for a model; "
+            f"{corpus.config.where}: assistant.chat is not set; prompts are optimized for a model; "
             f"name one of `chats`"
         )
     if trials < 1:
@@ -68,8 +68,8 @@ def optimize_prompts(
     if len(queries) < _FEWEST_QUERIES:
         wanted = "entities" if by_facts else "gold_spans"
         raise InputError(
-            f"{corpus.config.where}: {len(queries)} queries have {wanted}, which {metric} is "
-            f"measured by; at least {_FEWEST_QUERIES} are needed (after `rag run` has read them)"
+            f"{corpus.config.where}: {len(queries)} queries have {wanted}, but {metric} needs at "
+            f"least {_FEWEST_QUERIES} such queries (after `rag run` has read them)"
         )
     first, second, last = split(queries, seed)
     released = {corpus.name: ReleasedCorpus(corpus)}
@@ -120,9 +120,9 @@ def optimize_prompts(
 
 
 def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
-    """Return the function of a metric: EntityF1 of the answer, or AnswerPresence@5 of its passages.
+    """Return the function that measures EntityF1 of an answer or AnswerPresence@5 of its passages.
 
-    Raises InputError for another name.
+    Raises InputError if the metric has another name.
     """
     if metric == "AnswerPresence":
         return lambda query, made: answer_presence(
@@ -147,14 +147,14 @@ def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
 
 
 def split(queries: Sequence[Query], seed: int) -> tuple[list[Query], list[Query], list[Query]]:
-    """Return three parts of the queries, of sizes that differ by one at most."""
+    """Return three random parts of the queries. Their sizes differ by at most one."""
     shuffled = sorted(queries, key=lambda query: query.query_id)
     random.Random(seed).shuffle(shuffled)
     return shuffled[::3], shuffled[1::3], shuffled[2::3]
 
 
 class _Program(dspy.Module):
-    """The program that DSPy compiles: the prompts, and a function that answers with them."""
+    """Holds the prompts that DSPy compiles, and a function that answers with them."""
 
     def __init__(self, answer: Callable[[Prompts, str], AssistedAnswer]) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def _bootstrap(
         metric=good_enough,
         max_bootstrapped_demos=rng.randint(1, _MOST_EXAMPLES),
         max_labeled_demos=0,
-        max_errors=1,  # rules replace a failing model, so any other error must be raised
+        max_errors=1,  # raise the first error
     )
     printed = io.StringIO()  # DSPy draws a progress bar
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

@@ -1,4 +1,4 @@
-"""The assistant: finds documents and passages of released corpora, and answers questions."""
+"""Find documents and passages of released corpora, and answer questions from them."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ from rag_pipeline.search.staged import LocalExpansion
 
 @dataclass(eq=False, kw_only=True)
 class Assistant(CorporaSearcher):
-    """Answers questions from corpora; safe to share between threads.
+    """Answers questions from corpora. Threads may share it.
 
-    `expansions` hold, by corpus, the documents found outside, and look outside when the corpus
-    alone does not answer well enough. If the model fails, rules answer and a warning says so; with
-    `needs_model` the model's CallsStoppedError or BudgetError is raised.
+    If the confidence of an answer is low, `expansions` search outside the corpora. If the model
+    fails, rules answer with a warning. With `needs_model`, the model's CallsStoppedError or
+    BudgetError is raised instead.
     """
 
     model: Model | None = None
@@ -47,9 +47,9 @@ class Assistant(CorporaSearcher):
         model: Model | None,
         reranker: PassageScorer | None,
     ) -> "Assistant":
-        """Return an assistant of the same settings with other backends.
+        """Return an assistant with the same settings and other backends.
 
-        Expansions stay with their own corpora.
+        Only the expansions of corpora that both assistants share are kept.
         """
         own = {
             name: expansion
@@ -69,11 +69,11 @@ class Assistant(CorporaSearcher):
         progress: Progress | None = None,
         where: str | None = None,
     ) -> AssistedAnswer:
-        """Answer a question; raise InputError for an empty one or an unknown corpus or document.
+        """Answer a question. Raise InputError for an empty one or an unknown corpus or document.
 
-        `instructions` guide a model; without a model they are ignored, and the trace says so.
-        `contexts` is the number of passages that the answer is made from. With `where`, a filter in
-        SQL (see `Corpus.search`), the assistant does not look outside.
+        `instructions` guide the model. Without a model they are ignored, and the trace says so.
+        `contexts` is the number of passages that the answer is made from. `where` is a filter in
+        SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
         """
         answering = _Answering(
             assistant=self,
@@ -88,7 +88,7 @@ class Assistant(CorporaSearcher):
 
 @dataclass(eq=False, kw_only=True)
 class _Answering:
-    """The steps of one question; made by `Assistant.ask` and used once."""
+    """Does the steps of one question. `Assistant.ask` creates one object per question."""
 
     assistant: Assistant
     chosen: Sequence[SearchedCorpus]
@@ -109,14 +109,14 @@ class _Answering:
         self._boost: Boost | None = None
 
     def _expansions(self) -> list[ExpandedCorpus]:
-        """Return the corpora of documents from outside that may be searched and grow."""
+        """Return the expansions of the chosen corpora, or [] with a document or filter."""
         if self.document_id is not None or self.where is not None:
             return []
         known = self.assistant.expansions
         return [known[c.name] for c in self.chosen if c.name in known]
 
     def run(self, question: str, rewrite: bool | None, contexts: int | None) -> AssistedAnswer:
-        """Do all steps; `contexts` and `rewrite` replace the settings."""
+        """Do all steps. `contexts` and `rewrite` override the settings if they are not None."""
         with self._step("intent") as detail:
             self._read_intent(question, rewrite, detail)
         kind = self._intent.kind
@@ -194,7 +194,7 @@ class _Answering:
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
-        """Answer from the passages; a missing definition, from the passages of neutral queries."""
+        """Answer from the passages. If a definition is missing, try `NEUTRAL_QUERIES`."""
         answer = self._answer(found, detail)
         by_method = self._make_answers is not None
         if answer.answered or by_method or self._intent.kind != "definition":
@@ -210,7 +210,7 @@ class _Answering:
         return answer, found
 
     def _answer(self, found: SearchResult, detail: Detail) -> Answer:
-        """Answer by the release's method, by the assistant's model, or by verbatim sentences."""
+        """Answer with the release's method, with the assistant's model, or with quotes."""
         model, make, said = self.model, self._make_answers, self._answers
         settings = said if isinstance(said, ExtractiveAnswers) else ExtractiveAnswers()
         use_method = make is not None and not (model and self.instructions)
@@ -246,9 +246,10 @@ class _Answering:
         found: SearchResult,
         detail: Detail,
     ) -> tuple[Answer, SearchResult]:
-        """Answer again with expanded documents; if that is not enough, look outside for more.
+        """Answer again with kept documents from outside, and then search outside for more.
 
-        A better answer replaces the first; a failure never does.
+        Stop when the confidence is high enough. Return the answer with the highest confidence.
+        A failure does not change the answer.
         """
         confidence = detail["confidence"] = self._confidence(answer, found)
         for looks in (False, True):

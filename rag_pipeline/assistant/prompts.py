@@ -1,6 +1,6 @@
-"""Optimized prompts, each a JSON file with its scores: `assistant/prompts/<n>.json` in the store.
+"""Store optimized prompts with their scores in JSON files, `assistant/prompts/<n>.json`.
 
-Their examples hold text of documents and queries until the file is deleted.
+The examples in a file hold text of documents and queries until the file is deleted.
 """
 
 import re
@@ -20,18 +20,18 @@ class _PromptRecord(BaseModel):
 
 
 class StoredPrompt(_PromptRecord):
-    """The instructions and examples of one signature."""
+    """Holds the instructions and examples of one signature."""
 
     instructions: str
     examples: list[dict[str, Any]]
 
 
 class PromptVersion(_PromptRecord):
-    """One result of an optimization.
+    """Records one result of an optimization.
 
-    Scores are means over the `validated` queries, which were not used for examples or choices.
-    `score_before` is the score of the prompts in use before. `fingerprint` identifies the
-    signatures.
+    The scores are means over the `validated` queries, which gave no examples and selected no
+    prompts. `score_before` is the score of the prompts in use before the optimization.
+    `fingerprint` identifies the signatures.
     """
 
     number: int
@@ -51,12 +51,12 @@ class PromptVersion(_PromptRecord):
 
 
 def history(store: Store) -> list[PromptVersion]:
-    """Return all versions, newest first; raise StoreError naming an invalid file."""
+    """Return all versions, newest first. Raise StoreError with the path of an invalid file."""
     return [_read(store, f"{FOLDER}/{number}.json") for number in sorted(_numbers(store))[::-1]]
 
 
 def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
-    """Return the newest adopted version for these signatures and this model, else None."""
+    """Return the newest adopted version for these signatures and this model, or None."""
     for version in history(store):
         if version.adopted and (version.fingerprint, version.model) == (fingerprint, model):
             return version

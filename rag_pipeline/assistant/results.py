@@ -1,4 +1,4 @@
-"""The assistant's answer with its sources, and the trace of its steps."""
+"""Represent the assistant's answer with its sources and the trace of its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from rag_pipeline.datamodels import (
 from rag_pipeline.loading.places import Place, place_of
 
 Progress = Callable[[str, int, int], None]
-"""Called when a step begins, with its name, the number of steps done and the number of steps."""
+"""Called when a step begins, with its name, the number of steps done and of all steps."""
 Detail = dict[str, Any]
-"""Details of a step, by names of its own."""
+"""Details of a step for the trace. Each step has its own keys."""
 DocumentOf = Callable[[ScoredChunk], Document | None]
-"""From a passage to its document, None if its source shows passages only."""
+"""Returns the document of a passage, or None if the passage's corpus has no whole documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEntry:
-    """One step of an answer and its duration; `began` is in nanoseconds since the epoch."""
+    """Records a step of an answer. `began` is in nanoseconds since the epoch."""
 
     name: str
     seconds: float
@@ -36,10 +36,10 @@ class TraceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A cited span; `verified` tells whether the document holds the text there.
+    """Holds a cited span. `verified` tells whether the document has the text at the span.
 
-    `origin` tells where an expanded document came from, None for the corpus's own documents.
-    `place` is None if the document's source shows passages only.
+    `origin` tells where a document from outside was found. It is None for the corpus's own
+    documents. `place` is None if the corpus has no whole documents.
     """
 
     number: int
@@ -55,10 +55,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistedAnswer:
-    """An answer of the assistant with its sources, and the trace of its steps.
+    """Holds an answer of the assistant with its sources and the trace of its steps.
 
-    Made by `Assistant.ask`; read by the command line and the servers. `passages` are the chunks
-    that the answer was made from. `problems` names wrong citations. `warnings` names the steps that
+    `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
+    the answer was made from. `problems` lists wrong citations. `warnings` lists the steps that
     rules did instead of the model.
     """
 
@@ -77,9 +77,9 @@ class AssistedAnswer:
 
 
 def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
-    """Return the origin of an expanded document's chunk; None for a corpus's own chunk.
+    """Return the origin of a chunk from outside the corpus, or None for a corpus's own chunk.
 
-    A document's own metadata holds no mappings, so no field of it passes for an origin.
+    A document cannot forge an origin, because metadata that was loaded holds no mappings.
     """
     origin = passage.metadata.get("expanded")
     return origin if isinstance(origin, Mapping) else None
@@ -88,7 +88,7 @@ def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
 def cited(
     answer: Answer, passages: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> tuple[Answer, tuple[Source, ...]]:
-    """Return an answer with its citations checked against the documents, and their sources."""
+    """Return an answer with citations checked against the documents, and its sources."""
     of_chunk = {passage.chunk_id: passage for passage in reversed(passages)}
 
     def holds(citation: Citation) -> bool:
@@ -120,5 +120,5 @@ def cited(
 
 
 def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
-    """Return the place of a span in its document, None without the document."""
+    """Return the place of a span in its document, or None without the document."""
     return None if document is None else place_of(document, span.start, span.end)

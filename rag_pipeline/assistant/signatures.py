@@ -1,6 +1,6 @@
-"""The assistant's questions to a language model as DSPy signatures, with their prompts.
+"""Declare the assistant's prompts as DSPy signatures.
 
-DSPy's requests become calls to chat models with cache, rate limits, charges and safe keys.
+DSPy's requests are sent as calls to chat models, with call cache, rate limits and charges.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from rag_pipeline.assistant.prompts import StoredPrompt
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Ask, Prompt, Reply
 
-# Its warnings repeat errors that are raised, and print prompts.
+# DSPy's warnings repeat raised errors and print prompts.
 logging.getLogger("dspy").setLevel(logging.CRITICAL)
 
 _DATA = (
@@ -144,7 +144,7 @@ SIGNATURES: dict[str, type[dspy.Signature]] = {
 
 
 class Prompts(dspy.Module):
-    """One predictor for each signature, with its instructions and examples."""
+    """Holds one predictor per signature, with its instructions and examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def _plain(demo: Any) -> dict[str, Any]:
 
 
 class ChatEngine:
-    """A DSPy engine that sends every request through `ask`."""
+    """Serves as DSPy engine and sends every request through `ask`."""
 
     supports_response_schema = True
     supported_params = frozenset({"response_format"})
@@ -196,7 +196,7 @@ class ChatEngine:
         self._ask = ask
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the model's reply; raise the ProviderError that it failed with."""
+        """Return the model's reply. Raise ProviderError if the call failed."""
         (reply,) = self._ask([as_prompt(request)])
         if isinstance(reply, ProviderError):
             raise reply
@@ -212,13 +212,13 @@ class ChatEngine:
 
 
 def open_lm(ask: Ask, name: str) -> dspy.LM:
-    """Return a DSPy model that asks through `ask`, with no cache and no retries of its own."""
-    # The name is only shown. For a known model's name DSPy would apply rules of its vendor.
+    """Return a DSPy model that sends requests through `ask`, without DSPy's cache and retries."""
+    # The prefix hides the vendor's name, because DSPy would apply rules of the vendor.
     return dspy.LM(f"rag_pipeline/{name}", cache=False, num_retries=0, engine=ChatEngine(ask))
 
 
 def as_prompt(request: lm15.Request) -> Prompt:
-    """Return a request as a prompt: its system text, examples, question and JSON schema."""
+    """Return a request as a prompt with system text, examples, question and JSON schema."""
     *earlier, user = (_text(message.parts) for message in request.messages)
     wanted: dict[str, Any] = request.config.response_format or {}
     schema: dict[str, Any] | None = wanted.get("json_schema", wanted).get("schema")

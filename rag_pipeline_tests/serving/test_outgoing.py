@@ -74,7 +74,7 @@ def test_a_reply_that_is_none_is_one_error_that_quotes_nothing(
 def test_a_reply_that_drips_is_given_up(monkeypatch):
     monkeypatch.setattr(outgoing, "_SECONDS", 0.0)
     with replying(200, {"a": 1}) as server:
-        with pytest.raises(ProviderError, match="no whole reply within 0 s"):
+        with pytest.raises(ProviderError, match="no complete reply within 0 s"):
             post_json("theirs", server.url, {})
         monkeypatch.undo()
         assert post_json("theirs", server.url, {}) == {"a": 1}

@@ -1,6 +1,6 @@
-"""Documents from outside the corpus: found for a question, kept, indexed and marked.
+"""Find documents outside the corpus for a question, and keep, index and search them.
 
-`sources` look outside, `kept` keeps the found documents in a store of their own, `corpus` searches
+`sources` searches outside. `kept` stores the found documents in a separate store. `corpus` searches
 them with the released configuration. The corpus, its evaluation and its leaderboard ignore them.
 """
 

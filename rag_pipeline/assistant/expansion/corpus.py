@@ -1,4 +1,4 @@
-"""Kept documents -> a corpus that is searched like the release, and that can grow."""
+"""Search kept documents from outside like the release, and find and keep new documents."""
 
 import threading
 import time
@@ -27,22 +27,22 @@ from rag_pipeline.store import Store, TableState, state_digest
 from rag_pipeline.workspace import Workspace
 
 _NAME = "released"
-"""Name of every variant here, whatever the release calls its variants."""
+"""Name of every variant of the expansion, independent of the release's names."""
 _KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
-"""Number of documents that are read for each document that may be kept."""
+"""Number of documents that are requested for each document that may be kept."""
 _PASSAGES_READ = 50
 _LEAST_CONFIDENCE = 0.1
-"""Least chance to hold the answer for a document that is kept."""
+"""Least probability that a kept document holds the answer."""
 _HOUR = 3_600.0
 _LOCKS = 16
 
 
 class ExpandedCorpus:
-    """The documents found outside for one corpus; safe to share between threads.
+    """Searches the documents found outside for one corpus. Threads may share it.
 
-    They are chunked, contextualized, embedded and searched with the released configuration's
-    settings. Each search indexes new documents first.
+    The documents are chunked, contextualized, embedded and searched with the settings of the
+    released configuration. Each search indexes new documents first.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class ExpandedCorpus:
         self.documents = ExpandedDocuments(released.config, settings, clock)
         self._released = released
         self._indexed = _IndexedExpansion(released, self.documents)
-        # Concurrent users with one question look outside once.
+        # For concurrent equal questions, only one thread searches outside.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Search the kept documents; chunks carry their origin as `metadata["expanded"]`."""
+        """Search the kept documents. `metadata["expanded"]` of a chunk is its origin."""
         own = replace(request, where=None, deepen=True, discover=True, tokens=False)
         with _clear_errors(self._indexed.workspace):
             kept = {k.document_id: k for k in self._prune()}
@@ -78,7 +78,7 @@ class ExpandedCorpus:
         return replace(found, chunks=chunks, documents=documents)
 
     def document(self, document_id: str) -> Document:
-        """Return a kept document; raise InputError for an unknown id."""
+        """Return a kept document. Raise InputError if the id is unknown."""
         if is_expanded(document_id):
             live = {k.document_id for k in self.documents.live()}
             if document_id in live:
@@ -87,7 +87,7 @@ class ExpandedCorpus:
         raise InputError(f"{self.name}: no expanded document {document_id[:200]!r}")
 
     def is_empty(self) -> bool:
-        """Tell whether no document is kept."""
+        """Return whether no document is kept."""
         with _clear_errors(self._indexed.workspace):
             return not self.documents.live()
 
@@ -97,10 +97,10 @@ class ExpandedCorpus:
         return {"name": self.name, "source": source, "documents": len(kept)}
 
     def look_outside(self, query: str, reader: Reader) -> list[Kept]:
-        """Look outside for documents that answer a question, and keep them; return the new ones.
+        """Find documents outside that answer a question, keep them, and return the new documents.
 
-        A question with kept documents is not looked for again before they expire. Of two threads
-        with one question, the second gets the documents that the first finds. Raises ProviderError,
+        A question with kept documents is not searched again before they expire. If another thread
+        searches for the same question, wait and return its documents. Raises ProviderError,
         ConfigError or StoreError if the source or the store fails.
         """
         lock = self._looking[hash(query) % _LOCKS]
@@ -137,9 +137,9 @@ class ExpandedCorpus:
 
 
 def to_the_point(query: str, found: Sequence[Document], reader: Reader) -> list[Document]:
-    """Return the documents that may hold an answer, by confidence, best first.
+    """Return the documents that may hold an answer, by descending confidence.
 
-    See `extract_answers`. The release's calibration does not hold for documents from outside.
+    The default calibration is used, because a release's calibration is fitted to its documents.
     """
     asked = [SearchResult(query=query, chunks=_passages(one)) for one in found]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
@@ -164,7 +164,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """The kept documents under the release's configuration, indexed at each search."""
+    """Indexes kept documents with the release's configuration when they change."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)
@@ -189,9 +189,9 @@ class _IndexedExpansion(Corpus):
 
 
 def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
-    """Return the corpus's settings with the release's configuration as the only one.
+    """Return the corpus's settings with the release's configuration as the only configuration.
 
-    A `given` chunking has no spans for documents from outside, so they are cut recursively.
+    A `given` chunking is replaced by `recursive`, because it knows no documents from outside.
     """
     pinned = release.typed_settings()
     chunking = pinned.chunking
@@ -232,9 +232,9 @@ def _drop_superseded(store: Store, path: str | None) -> None:
 
 @contextmanager
 def _clear_errors(workspace: Workspace) -> Iterator[None]:
-    """Turn the errors of a store that another process clears into one StoreError.
+    """Turn the errors of a store that another process clears into a StoreError.
 
-    Answers then go on without documents from outside.
+    The assistant then answers without documents from outside.
     """
     try:
         yield

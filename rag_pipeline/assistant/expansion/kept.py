@@ -1,8 +1,8 @@
-"""Documents found outside, kept with source, place, time and query.
+"""Keep documents found outside a corpus, with their source, address, time and query.
 
-    <store>/<corpus>/expansion/   tables and indexes like the corpus's own, and never among them
+    <store>/<corpus>/expansion/   tables and indexes of these documents alone
 
-A re-index of the corpus keeps them; deleting the folder deletes them.
+A new build of the corpus does not change them. Deleting the folder deletes them.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from rag_pipeline.store import Store, Table, TableState
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA
 
 PREFIX = "expanded/"
-"""Prefix of the ids of kept documents; a corpus's own document may have it too."""
+"""Prefix of the ids of kept documents. A corpus's own document may have this prefix too."""
 FOLDER = "expansion"
 _DAY = 86_400.0
 _SLUG_CHARACTERS = 60
@@ -33,7 +33,10 @@ _SLUG_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kept document; `time` is the time of finding it (ISO 8601, UTC)."""
+    """Describes a kept document. `place` is the path or address where it was found.
+
+    `time` is the time when it was found (ISO 8601, UTC).
+    """
 
     document_id: str
     content_hash: str
@@ -46,12 +49,12 @@ class Kept:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Return the document's origin, as answers show it."""
+        """Return the document's origin for the sources of answers."""
         return {"source": self.source, "place": self.place, "time": self.time, "query": self.query}
 
 
 def is_expanded(document_id: str) -> bool:
-    """Tell whether an id has the prefix of kept documents."""
+    """Return whether an id has the prefix of kept documents."""
     return document_id.startswith(PREFIX)
 
 
@@ -64,10 +67,10 @@ def expanded_id(found: Document) -> str:
 
 @dataclass(eq=False)
 class ExpandedDocuments:
-    """One corpus's kept documents; safe to share between threads, and with other processes.
+    """Stores one corpus's kept documents. Threads and processes may share the store.
 
-    Without settings, because expansion is switched off, no document is added and none expires.
-    `clock` returns the time in Unix seconds.
+    Without settings (expansion is off), no document is added and none expires. `_clock` returns the
+    time in Unix seconds.
     """
 
     _config: CorpusConfig
@@ -87,7 +90,7 @@ class ExpandedDocuments:
         return self.store.table("documents", DOCUMENTS_SCHEMA)
 
     def live(self) -> list[Kept]:
-        """Return the documents that have not expired, newest first."""
+        """Return the kept documents that have not expired, newest first."""
         if self._settings is None:
             return self._all()
         first = self._clock() - self._settings.days_to_live * _DAY
@@ -101,9 +104,10 @@ class ExpandedDocuments:
     def keep(
         self, found: Sequence[Document], query: str, source: str, taken: Collection[str] = ()
     ) -> list[Kept]:
-        """Store documents and return them; beyond `max_documents` the oldest are dropped.
+        """Store documents and return them. Drop the oldest documents above `max_documents`.
 
-        A kept document is not changed. A document whose id the corpus has `taken` is left out.
+        A document that is already kept is not changed. A document with an id in `taken`, the ids of
+        the corpus's own documents, is left out.
         """
         settings = self._settings
         assert settings is not None
@@ -137,14 +141,14 @@ class ExpandedDocuments:
                 self.table.ensure()
                 self.table.replace([d.document_id for d in new], [rows])
                 self.table.compact()
-            # Other processes may have written meanwhile, so the table is counted.
+            # Read the table again, because other processes may have written meanwhile.
             ordered = self._all()
             excess = [k.document_id for k in ordered[settings.max_documents :]]
             self.drop(excess)
         return [k for name, k in kept.items() if name not in excess]
 
     def remove(self, document_id: str) -> Kept:
-        """Delete one document; raise InputError for an unknown id."""
+        """Delete one document and return it. Raise InputError if the id is unknown."""
         for kept in self._all():
             if kept.document_id == document_id:
                 self.drop([document_id])
@@ -155,13 +159,16 @@ class ExpandedDocuments:
         )
 
     def clear(self) -> int:
-        """Delete all documents and their indexes; return the number of documents."""
+        """Delete all documents and their indexes. Return the number of documents."""
         count = len(self._all())
         Store(self._config.store_url, self._config.corpus).files.remove_folder(FOLDER)
         return count
 
     def prune(self, state: TableState | None = None) -> list[Kept]:
-        """Drop expired documents, and documents that the corpus (in this state) has itself."""
+        """Drop and return expired documents, and documents that the corpus now has itself.
+
+        `state` is the state of the corpus's documents table.
+        """
         own = set(state or ())
         hashes = {one.content_hash for one in (state or {}).values()}
         gone = self.expired()
@@ -170,14 +177,17 @@ class ExpandedDocuments:
         return gone
 
     def drop(self, document_ids: Sequence[str]) -> None:
-        """Delete the rows of documents in all tables; unknown ids are ignored."""
+        """Delete the rows of documents in all tables. Unknown ids are ignored."""
         for name in self.store.tables() if document_ids else ():
             table = self.store.table(name, None)
             with suppress(StoreError):
                 table.drop(document_ids)
 
     def collect(self, dry_run: bool) -> list[Freed]:
-        """Delete expired documents and versions of tables, or with `dry_run` only list them."""
+        """Delete expired documents and old versions of tables, and return what was freed.
+
+        With `dry_run`, only list them.
+        """
         freed = [
             Freed("expanded document", k.document_id, f"found {k.time[:10]}, expired", k.characters)
             for k in (self.expired() if dry_run else self.prune())
@@ -187,7 +197,7 @@ class ExpandedDocuments:
         return freed + ([Freed("versions", "expansion", "superseded", size)] if size else [])
 
     def _all(self) -> list[Kept]:
-        if "documents" not in self.store.tables():  # to open a table would create it
+        if "documents" not in self.store.tables():  # opening the table would create it
             return []
         columns = ["document_id", "content_hash", "title", "characters", "origin"]
         made = [

@@ -1,8 +1,8 @@
-"""A question -> documents from outside the corpus: a folder, a SearXNG server, a web search.
+"""Find documents for a question in a folder, with a SearXNG server or with a model's web search.
 
-All results are data: they are decoded, stripped of markup and cut, never followed or run. No page
-of a search result is fetched, so a result can't make this machine call an address. Only the text of
-the search result itself is kept.
+All results are data. They are decoded, stripped of markup and cut, but no link is followed. No page
+of a search result is fetched, so a result cannot make this machine call an address. Only the text
+of the search result itself is kept.
 """
 
 import hashlib
@@ -48,21 +48,21 @@ _PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
 
 
 WebResult = tuple[Any, Any, Any]
-"""Address, title and text as a search gave them: of any type, and not checked."""
+"""Unchecked address, title and text of a search result, of any type."""
 
 
 class OutsideSource(Protocol):
-    """A source of documents, whose ids are paths or addresses."""
+    """Finds documents outside the corpus. Their ids are paths or addresses."""
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return at most k documents, best first, whose content hashes are not in `indexed`.
 
-        Raises ProviderError or ConfigError naming the unreachable source and the reason.
+        Raises ProviderError or ConfigError with the cause if the source cannot be reached.
         """
 
 
 def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
-    """Return the source of a corpus file, unopened."""
+    """Return the source that `expansion` configures. Nothing is opened yet."""
     look_in, most = expansion.look_in, expansion.max_characters
     if isinstance(look_in, FolderSource):
         return Folder(config.path(look_in.path), most)
@@ -73,21 +73,21 @@ def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """The results of a web search as documents, in their order; no page is fetched."""
+    """Finds documents with a web search. No page is fetched."""
 
     search: Callable[[str], Iterable[WebResult]]
     max_characters: int
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the first results that have an address and text."""
+        """Return the first k results with an address and a text that is not indexed yet."""
         pages = (page(*result, self.max_characters) for result in self.search(query))
         return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
 
 
 class Folder:
-    """Documents that are not indexed yet, ranked by the BM25 score of their best passage.
+    """Finds documents in a folder by the BM25 score of their best passage.
 
-    Every question hashes the files; a changed file causes a new index.
+    Every question hashes the folder's files. If a file has changed, a new index is built.
     """
 
     def __init__(self, path: Path, max_characters: int) -> None:
@@ -98,7 +98,7 @@ class Folder:
         self._index: LexicalIndex | None = None
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the documents of the best passages that share a term with the query."""
+        """Return the k documents with the best passages. A passage shares a term with the query."""
         settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
         try:
             found = [s for s in scan(settings, self._path) if isinstance(s, SourceFile)]
@@ -126,7 +126,7 @@ class Folder:
     def _ranked(self, sources: Mapping[str, SourceFile]) -> LexicalIndex:
         listed = [(s.document_id, s.content_hash) for s in sources.values()]
         if self._index is None or listed != self._listed:
-            # The index is mapped into memory and outlives the folder.
+            # The memory-mapped index remains usable after its folder is deleted.
             with tempfile.TemporaryDirectory(prefix="rag-outside-") as name:
                 folder = Path(name) / "index"
                 build_lexical_index("bm25s", self._passages(sources), Lexical(), folder)
@@ -164,7 +164,7 @@ def ask_searxng(settings: SearxngSource, query: str) -> Iterator[WebResult]:
     address, seconds = settings.base_url.rstrip("/") + "/search", settings.timeout_seconds
     hints = {403: "; does its settings.yml have `json` under search.formats?"}
     try:
-        # A redirect is an error: it could leave the operator's address.
+        # A redirect is an error, because it could lead to another server.
         parameters = {"q": query, "format": "json"}
         stream = httpx.stream("GET", address, params=parameters, timeout=seconds)
         made = bounded_json(address, stream, seconds, _MOST_REPLY_BYTES, hints)
@@ -186,9 +186,9 @@ def bounded_json(
     most_bytes: int,
     hints: Mapping[int, str] = MappingProxyType({}),
 ) -> Any:
-    """Return the JSON of a streamed reply of httpx, bounded in time and size.
+    """Return the JSON of a streamed httpx reply of limited size within a limited time.
 
-    Raises ProviderError that begins with `what`; `hints` end the error for a status.
+    Raises ProviderError that begins with `what`. `hints` gives endings of the error by HTTP status.
     """
     end = time.monotonic() + seconds
     with stream as reply:
@@ -199,8 +199,8 @@ def bounded_json(
             content += part
             if len(content) > most_bytes:
                 raise ProviderError(f"{what}: the reply has more than {most_bytes:,} bytes")
-            if time.monotonic() > end:  # httpx times each read, not the whole
-                raise ProviderError(f"{what}: no whole reply within {seconds:g} s")
+            if time.monotonic() > end:  # httpx limits the time of each read, not of the reply
+                raise ProviderError(f"{what}: no complete reply within {seconds:g} s")
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -208,10 +208,7 @@ def bounded_json(
 
 
 def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebResult]:
-    """Yield the statements of a model of `chats` about the pages that it finds and cites.
-
-    The model uses OpenAI's web search tool.
-    """
+    """Yield a model's statements about the pages that it finds with OpenAI's web search tool."""
     from rag_pipeline.models.providers.openai import OpenAIProtocol
     from rag_pipeline.models.providers.openai_web_search import search_web
 
@@ -223,13 +220,13 @@ def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebR
 
 
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:
-    """Return a search result as a document; None without an http address or text.
+    """Return a search result as a document, or None without an http address or text.
 
-    The loader's parser removes markup, and scripts with their content.
+    The loader's parser removes markup and scripts.
     """
     if not (isinstance(url, str) and isinstance(text, str)) or not is_web_address(url):
         return None
-    text = text[: 4 * max_characters]  # markup is counted too
+    text = text[: 4 * max_characters]  # a generous limit, because markup is removed later
     try:
         if _TAG.search(text):
             text = parse(url, text.encode("utf-8", "replace"), ".html", _MOST_REPLY_BYTES).text
@@ -244,7 +241,7 @@ def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | Non
 
 
 def is_web_address(url: str) -> bool:
-    """Tell whether a text is a printable http or https address."""
+    """Return whether a text is a printable http or https address."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -254,7 +251,7 @@ def is_web_address(url: str) -> bool:
 
 
 def cut(text: str, characters: int) -> str:
-    """Return the text's first characters, cut between words."""
+    """Return at most the first `characters` characters of a text, cut between words."""
     if len(text) <= characters:
         return text
     head = text[:characters]

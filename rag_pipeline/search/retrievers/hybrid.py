@@ -80,7 +80,7 @@ class HybridRetriever(TermRetriever):
         return self.fusion == "weighted"
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Rank by both searches; the settings decide the candidates and their scores, not `k`."""
+        """Rank by both searches. The settings decide the candidates and their scores, not `k`."""
         if self.fusion == "weighted":
             positions, features = candidate_features(search, self)
             dense, terms, document = features.T
