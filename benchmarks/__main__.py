@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 BENCHMARKS = (
-    "cycles integrity at_once memory overhead lexical calls datasets ablation verdicts "
+    "cycles integrity at_once memory overhead lexical calls datasets ablation verdicts operating "
     "questions languages migrate wordings answers stages evaluation serving expansion"
 ).split()
 
