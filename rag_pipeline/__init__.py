@@ -68,7 +68,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the two heavy names on first use: `Corpus` (LanceDB) and `RagPipeline` (Dagster)."""
+    """Import `Corpus` (with LanceDB) and `RagPipeline` (with Dagster) on first use."""
     if name == "Corpus":
         from rag_pipeline.corpus import Corpus
 
@@ -81,5 +81,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Include the late imports: `dg` searches components with `dir`."""
+    """Return all names with the late imports, because `dg` finds components by `dir`."""
     return sorted({*globals(), *__all__})

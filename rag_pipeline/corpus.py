@@ -1,4 +1,4 @@
-"""One corpus as a Python object: search its release, read its leaderboard, roll back."""
+"""Search a corpus's release, read its leaderboard and roll it back from Python."""
 
 import logging
 import os
@@ -50,7 +50,10 @@ _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
 _NICE = 5
-"""Added to a thread's priority value: on a busy processor it gets a third of a search's share."""
+"""Added to the nice value of a thread that opens a release.
+
+On a busy processor, the thread gets a third of the time that a search gets.
+"""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -73,7 +76,7 @@ class Corpus:
     """
 
     def __init__(self, config: CorpusConfig, verify: bool = False) -> None:
-        """Take the settings; with `verify` a release's files are hashed before it is searched.
+        """Take the settings. With `verify`, compare a release's files with their hashes first.
 
         If a release has changed on disk, searches stay with the previous release.
         """
@@ -81,17 +84,17 @@ class Corpus:
         self.verify = verify
         self.workspace = Workspace(config)
         self._lock = Lock()
-        """Held for moments only: no file is read or opened under it."""
+        """Held only for moments. Nobody reads or opens a file while holding it."""
         self._served: Served | None = None
         self._opening: tuple[str, Future[Served]] | None = None
         self._validated: tuple[str, ReleaseSettings] | None = None
         self._not_before = 0.0
         self._logged: tuple[str, float] | None = None
-        """The last error about another release, and when it was logged."""
+        """The last logged error about a new release, and the time of logging."""
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Read a corpus file; raise ConfigError naming its mistakes."""
+        """Read a corpus file. Raise ConfigError, which names its mistakes."""
         return cls(load_config(file), verify)
 
     @cached_property
@@ -103,10 +106,10 @@ class Corpus:
         """Return the k best chunks of the release, best first.
 
         `where` is a filter in SQL, such as `document_id LIKE 'policies/%'` or
-        `json_get_string(metadata, 'suffix') = '.pdf'`. Raises NotReleasedError before the first
-        release and InputError for an empty query or an invalid filter. A newer release is opened in
-        the background: searches do not wait for it, `reopen` does. With `expand` the chunks are
-        larger passages, possibly fewer than k.
+        `json_get_string(metadata, 'suffix') = '.pdf'`. A newer release is opened in the background.
+        Searches do not wait for it, but `reopen` does. If the retriever's `expand` is set, the
+        chunks are larger passages, and may be fewer than k. Raise NotReleasedError before the first
+        release. Raise InputError for an empty query or an invalid filter.
         """
         found = self.retrieve(SearchRequest(query=query, k=k, where=where))
         return [passage for _, passage in self.widened(found.chunks)]
@@ -114,7 +117,7 @@ class Corpus:
     def retrieve(self, request: SearchRequest) -> SearchResult:
         """Return the chunks that the release's retriever and reranker find.
 
-        Chunks carry token signs only for the packaged model. Raises the errors of `search`.
+        Chunks have token signs only with the packaged model. Raise the same errors as `search`.
         """
         check_query(request.query)
         if request.k is not None and request.k < 1:
@@ -126,9 +129,9 @@ class Corpus:
             return served.searcher.search(request)
 
     def widened(self, chunks: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
-        """Return ranked chunks as the passages that `expand` of the release's retriever makes.
+        """Return ranked chunks as passages of the size that the retriever's `expand` sets.
 
-        Each passage comes with the place of its best chunk (see `search.widening`).
+        Each passage comes with the index of its best chunk in `chunks` (see `search.widening`).
         """
         searcher = (self._served or self._open()).searcher
         first = single_pass(searcher.retriever).expand
@@ -145,7 +148,7 @@ class Corpus:
         return {name: at_current_endpoint(config, chat) for name, chat in chats.items()}
 
     def calibration(self) -> Calibration:
-        """Return the calibration that was fitted to the release's queries, else the default."""
+        """Return the calibration fitted to the release's queries, or else the default."""
         return self._settings().calibration or DEFAULT
 
     def _settings(self) -> ReleaseSettings:
@@ -155,14 +158,14 @@ class Corpus:
         return self._validated[1]
 
     def document_ids(self) -> list[str]:
-        """Return the release's documents, sorted."""
+        """Return the sorted ids of the release's documents."""
         pinned = self.searched().pinned
         return sorted(self.workspace.documents().state(pinned.documents_version))
 
     def document(self, document_id: str) -> Document:
         """Return a document of the release as it was indexed.
 
-        Raises InputError for a document that the release does not have.
+        Raise InputError if the release lacks the document.
         """
         pinned = self.searched().pinned
         found = read_documents(self.workspace, [document_id], pinned.documents_version)
@@ -172,7 +175,7 @@ class Corpus:
         return document
 
     def places(self, chunks: Sequence[ScoredChunk]) -> list[Place | None]:
-        """Return each chunk's place in its document; None if the release lacks the document."""
+        """Return each chunk's place in its document, or None if the release lacks the document."""
         wanted = sorted({chunk.document_id for chunk in chunks})
         version = self.searched().pinned.documents_version
         documents = {d.document_id: d for d in read_documents(self.workspace, wanted, version)}
@@ -184,9 +187,9 @@ class Corpus:
         ]
 
     def page_image(self, document_id: str, page: int) -> bytes:
-        """Return a page of a PDF of the release as PNG, drawn from the original file.
+        """Return a page of a PDF of the release as a PNG image, drawn from the original file.
 
-        Raises InputError if the file or object is gone or has changed.
+        Raise InputError if the file or object is missing or has changed.
         """
         document, settings = self.document(document_id), self.config.documents
         try:
@@ -196,20 +199,21 @@ class Corpus:
             raise InputError(f"{self.name}: {error}") from None
 
     def release(self) -> Release:
-        """Return the manifest that is served."""
+        """Return the manifest of the served release."""
         return manifests.current(self.workspace)
 
     def searched(self) -> Release:
-        """Return the manifest that searches read; while `release` is opened, the previous one.
+        """Return the manifest of the release that searches read.
 
-        Before the first search nothing is opened.
+        It is the previous release while a newer release is being opened. Before the first search,
+        it is the served release.
         """
         return manifests.current(self.workspace) if self._served is None else self._open().release
 
     def reopen(self) -> Release:
-        """Wait until searches read the current release; return its manifest.
+        """Wait until searches read the current release, and return its manifest.
 
-        Raises StoreError if it can't be opened; searches then stay with the previous release.
+        Raise StoreError if the release can't be opened. Searches then stay with the previous one.
         """
         release = manifests.current(self.workspace)
         with self._lock:
@@ -224,7 +228,7 @@ class Corpus:
         return manifests.history(self.workspace)
 
     def roll_back(self, release_id: str | None = None) -> Release:
-        """Serve an earlier release again, the one before the current by default."""
+        """Serve an earlier release again, by default the previous release."""
         release = manifests.roll_back(self.workspace, release_id)
         if self._served is not None:
             self.reopen()
@@ -237,8 +241,8 @@ class Corpus:
     def board(self, metric: str | None = None) -> Board:
         """Return every evaluated configuration with its metrics, best first.
 
-        Rows are compared with the baseline and with the served configuration, in the metrics that
-        tables show and in `metric`.
+        Each row is compared with the baseline and with the served configuration. The comparisons
+        cover the metrics of the tables, and `metric`.
         """
         board = load_leaderboard(self.workspace)
         also = [metric] if metric else []
@@ -246,10 +250,10 @@ class Corpus:
         return with_verdicts(self.workspace, board, served, also)
 
     def _open(self) -> Served:
-        """Return the current release, opened.
+        """Open and return the current release.
 
-        Returns the open release while another is being opened, and while the current one or the
-        pointer to it can't be read.
+        Return the release that is already open while the current release is being opened or can't
+        be read.
         """
         served = self._served
         try:
@@ -278,7 +282,10 @@ class Corpus:
         return served
 
     def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
-        """Open a release in its own thread, unless one does; tell whether this call began."""
+        """Open a release in its own thread, unless a thread already opens it.
+
+        Return whether this call started the thread, and the future result.
+        """
         if self._opening is not None and self._opening[0] == release.release_id:
             return False, self._opening[1]
         opening: Future[Served] = Future()
@@ -316,7 +323,7 @@ class Corpus:
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
 
     def _stay(self, served: Served, other: str, error: BaseException) -> None:
-        """Log that another release can't be searched; once a minute for each reason."""
+        """Log that a new release can't be searched, at most once a minute for the same reason."""
         said = f"{other}: searches stay with {served.release.release_id}: {error}"
         now = time.monotonic()
         if self._logged is None or self._logged[0] != said or now > self._logged[1] + 60.0:
@@ -339,7 +346,7 @@ class Corpus:
 
 
 def _give_way() -> None:
-    """Lower the priority of this thread and of the threads it starts, where threads have one."""
+    """On Linux, lower the priority of this thread and of the threads that it starts."""
     if sys.platform == "linux":
         thread = get_native_id()
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""Frozen data classes that the steps exchange.
+"""Define the frozen data classes that the steps exchange.
 
-Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
+Offsets count the Unicode code points of `Document.text`. They are half open: `text[start:end]`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +14,17 @@ MetadataValue = str | int | float | bool
 Span = tuple[int, int]
 """Half-open offsets into a text."""
 Vectors = npt.NDArray[np.float32]
-"""Shape (texts, dimension), unit length."""
+"""An array of shape (texts, dimension). Each row has unit length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One raw document, decoded.
+    """One decoded document.
 
     `document_id` is the path or key relative to the source root in POSIX form. `content_hash` is
     the SHA-256 (hex) of the raw bytes, with the parser's version if it is not the first. `text` of
     plain text and Markdown is exactly the decoded file. `page_map` is a packed
-    `loading.page_map.PageMap`, None for formats without pages.
+    `loading.page_map.PageMap`, or None for formats without pages.
     """
 
     document_id: str
@@ -78,12 +78,12 @@ class GoldSpan:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query with its gold.
+    """A query with the spans, documents and entities that an answer is compared with.
 
-    `gold_documents` answer as a whole, without marked spans. `entities` maps an entity type to
-    groups of acceptable variants. An answer must get the `critical_types` right. `tags` name
-    slices. Queries of one `group`, or else about one document, count as one in intervals.
-    `rag questions` makes `synthetic` queries from the documents.
+    `gold_documents` answer the query as a whole, without marked spans. `entities` maps an entity
+    type to groups of acceptable variants. An answer must contain the entities of `critical_types`.
+    `tags` name slices. Queries of one `group` count as one in intervals. Without groups, queries
+    about one document count as one. `rag questions` makes `synthetic` queries.
     """
 
     query_id: str
@@ -108,9 +108,8 @@ class Query:
 class ScoredChunk:
     """A retrieved chunk with its score: higher is better, on the scale of its retriever.
 
-    Made by `search.ranking`; read by everything after it. `token_signs` are the packed signs of its
-    tokens' vectors, b"" where no index keeps them. The assistant adds `corpus`, the name of the
-    corpus that the chunk is from.
+    `search.ranking` makes it. `token_signs` are the packed signs of its token vectors, or b"" if no
+    index stores them. The assistant adds `corpus`, the name of the chunk's corpus.
     """
 
     chunk_id: str
@@ -136,24 +135,24 @@ Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "ge
 Weights = npt.NDArray[np.float32]
 """The rarity of each token id in an index."""
 Mask = npt.NDArray[np.bool_]
-"""Whether each chunk of an opened index may be found."""
+"""One value per chunk of an opened index: whether a search may return the chunk."""
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
-"""From a document's id and its best chunks' texts to boosted queries for it, the best first."""
+"""Returns boosted queries, best first, for a document's id and the texts of its best chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A query and how to search for it.
+    """A query with the settings of its search.
 
-    Made by `Corpus`, the assistant and the evaluation; read by `search.retrieval.Searcher` and by
-    the corpora of the assistant.
+    `Corpus`, the assistant and the evaluation make it. `search.retrieval.Searcher` and the corpora
+    of the assistant read it.
     """
 
     query: str
     k: int | None = None
-    """Number of chunks to return; by default the retriever's `k`."""
+    """Number of chunks to return, by default the retriever's `k`."""
     deepen: bool = True
-    """Whether a `k` above the retriever's counts; the scores then differ from the measured ones."""
+    """Whether a `k` above the retriever's `k` counts. Scores then differ from measured scores."""
     where: str | None = None
     """A filter in SQL over the index's columns, applied before anything is ranked."""
     document_id: str | None = None
@@ -162,22 +161,22 @@ class SearchRequest:
     discover: bool = False
     """Whether the result lists the documents that the single pass found."""
     tokens: bool = False
-    """Whether chunks carry the token signs that the index keeps."""
+    """Whether chunks carry the token signs that the index stores."""
     stages: tuple[int, int] | None = None
-    """`boosted_files` and `variants` in place of the retriever's."""
+    """Values of `boosted_files` and `variants` that replace the retriever's values."""
     cacheable: bool = False
-    """Whether many questions search for this query, so that its result is kept."""
+    """Whether to cache the result, because many questions search for this query."""
     boost: Boost | None = field(default=None, compare=False)
-    """Makes boosted queries; by default they are made of the words of the best chunks."""
+    """Makes boosted queries. By default they consist of words of the best chunks."""
     allowed: Mask | None = field(default=None, compare=False, repr=False)
     """The chunks that `where` keeps, if the caller knows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document with the score of its best chunk (MaxP); the assistant adds its `corpus`.
+    """A document with the score of its best chunk (MaxP). The assistant adds its `corpus`.
 
-    Dai & Callan, Deeper Text Understanding for IR, SIGIR 2019.
+    Source: Dai and Callan, Deeper Text Understanding for IR, SIGIR 2019.
     """
 
     document_id: str
@@ -188,34 +187,34 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A query with the chunks that were found for it, and how to answer from them.
+    """A query with its found chunks and the settings for answering from them.
 
-    Made by `search.retrieval.Searcher`; merged by the assistant; read by answer methods and by the
-    evaluation. The caller of an answer method sets `kind` and `contexts`.
+    `search.retrieval.Searcher` makes it, and the assistant merges several. Answer methods and the
+    evaluation read it. The caller of an answer method sets `kind` and `contexts`.
     """
 
     query: str
     search_text: str = ""
-    """The part of the query that was searched for: all of it unless a part names a document."""
+    """The searched part of the query. It is the whole query unless a part names a document."""
     chunks: Sequence[ScoredChunk] = ()
     documents: Sequence[FoundDocument] = ()
-    """The documents of the single pass, best first, if they were to be discovered."""
+    """The documents of the single pass, best first, if the request sets `discover`."""
     boosted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The boosted queries by document."""
     token_weights: Weights | None = field(default=None, compare=False, repr=False)
-    """The token weights of the index, where the chunks carry token signs."""
+    """The token weights of the index, if the chunks carry token signs."""
     kind: Kind = "general"
     contexts: int = 0
-    """Number of chunks that quotes come from, unless these hardly meet the query; 0 is all."""
+    """Number of chunks to quote from, unless these hardly match the query. 0 means all chunks."""
     rerank_error: str | None = None
     """Why the chunks are in the retriever's order although a reranker is set."""
     boost_error: str | None = None
     """Why boosted queries were not searched."""
     latency_ms: float | None = None
-    """None where many queries were reranked together."""
+    """Time of the search in milliseconds, or None if many queries were reranked together."""
 
     def __post_init__(self) -> None:
-        """Search for the whole query where no part of it is given."""
+        """Use the whole query as `search_text` by default."""
         if not self.search_text:
             object.__setattr__(self, "search_text", self.query)
 
@@ -224,7 +223,7 @@ class SearchResult:
 class Citation:
     """A span of a document, with its text, that a sentence of an answer rests on.
 
-    `number`, from 1, is the reference in the answer's text. `supports` is False where the cited
+    `number` is the reference in the answer's text, counted from 1. `supports` is False if the cited
     text does not support the sentence.
     """
 
@@ -239,7 +238,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One document's row of a comparison; `number` is its first citation, None for an empty row."""
+    """One document's row of a comparison. `number` is its first citation, None in an empty row."""
 
     document_id: str
     text: str
@@ -250,9 +249,9 @@ class ComparisonRow:
 class Answer:
     """An answer with its citations.
 
-    Made by an answer method or the assistant's model; read by the evaluation and the assistant.
-    `answered` is False where nothing in the chunks answers. `confidence` is 0..1, None where the
-    method gives none. `problems` names wrong citations. `table` holds the rows of a comparison.
+    An answer method or the assistant's model makes it. The evaluation and the assistant read it.
+    `answered` is False if no chunk answers. `confidence` is a probability from 0 to 1, or None if
+    the method estimates none. `problems` names wrong citations. `table` has a comparison's rows.
     """
 
     text: str
@@ -265,9 +264,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of a call; a prompt cache served `cached_tokens` of the `input_tokens`.
+    """The token counts of a call. A prompt cache served `cached_tokens` of the `input_tokens`.
 
-    Some rerankers charge by `searches` instead of tokens.
+    Some rerankers charge per search instead of per token. `searches` counts these searches.
     """
 
     input_tokens: int = 0
@@ -276,7 +275,7 @@ class Usage:
     searches: int = 0
 
     def __post_init__(self) -> None:
-        """Replace invalid counts of a server, such as negative numbers or texts, by 0."""
+        """Replace invalid counts from a server, such as negative numbers or texts, with 0."""
         for name in self.__slots__:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= 10**9:
@@ -329,7 +328,7 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's reply; `data` is its value by the prompt's schema or choices."""
+    """A model's reply. `data` is the value that the prompt's schema or choices ask for."""
 
     text: str
     data: Any

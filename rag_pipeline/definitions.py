@@ -1,4 +1,4 @@
-"""The definitions that Dagster loads: every corpus, and the executor of its runs."""
+"""Define every corpus and the executor of its runs for Dagster."""
 
 import gc
 import warnings
@@ -18,7 +18,7 @@ with collection_paused():
     from rag_pipeline.orchestration.names import group_name
     from rag_pipeline.orchestration.secrets import load_secrets
 
-    gc.freeze()  # modules live as long as the process: they are not looked through, either
+    gc.freeze()  # modules live as long as the process, so the collector need not scan them
 
 # Dagster emits this warning from its own code; users can do nothing about it.
 warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)
@@ -29,17 +29,17 @@ def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
     `rag` finds the same corpora: below the folder of a checkout, or in the working directory of an
-    installed package. A mistake in a file only stops its own corpus: a sensor that fails with the
-    mistake replaces it. In a checkout, components of other types under `defs/` are loaded too.
+    installed package. A mistake in a file stops only its own corpus: a sensor that fails with the
+    mistake replaces it. In a checkout, components of other types under `defs/` are loaded, too.
 
-    By default a run makes its steps in one process, the fastest way on one machine. RAG_EXECUTOR
-    names another executor, which distributes the shards of an index.
+    By default a run makes its steps in one process, which is the fastest way on one machine.
+    RAG_EXECUTOR names another executor, which distributes the shards of an index.
     """
     load_secrets()
     package = Path(__file__).parent
     checkout = (package.parent / "pyproject.toml").is_file()
     files = corpus_files(package.parent if checkout else Path())
-    # Of two files with the same corpus, the one whose path has its name goes first.
+    # If two files define the same corpus, the file or folder with the corpus's name goes first.
     named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
     found, taken = [file for file, _ in named], dict[str, Path]()
     with collection_paused(), unstable():

@@ -1,4 +1,4 @@
-"""Every error that the pipeline raises on purpose, in one tree below `RagPipelineError`.
+"""Define every error that the pipeline raises on purpose, in one tree below `RagPipelineError`.
 
 A message names the value, the place (file, corpus, variant, document) and the cure.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class RagPipelineError(Exception):
-    """Root of all errors with a message for the user; shown without a traceback."""
+    """The base class of all errors with a message for the user, shown without a traceback."""
 
 
 class ConfigError(RagPipelineError):
@@ -28,7 +28,7 @@ class InputError(RagPipelineError):
 
 
 class DocumentError(InputError):
-    """One document can't be used; `reason` is what quarantine shows."""
+    """One document can't be used. The quarantine shows `reason`."""
 
     def __init__(self, document_id: str, reason: str) -> None:
         super().__init__(f"{document_id}: {reason}")
@@ -37,7 +37,7 @@ class DocumentError(InputError):
 
 
 class UnreadDocumentError(DocumentError):
-    """One document could not be read this time; its earlier version stays."""
+    """One document could not be read this time. Its earlier version stays."""
 
 
 class StoreError(RagPipelineError):
@@ -53,7 +53,7 @@ class NotReleasedError(StoreError):
 
 
 _SHOWN = 8
-"""Least length of a secret part of a key, in characters; shorter ones occur in words."""
+"""Least length of a hidden part of a key, in characters. Shorter parts may occur in words."""
 _secrets: set[str] = set()
 
 
@@ -64,7 +64,7 @@ def keep_secret(key: str | None) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Replace every known key in `text`, also one that is cut at its end."""
+    """Return `text` with every known key hidden, even if the end of the key is cut off."""
     for key in sorted(_secrets, key=len, reverse=True):
         if key[:_SHOWN] in text:
             for end in range(len(key), _SHOWN - 1, -1):
@@ -85,11 +85,12 @@ class ProviderError(RagPipelineError):
 
 
 class TransientError(ProviderError):
-    """A call failed for a transient reason; `calls` tries it again.
+    """A call failed for a transient reason. `calls` tries it again.
 
-    `retry_after` is the wait that the provider asks for, in seconds. `limited` says that the
-    provider refused the call for its rate; `reached` that it answered; `connected` that a server
-    accepted the connection; `paid` that the call may be charged.
+    `retry_after` is the wait that the provider asks for, in seconds. `limited` means that the
+    provider refused the call because of a rate limit. `reached` means that the provider answered.
+    `connected` means that a server accepted the connection. `paid` means that the call may be
+    charged.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class PaidInVainError(GivenUpError):
 
 
 class TextsFailedError(ProviderError):
-    """A model failed on some texts; `failed` holds the errors, other vectors are kept."""
+    """A model failed on some texts. `failed` maps them to errors. Other vectors are stored."""
 
     def __init__(self, failed: Mapping[str, ProviderError]) -> None:
         text, first = next(iter(failed.items()))
@@ -129,11 +130,11 @@ class TextsFailedError(ProviderError):
 
 
 class CallsStoppedError(ProviderError):
-    """No call to a model can work now, so the run stops; answers so far are kept."""
+    """No call to a model can work now, so the run stops. Earlier answers stay stored."""
 
 
 class TextTooLongError(ProviderError):
-    """`text` is longer than the model reads."""
+    """`text` exceeds the maximum length for the model."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
@@ -148,7 +149,7 @@ class MissingExtraError(ProviderError):
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:
-    """Import a module of an optional package; raise MissingExtraError if it is not installed."""
+    """Import a module of an optional package. Raise MissingExtraError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -156,9 +157,10 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 
 
 def installation(extra: str) -> str:
-    """Return the command that installs an extra here, without a package index for this package.
+    """Return the command that installs an extra, without looking for rag_pipeline in an index.
 
-    A checkout is installed with the extra; beside a wheel, the requirements of the extra.
+    In a checkout, the command installs the checkout with the extra. Otherwise it installs only the
+    requirements of the extra.
     """
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
@@ -185,11 +187,11 @@ def _requirements(extra: str) -> Iterator[str]:
 
 
 class UnknownReplyError(ProviderError):
-    """A dry run needs a reply that is not in the cache; only the dry run sees this error."""
+    """A dry run needs a reply that is not in the cache. Only dry runs raise this error."""
 
 
 class BudgetError(RagPipelineError):
-    """A plan or a run would cost more than `budget_usd`; finished work is kept."""
+    """A plan or a run would cost more than `budget_usd`. Finished work stays stored."""
 
 
 class CheckFailedError(RagPipelineError):

@@ -1,4 +1,4 @@
-"""Late imports of large packages and late compilation of large patterns."""
+"""Import large packages and compile large patterns on first use."""
 
 import importlib
 import importlib.util
@@ -15,12 +15,12 @@ _LOCK = RLock()
 
 @cache
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern on its first use; long lists of words take up to 0.1 s."""
+    """Compile a pattern on its first use. A long list of words takes up to 0.1 seconds."""
     return re.compile(pattern, flags)
 
 
 def import_lancedb() -> Any:
-    """Import LanceDB; its catalogue client loads on first use, which saves 0.4 of 1.4 CPU s."""
+    """Import LanceDB. Its catalogue client loads on first use, which saves 0.4 of 1.4 seconds."""
     _postpone("lance_namespace_urllib3_client")
     return importlib.import_module("lancedb")
 
@@ -28,7 +28,7 @@ def import_lancedb() -> Any:
 def import_great_expectations() -> Any:
     """Import Great Expectations without its usage reports.
 
-    Its plots and distributions load on first use, which saves 1 of 3.4 CPU s and 78 MB.
+    Its plots and distributions load on first use, which saves 1 of 3.4 seconds and 78 MB.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     _postpone("altair", "scipy.stats")
@@ -36,7 +36,7 @@ def import_great_expectations() -> Any:
 
 
 def _postpone(*packages: str) -> None:
-    """Let packages load when their first attribute is read."""
+    """Make packages load when their first attribute is read."""
     with _LOCK:
         for name in packages:
             if name in sys.modules or (spec := importlib.util.find_spec(name)) is None:
@@ -50,9 +50,9 @@ def _postpone(*packages: str) -> None:
 
 
 class Postponed(ModuleType):
-    """A package that has not run yet.
+    """A package whose code has not run yet.
 
-    Its submodules can be imported. `importlib.util.LazyLoader` would run the package then.
+    Importing a submodule does not run its code, unlike with `importlib.util.LazyLoader`.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""One corpus's settings, tables, call cache and models, each opened on first use."""
+"""Open a corpus's settings, tables, call cache and models on first use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ from rag_pipeline.store.schemas import (
 )
 
 _ENDPOINTS = "models.json"
-"""The file of the store with each model's first endpoint, which identifies its answers."""
+"""The store's file with each model's first endpoint, which identifies the model's answers."""
 
 
 class Workspace:
@@ -50,7 +50,7 @@ class Workspace:
 
     @cached_property
     def config(self) -> CorpusConfig:
-        """Return the settings; moved models keep the identity of their first endpoint."""
+        """Return the settings. Models with a new endpoint keep the identity of their first one."""
         if not any(remote_models(self._given)):
             return self._given
         return with_first_endpoints(self._given, self.store.read_json(_ENDPOINTS) or {})
@@ -64,7 +64,7 @@ class Workspace:
 
     @cached_property
     def cache(self) -> CallCache:
-        """Return the call cache: of this machine, or of all machines with one database."""
+        """Return the call cache of this machine, or of all machines that share a database."""
         own, shared = CallCache(Database(self.store.calls_path)), shared_database()
         if shared is None:
             return own
@@ -91,7 +91,7 @@ class Workspace:
 
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
-        """Charge the calls inside the block to an asset's partition; yield their costs."""
+        """Charge the calls inside the block to an asset's partition, and yield their costs."""
         configurations = self.config.configurations_of(key.level, key)
         self._record_endpoints()
         with (
@@ -112,7 +112,7 @@ class Workspace:
                 )
 
     def _record_endpoints(self) -> None:
-        """Record the endpoints of new models, before their first answer is kept."""
+        """Record the endpoints of new models before their first answer is stored."""
         known = endpoints_of(self.config)
         if known and not self._recorded:
             before = self.store.read_json(_ENDPOINTS) or {}
@@ -127,10 +127,10 @@ class Workspace:
         return self.store.table("documents", DOCUMENTS_SCHEMA)
 
     def quarantine(self, table: str) -> Table:
-        """Return the table of documents that have no rows in a table, with the reasons."""
+        """Return the table with the documents that another table rejected, and the reasons."""
         return self.store.table(f"quarantine.{table}", QUARANTINE_SCHEMA)
 
-    # A table's name holds the part of a key that it depends on.
+    # A table's name contains the part of a key that the table depends on.
 
     def chunks(self, key: str) -> Table:
         """Return the chunks of one chunking."""
@@ -150,7 +150,7 @@ class Workspace:
         return self.store.table(f"vector_index.{own}", schema)
 
     def lexical_path(self, key: str, engine: str) -> str:
-        """Return the path of the lexical index of the current chunks, built or not."""
+        """Return the path of the lexical index of the current chunks. It need not exist yet."""
         own = Key.parse(key).at("contextualizer")
         made_from = state_digest(self.contextualized_chunks(own).state())
         settings = self.config.lexical_fingerprint(*own.variants)
@@ -165,7 +165,7 @@ class Workspace:
     def embed(
         self, embedding: str, counts: CallCounts | None = None, input_type: InputType = "document"
     ) -> Callable[..., Embedded]:
-        """Return a function from texts, and their documents, to vectors; it uses the cache."""
+        """Return a function that embeds texts, with optional document ids, through the cache."""
         embedder = self.embedder(embedding)
 
         def charged(texts: Sequence[str], documents: Sequence[str] | None = None) -> Embedded:
@@ -179,12 +179,12 @@ class Workspace:
     ) -> Models:
         """Return the corpus file's models for methods and judges.
 
-        `chats` overrides the chat models of these names with those that a release used.
+        `chats` replaces chat models by name, for example with the models of a release.
         """
         return _Models(self, counts, chats or {})
 
     def ask(self, chat: str, counts: CallCounts | None = None) -> Ask:
-        """Return a function from prompts to replies of a chat model of the corpus file."""
+        """Return a function that sends prompts to a chat model and returns its replies."""
         settings = self.config.chat(chat)
 
         def charged(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:

@@ -1,1 +1,1 @@
-"""The only place that imports Dagster: the asset graph over the stages."""
+"""Build the assets, checks, jobs and sensors of a corpus in Dagster."""

@@ -1,4 +1,4 @@
-"""Alerts to a webhook: failed runs, and steps that are stuck."""
+"""Post alerts to a webhook about failed runs and about problems that wait for a person."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ _MOST = 20
 
 
 def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinition]:
-    """Return the alerting sensors, on by default, if the corpus file names a webhook."""
+    """Return the alert sensors if the corpus file names a webhook. They are on by default."""
     config, now = workspace.config, following(workspace)
     if config.alerts is None:
         return []
@@ -38,9 +38,9 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
 
 
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
-    """Return the sensor that alerts of a mistake in a corpus file, if the file names a webhook.
+    """Return a sensor that posts a mistake in a corpus file, if the file names a webhook.
 
-    If file and corpus have the same name, the sensor keeps the cursor of the valid file's sensor.
+    If file and corpus have the same name, the sensor uses the cursor of the valid file's sensor.
     """
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -128,7 +128,7 @@ def _standstill(
 def _problems(
     workspace: Workspace, instance: dg.DagsterInstance, one_run: bool
 ) -> list[str] | None:
-    """Return the problems that wait for a person, None while work is under way."""
+    """Return the problems that wait for a person, or None while work is in progress."""
     found = survey(workspace, instance, one_run)
     if found.requests or found.waiting:
         return None
@@ -152,7 +152,7 @@ def _listed(problems: list[str]) -> str:
 def post(variable: str, corpus: str, text: str) -> None:
     """Post `{"text": …, "corpus": …}` to the URL in an environment variable.
 
-    Raises ConfigError that names the variable, not the URL, which is usually a secret.
+    Raise ConfigError if that fails. It names the variable, because the URL is usually a secret.
     """
     address = os.environ.get(variable, "")
     if not address.startswith(("http://", "https://")):

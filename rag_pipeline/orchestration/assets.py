@@ -1,4 +1,4 @@
-"""The assets of one corpus in Dagster."""
+"""Build the assets of one corpus in Dagster."""
 
 import time
 from collections import Counter
@@ -51,15 +51,15 @@ LOG_SECONDS = 30.0
 """Minimum seconds between two lines of progress in a run's log."""
 _TICKS = 60
 _WARN, _FAIL = 1.25, 2.0
-"""Intervals of the schedule after which an asset is old, and too old."""
+"""Number of schedule intervals until Dagster warns about an asset's age, and until it fails."""
 
 
 def build_assets(
     workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES, one_run: bool = False
 ) -> list[dg.AssetsDefinition]:
-    """Return the assets of a corpus, in the order of the flow.
+    """Return the assets of a corpus, in the order of the data flow.
 
-    With `one_run`, the steps of a run share its process: one run makes adjacent partitions of a
+    With `one_run`, all steps of a run share its process. One run makes adjacent partitions of a
     backfill, and no work is split into shards.
     """
     config = workspace.config
@@ -77,7 +77,7 @@ def build_assets(
 def _assets_made_together(
     workspace: Workspace, names: Sequence[str], retries: dg.RetryPolicy | None, one_run: bool
 ) -> dg.AssetsDefinition:
-    """Return assets that one step makes; figures with a threshold are their checks."""
+    """Return the assets that one step makes, with their alerts as asset checks."""
     config = workspace.config
     single_run = one_run and ASSETS[names[0]].partitioned_by is not None
 
@@ -123,7 +123,7 @@ def _assets_made_together(
 
 
 def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
-    """Return the arguments of Dagster's definitions that all assets have."""
+    """Return the arguments that the Dagster definitions of all assets need."""
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
     return {
@@ -145,7 +145,7 @@ def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> No
 
 @contextmanager
 def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext) -> Iterator[None]:
-    """Hold the corpus's lease; fail without a retry when the run is canceled.
+    """Hold the corpus's lease. Fail without a retry if the run is canceled.
 
     With a retry policy, Dagster would restart a canceled step in the same process.
     """
@@ -159,10 +159,10 @@ def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext)
 
 
 def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) -> Iterator[Any]:
-    """Make the partitions of a run; yield the results that the UI shows.
+    """Make the partitions of a run and yield the results for Dagster's UI.
 
-    Dagster gives one data version to all partitions of a run, so several are reported one by one.
-    If one can't be made, the others are made, and then the step fails with the reasons.
+    Dagster gives one data version to all partitions of a run, so each partition has its own event.
+    If partitions fail, the step makes all other partitions before it fails with the reasons.
     """
     key, run_id = asset_key(workspace.config, name), context.run.run_id
     keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
@@ -208,7 +208,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
 
 
 class LoggedProgress:
-    """Logs the progress of each step from time to time."""
+    """A logger of the progress of each step."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
         self._log = log
@@ -216,7 +216,7 @@ class LoggedProgress:
         self._last = time.monotonic()
 
     def __call__(self, step: Step, what: str, count: int) -> None:
-        """Count the progress of a step; log it after `LOG_SECONDS`."""
+        """Count the progress of a step. Log it if the last line is `LOG_SECONDS` old."""
         done = self._done.setdefault(step, Counter())
         done[what] += count
         if time.monotonic() - self._last >= LOG_SECONDS:
@@ -233,7 +233,7 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
 
 
 def _freshness(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
-    """Return the maximum age of a watched asset, None without a schedule."""
+    """Return the maximum age of a watched asset, or None for other assets or without a schedule."""
     if config.schedule is None or not ASSETS[name].watched:
         return None
     ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
@@ -337,9 +337,9 @@ def _sharded_asset(
 
 @contextmanager
 def clear_failures() -> Iterator[None]:
-    """Turn the pipeline's own errors into failures with their message.
+    """Turn the pipeline's own errors into Dagster failures with the same message.
 
-    Only errors of a store or a model are retried; wrong settings or inputs are not.
+    Only errors of a store or a model are retried. Wrong settings or inputs are not retried.
     """
     try:
         yield
@@ -349,9 +349,9 @@ def clear_failures() -> Iterator[None]:
 
 
 def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
-    """Return the failure of a step with its reasons.
+    """Return the Dagster failure of a step with its reasons.
 
-    Its cause is an error of the inputs if there is one, else an error of the store.
+    Its cause is an error of the store only if there is no other error.
     """
     may = any(may_do_better(error) for error in errors)
     told = dg.Failure(description="; ".join(said), allow_retries=may)
@@ -365,7 +365,7 @@ def is_of_the_store(error: Exception) -> bool:
 
 
 def may_do_better(error: Exception) -> bool:
-    """Return whether a retry of the same step may succeed: errors of others may pass."""
+    """Return whether a retry of the same step may succeed."""
     passing = isinstance(error, StoreError | ProviderError) or not isinstance(
         error, RagPipelineError
     )

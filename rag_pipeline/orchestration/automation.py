@@ -1,4 +1,4 @@
-"""Jobs, the re-index schedule, and the sensors that request runs for changes."""
+"""Build the jobs, the re-index schedule, and the sensors that request runs after changes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ _NAMED = 5
 
 Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
 Jobs = Mapping[str, Job]
-"""Jobs by the names of their assets; `""` is the job of the whole corpus."""
+"""Jobs by the names of their assets. The key `""` has the job of the whole corpus."""
 
 
 def build_jobs(
@@ -60,10 +60,10 @@ def build_jobs(
 
 
 def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.ScheduleDefinition]:
-    """Return the re-index schedule, on by default, if the corpus file sets one.
+    """Return the re-index schedule if the corpus file sets one. It is on by default.
 
-    It starts the one run of all stale steps, or loads the documents; the sensor then requests the
-    stale partitions.
+    With `one_run`, it starts one run of all stale steps. Otherwise it loads the documents, and the
+    sensor then requests the stale partitions.
     """
     if config.schedule is None:
         return []
@@ -73,8 +73,8 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
             job=jobs["" if one_run else "documents"],
             cron_schedule=config.schedule,
             default_status=dg.DefaultScheduleStatus.RUNNING,
-            description="Load new and changed documents and bring what follows up to date. Steps "
-            "that failed are tried again.",
+            description="Load new and changed documents and update everything built from them. "
+            "Failed steps are tried again.",
         )
     ]
 
@@ -100,9 +100,10 @@ def _sensor(
     description: str,
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that requests the runs that `look` returns, or shows its reason for none.
+    """Return a sensor that requests the runs from `look`, or shows the reason from `look`.
 
-    It reads the present corpus file, and does nothing while another run works on the corpus.
+    The sensor reads the current corpus file. It requests nothing outside `sensor_hours` or while
+    another run works on the corpus.
     """
     now = following(workspace)
 
@@ -153,7 +154,7 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
 
 
 def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
-    """Return why sensors request nothing at this time, None if they may."""
+    """Return the reason why sensors request nothing at this time, or None if they may."""
     if config.sensor_hours is None:
         return None
     start, end = config.sensor_hours.split("-")
@@ -208,8 +209,8 @@ def _some(steps: Sequence[Step]) -> str:
 def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     """Report the release as current after a load that changed nothing.
 
-    Without it, the release would look old where each asset has its own runs. Call it while nothing
-    is stale.
+    Otherwise the release would look old if each asset has its own runs. Call this function only
+    while nothing is stale.
     """
     config = workspace.config
     if config.schedule is None:

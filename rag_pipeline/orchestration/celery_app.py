@@ -1,6 +1,6 @@
-"""The app of a Celery worker: `celery -A rag_pipeline.orchestration.celery_app worker -Q dagster`.
+"""Define the app for `celery -A rag_pipeline.orchestration.celery_app worker -Q dagster`.
 
-The settings are the executor's own (see `executors`), so the two cannot disagree.
+Workers and executor have the same settings (see `executors`).
 """
 
 from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper

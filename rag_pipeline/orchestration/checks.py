@@ -1,4 +1,4 @@
-"""The checks of each asset as Dagster's asset checks."""
+"""Build Dagster's asset checks from the checks of each asset."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def _check(
         if len(results) == 1:
             yield from results.values()
             return
-        # Dagster would report one result of all partitions that a run is for.
+        # Dagster would report a single result for all partitions of a run.
         yield dg.Output(None)
         for step, result in results.items():
             yield evaluation(result, step, check.blocking)

@@ -1,4 +1,4 @@
-"""`rag_pipeline.RagPipeline`: a corpus file as a Dagster component."""
+"""Define `rag_pipeline.RagPipeline`, the Dagster component of a corpus file."""
 
 import inspect
 import os
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource
 
 _CHECKING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
-"""Set by `dg check defs` and `dagster definitions validate`, which have to fail."""
+"""Set by `dg check defs` and `dagster definitions validate`, which must fail on a mistake."""
 
 
 class _Attributes(BaseModel):
-    """Any attributes: `parse_config` checks them, with the same errors as the command line.
+    """Any attributes. `parse_config` checks them, with the same errors as the command line.
 
     The JSON schema for `dg check yaml` and editors is the schema of the corpus file.
     """
@@ -79,9 +79,9 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
         return ScaffoldSettings
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldSettings]) -> None:
-        """Write `defs.yaml`; raise ConfigError for any other format.
+        """Write `defs.yaml`. Raise ConfigError for any other format.
 
-        The folder's name, with other characters replaced, names the corpus.
+        The corpus has the folder's name, with underscores instead of invalid characters.
         """
         file = Path(request.target_path) / "defs.yaml"
         if request.scaffold_format != "yaml" or request.append:
@@ -96,12 +96,12 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 
 @dg.scaffold_with(CorpusFileScaffolder)
 class RagPipeline(dg.Component):
-    """Documents to a searchable, evaluated and released index, from one YAML file.
+    """Turn documents into a searchable, evaluated and released index, from one YAML file.
 
     A subclass may have its own `workspace_type`, which overrides `Workspace.store`, `embedder`,
     `ask` or `cache`. All assets, checks and sensors use that type. The subclass's `executor`
-    replaces RAG_EXECUTOR. The client of `s3` lists and fetches documents in a bucket,
-    not the files of the store.
+    replaces RAG_EXECUTOR. The client of `s3` lists and fetches documents in a bucket. The store
+    does not use this client.
     """
 
     workspace_type: type[Workspace] = Workspace
@@ -118,7 +118,7 @@ class RagPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> "RagPipeline":
-        """Validate the attributes; a mistake only stops the corpus of this file."""
+        """Validate the attributes. A mistake stops only the corpus of this file."""
         load_secrets()
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
@@ -129,7 +129,7 @@ class RagPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
-        # Dagster's resources are descriptors, which read themselves when read as attributes.
+        # A Dagster resource is a descriptor, so normal attribute access would evaluate it.
         s3 = inspect.getattr_static(self, "s3")
         if s3 is not None:
             self.config.documents.read_with(cache(partial(_opened, s3)))
@@ -161,9 +161,9 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return Dagster's definitions of one corpus.
 
-    `executor` is by default the one of RAG_EXECUTOR. Sensors and the schedule request `one_run` of
-    all stale steps, or a run for each stale partition. The default of `one_run` is whether the
-    executor is `dg.in_process_executor`.
+    RAG_EXECUTOR names the default `executor`. With `one_run`, sensors and the schedule request one
+    run of all stale steps. Otherwise they request a run for each stale partition. `one_run` is True
+    by default if the executor is `dg.in_process_executor`.
     """
     executor = executor or chosen_executor()
     one_run = executor is dg.in_process_executor if one_run is None else one_run
@@ -184,9 +184,9 @@ def build_definitions(
 
 
 def definitions_of_mistake(file: Path, error: RagPipelineError) -> dg.Definitions:
-    """Log a mistake; return a sensor that fails with it, and a sensor that alerts of it.
+    """Log a mistake, and return a sensor that fails with it and a sensor that posts it.
 
-    Raises the error if a command only checks the definitions.
+    Raise the error if a command only checks the definitions.
     """
     if os.environ.get(_CHECKING):
         raise error

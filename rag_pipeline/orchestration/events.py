@@ -1,4 +1,4 @@
-"""The events of a step in Dagster: its materialization, its metadata and its checks."""
+"""Build the events of a step in Dagster: its materialization, its metadata and its checks."""
 
 import base64
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 
 def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
-    """Return Dagster's metadata: it charts numbers, and shows tables, lists and pictures."""
+    """Convert metadata to Dagster's types, which its UI shows as charts, tables and pictures."""
     return {name: _shown(value) for name, value in metadata.items()}
 
 
@@ -67,7 +67,7 @@ def materialization(
     outcome: Materialized,
     run_id: str,
 ) -> dg.AssetMaterialization:
-    """Return the event of a step whose op makes several steps."""
+    """Return the materialization of one step, for an op that makes several steps."""
     return dg.AssetMaterialization(
         asset_key(workspace.config, step.asset),
         partition=step.partition,
@@ -77,7 +77,7 @@ def materialization(
 
 
 def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
-    """Return a figure's comparison with its threshold as a check that only warns."""
+    """Return an alert as the result of an asset check that only warns."""
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=alert.name,
@@ -89,7 +89,7 @@ def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
 
 
 def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
-    """Return the result of an asset's check; a check that does not block only warns."""
+    """Return the result of an asset's check. A check that does not block only warns."""
     metadata = {"checked": result.checked, **examples("failures", result.failures)}
     return dg.AssetCheckResult(
         asset_key=key,

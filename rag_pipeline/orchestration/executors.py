@@ -1,7 +1,7 @@
-"""The executor of a run's steps, chosen by `RAG_EXECUTOR`.
+"""Choose the executor of a run's steps by `RAG_EXECUTOR`.
 
-    in_process    all in the run's own process: the fastest on one machine, and the default
-    multiprocess  a process per step, RAG_MAX_CONCURRENT at once
+    in_process    all steps in the run's process: the fastest on one machine, and the default
+    multiprocess  a process per step, at most RAG_MAX_CONCURRENT at the same time
     celery        Celery workers that wait at RAG_CELERY_BROKER (extra `celery`)
     k8s           a Kubernetes job per step (extra `k8s`; the instance uses K8sRunLauncher)
     ecs           an ECS task per step (the instance uses EcsRunLauncher)
@@ -21,17 +21,18 @@ EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 _FORKED = {
     "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.one_run"]}}
 }
-"""A step's process is forked from one that has imported the pipeline and the driver of runs."""
+"""Settings that fork each step's process from a process with the pipeline already imported."""
 
 _VISIBILITY_SECONDS = 3600
 _RECONNECTS = 30
-"""Number of tries to reach a lost broker, with at most 2 s between two: about a minute."""
+"""Number of tries to reach a lost broker. At 2 seconds between tries, they take a minute."""
 
 
 def chosen_executor() -> dg.ExecutorDefinition:
     """Return the executor that the environment names.
 
-    Raises ConfigError for an unknown name or a wrong number, MissingExtraError without its package.
+    Raise ConfigError for an unknown name or a wrong number. Raise MissingExtraError if the
+    executor's package is not installed.
     """
     name = os.environ.get("RAG_EXECUTOR") or "in_process"
     if name == "in_process":
@@ -55,9 +56,10 @@ def chosen_executor() -> dg.ExecutorDefinition:
 def celery_settings() -> dict[str, Any]:
     """Return Celery's settings for the executor and its workers.
 
-    A task is acknowledged at its end. If a worker is killed, its parent process returns the task;
-    without a parent, the broker does after RAG_CELERY_VISIBILITY_SECONDS. A step that takes longer
-    runs twice at the same time, which costs calls but no rows.
+    A task is acknowledged when it ends. If a worker is killed, its parent process returns the task
+    to the queue. Without a parent process, the broker returns it after
+    RAG_CELERY_VISIBILITY_SECONDS. A longer step runs twice at the same time, which repeats calls
+    but duplicates no rows.
     """
     broker = os.environ.get("RAG_CELERY_BROKER")
     if not broker:

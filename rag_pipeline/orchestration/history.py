@@ -1,7 +1,7 @@
 """Delete old runs from Dagster's history.
 
-Deleting a run deletes its events. The run of a partition's latest materialization stays: without
-it, the asset would look as if it was never made.
+Deleting a run deletes its events. The run of a partition's latest materialization stays, because
+without it the asset would look as if it was never made.
 """
 
 import time
@@ -24,10 +24,9 @@ _FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatu
 
 
 def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
-    """Delete the finished runs of a corpus that `retention` does not keep; return their number.
+    """Delete old finished runs of a corpus with their step values, and return their number.
 
-    It keeps the newest `keep_runs` that are at most `runs_days` old. The step values of a deleted
-    run are deleted too.
+    A run is old if it is not among the newest `keep_runs`, or if it is more than `runs_days` old.
     """
     retention = workspace.config.retention
     before = time.time() - retention.runs_days * _DAY
@@ -48,7 +47,7 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
 
 
 def _newest_first(workspace: Workspace, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
-    """Yield the finished runs of the corpus."""
+    """Yield the finished runs of the corpus, newest first."""
     wanted, cursor = dg.RunsFilter(statuses=_FINISHED), None
     while page := instance.get_run_records(wanted, limit=_PAGE, cursor=cursor):
         yield from (r for r in page if is_run_of(workspace.config, r.dagster_run))
@@ -56,7 +55,7 @@ def _newest_first(workspace: Workspace, instance: dg.DagsterInstance) -> Iterato
 
 
 def _makers(workspace: Workspace, instance: dg.DagsterInstance) -> set[str]:
-    """Return the runs of each partition's latest materialization."""
+    """Return the ids of the runs that made the latest materialization of each partition."""
     made = dg.DagsterEventType.ASSET_MATERIALIZATION
     makers: set[str] = set()
     for name in dict.fromkeys(step.asset for step in steps(workspace.config)):

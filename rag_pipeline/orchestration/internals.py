@@ -1,6 +1,6 @@
-"""All private names and unstable parts of Dagster that the project uses, each with the reason.
+"""Import all private names and unstable parts of Dagster that the project uses, with the reasons.
 
-The range of Dagster versions in pyproject.toml bounds how they can change.
+The range of Dagster versions in pyproject.toml limits how these parts can change.
 """
 
 import warnings
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-# The location of the jobs of `rag run`, where no daemon has recorded one.
+# The location of the jobs of `rag run`, if no daemon has recorded one.
 from dagster._core import remote_origin as remote_origin
 
 # Dagster's staleness, and the tags of a materialization that name the versions of its inputs:
@@ -38,7 +38,7 @@ from dagster._utils.schedules import cron_string_iterator as cron_string_iterato
 
 @contextmanager
 def unstable() -> Iterator[None]:
-    """Use data versions of ops, observed inputs or checks of partitions without a warning."""
+    """Hide Dagster's warnings about beta and preview features inside the `with` block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)

@@ -1,4 +1,4 @@
-"""The names and partitions of a corpus's assets in Dagster."""
+"""Name the assets and jobs of a corpus in Dagster, and define the assets' partitions."""
 
 import dagster as dg
 
@@ -8,7 +8,7 @@ from rag_pipeline.pipeline.registry import ASSETS
 
 
 def asset_key(config: CorpusConfig, name: str) -> dg.AssetKey:
-    """Return an asset's key: corpus, then name."""
+    """Return an asset's key, which consists of the corpus and the asset's name."""
     return dg.AssetKey([config.corpus, name])
 
 
@@ -18,7 +18,7 @@ def identifier(config: CorpusConfig, name: str) -> str:
 
 
 def group_name(config: CorpusConfig) -> str:
-    """Return the group of a corpus's assets; Dagster allows no hyphen in it."""
+    """Return the group of a corpus's assets, without the hyphens that Dagster forbids."""
     return config.corpus.replace("-", "_")
 
 
@@ -28,17 +28,17 @@ def job_name(config: CorpusConfig, asset: str) -> str:
 
 
 def update_job_name(config: CorpusConfig) -> str:
-    """Return the name of the job that brings all of a corpus up to date."""
+    """Return the name of the job that brings a whole corpus up to date."""
     return identifier(config, "bring_up_to_date")
 
 
 def asset_names(config: CorpusConfig) -> list[str]:
-    """Return the assets of a corpus: without BM25, there is no lexical index."""
+    """Return the names of a corpus's assets. A corpus without BM25 has no lexical index."""
     return list(dict.fromkeys(step.asset for step in steps(config)))
 
 
 def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition | None:
-    """Return an asset's partition keys, in the corpus file's order; None without partitions."""
+    """Return an asset's partition keys in the corpus file's order, or None without partitions."""
     if ASSETS[asset].partitioned_by is None:
         return None
     keys = [s.partition for s in steps(config) if s.asset == asset and s.partition is not None]
@@ -46,7 +46,10 @@ def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefini
 
 
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
-    """Return which partitions of `after` read which of `before`; None without partitions."""
+    """Return the mapping from partitions of `before` to the partitions of `after` that read them.
+
+    Return None if one of the assets has no partitions.
+    """
     source, target = ASSETS[before], ASSETS[after]
     if source.partitioned_by is None or target.partitioned_by is None:
         return None

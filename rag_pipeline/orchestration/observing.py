@@ -1,7 +1,7 @@
-"""The sensor that observes `files` and `settings`, so that the UI shows stale partitions.
+"""Observe `files` and `settings` of a corpus, so that Dagster's UI shows stale partitions.
 
-A code server keeps its definitions until somebody reloads it. Sensors read a changed corpus file
-again, and every run does. So a changed threshold or model needs no reload, but new partitions do.
+A code server keeps its definitions until somebody reloads it. Sensors and runs read a changed
+corpus file again. So a changed threshold or model needs no reload, but new partitions need one.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ OBSERVED_SECONDS = 30
 
 
 def following(workspace: Workspace) -> Callable[[], Workspace]:
-    """Return a function to the workspace of the present corpus file.
+    """Return a function that returns the workspace of the current corpus file.
 
     The function raises ConfigError while the file has a mistake. For a project's own workspace type
-    or component it returns the workspace as loaded, because only Dagster can read that file.
+    or component it returns the given workspace, because only Dagster can read that file.
     """
     if type(workspace) is not Workspace:
         return lambda: workspace
@@ -69,14 +69,14 @@ def graph_of(workspace: Workspace) -> Graph:
 
 
 class Observer:
-    """Reports the present state of a corpus to a Dagster instance."""
+    """A reporter of a corpus's current state to a Dagster instance."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._now = following(workspace)
         self._graph: tuple[CorpusConfig, Graph] | None = None
 
     def observe(self, instance: dg.DagsterInstance) -> list[Step]:
-        """Report the changes; return the stale steps. See `reconcile`."""
+        """Report the changes (see `reconcile`), and return the stale steps."""
         workspace = self._now()
         config = workspace.config
         if self._graph is None or self._graph[0] is not config:
@@ -84,16 +84,16 @@ class Observer:
         return reconcile(workspace, instance, self._graph[1])
 
     def observe_after(self, instance: dg.DagsterInstance, tell: Callable[[str], object]) -> None:
-        """Observe at the end of a run; `tell` of an error, which does not fail the run."""
+        """Observe after a run. Report an error to `tell`, because it must not fail the run."""
         try:
             self.observe(instance)
         except Exception as error:  # noqa: BLE001 (the run itself succeeded)
             tell(f"files and settings are not observed: {type(error).__name__}: {error}")
 
     def observe_at_rest(self, instance: dg.DagsterInstance, seen: str = "") -> tuple[str, str]:
-        """Observe unless a run is at work, or nothing changed since the state `seen`.
+        """Observe if no run is active and the state differs from `seen`.
 
-        Returns the result in words, and the present state.
+        Return the result in words, and the current state.
         """
         workspace = self._now()
         if other := at_work(workspace.store):
@@ -108,15 +108,15 @@ class Observer:
 
 
 def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
-    """Return a hash of the stale steps and the newest event, because Dagster's lookups are slow."""
+    """Return a hash of the stale steps and the newest event, which needs no slow lookups."""
     newest = instance.event_log_storage.get_maximum_record_id()
     return hashlib.sha256(repr((newest, *stale.items())).encode()).hexdigest()[:16]
 
 
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
-    """Return the sensor that observes the inputs; it is on by default and starts no run.
+    """Return the sensor that observes the inputs. It is on by default and starts no run.
 
-    It also fails the runs whose process is gone, because they would block the queue.
+    It also fails runs whose process has ended, because they would block the queue.
     """
 
     @dg.sensor(

@@ -1,7 +1,7 @@
-"""One run that brings a whole corpus up to date: every stale step in order, in one process.
+"""Bring a whole corpus up to date by one run of every stale step in order, in one process.
 
-`rag run` executes it in its own process, sensors and the schedule request it. A run for each
-partition would start a process, import the project and open the models each time. Where other
+`rag run` executes the run in its own process. Sensors and the schedule request the run. A run for
+each partition would start a process, import the project and open the models each time. If other
 workers build the shards, the sensors request the jobs of single assets instead.
 """
 
@@ -60,7 +60,7 @@ from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
 ORIGIN_TAG = "rag_pipeline/origin"
-"""Names the command of a run that no sensor, schedule or backfill launched."""
+"""The tag with the command of a run that no sensor, schedule or backfill launched."""
 _LOCATION, _MODULE = "rag_pipeline", "rag_pipeline.definitions"
 _NAMED = 20
 
@@ -72,9 +72,9 @@ def build_update_job(
     retries: dg.RetryPolicy | None = RETRIES,
     update: Update | None = None,
 ) -> dg.JobDefinition:
-    """Return the job `…__bring_up_to_date`; its steps are events of their assets.
+    """Return the job `…__bring_up_to_date`, whose steps appear as events of their assets.
 
-    `rag run` passes its own `update`; by default all stale steps of the corpus are made.
+    `update` makes the steps. By default it makes all stale steps of the corpus.
     """
     config = workspace.config
     body = update or _update_of_all(workspace)
@@ -84,7 +84,7 @@ def build_update_job(
         out=dg.Out(dg.Nothing),
         retry_policy=retries,
         pool=pool_of(config),
-        description="Make every stale step in order; a step that fails stops those that read it.",
+        description="Make every stale step in order. A failed step stops the steps that read it.",
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
         yield from body(context)
@@ -92,7 +92,7 @@ def build_update_job(
     @dg.job(
         name=update_job_name(config),
         executor_def=dg.in_process_executor,
-        description=f"Bring all of {config.corpus} up to date, and do nothing where it is.",
+        description=f"Bring all of {config.corpus} up to date.",
         tags={"corpus": config.corpus, "dagster/priority": "10"},
     )
     def bring_up_to_date() -> None:
@@ -107,8 +107,8 @@ def _update_of_all(workspace: Workspace) -> Update:
     def update(context: dg.OpExecutionContext) -> Iterator[Any]:
         # A step that another run makes meanwhile is current when its turn comes.
         with at_work_until_canceled(workspace, context):
-            # Files with other times and the same content are loaded too. Without a new note of
-            # their times, the sensor would see them as changed for good.
+            # Files with new times and the same content are loaded, too. Without a record of the
+            # new times, the sensor would always see these files as changed.
             changed = loaded_listing(workspace) != listing_digest(workspace.config)
             events = drive(
                 workspace,
@@ -132,13 +132,13 @@ def _update_of_all(workspace: Workspace) -> Update:
 
 
 Failures = dict[Step, Exception | None]
-"""Steps that could not be made, with None those that wait for such a step."""
+"""The errors of steps that could not be made. None means that the step reads a failed step."""
 
 
 def shown(
     workspace: Workspace, context: dg.OpExecutionContext, events: Iterator[Event]
 ) -> Generator[Any, None, Failures]:
-    """Yield Dagster's events for the driver's events and log the rest; return what failed."""
+    """Yield Dagster's events for the driver's events, log the rest, and return the failures."""
     config, instance = workspace.config, context.instance
     failed: Failures = {}
     made = 0
@@ -169,7 +169,7 @@ def shown(
 
 
 def raise_failures(failed: Failures) -> None:
-    """Raise the Failure of a run in which steps failed."""
+    """Raise dg.Failure if steps failed."""
     errors = {step: error for step, error in failed.items() if error is not None}
     if errors:
         said = [f"{step}: {describe(error)}" for step, error in errors.items()]
@@ -177,9 +177,9 @@ def raise_failures(failed: Failures) -> None:
 
 
 def _unmakeable(failed: Failures) -> Collection[Step]:
-    """Return the steps that fail again with the same inputs.
+    """Return the failed steps that would fail again with the same inputs.
 
-    Where only the store failed, nothing is known of them.
+    Return no steps if all errors come from the store, because they may pass.
     """
     errors = [error for error in failed.values() if error is not None]
     return failed if any(not is_of_the_store(error) for error in errors) else ()
@@ -189,7 +189,7 @@ def _unmakeable(failed: Failures) -> Collection[Step]:
 
 
 def run(config: CorpusConfig, configuration: str | None = None) -> list[Done]:
-    """Make every stale step of the corpus, or of one configuration; see `run_steps`."""
+    """Make every stale step of the corpus, or of one configuration (see `run_steps`)."""
     workspace = Workspace(config)
     return run_steps(RunPlan(workspace, steps(config, configuration)))
 
@@ -199,11 +199,11 @@ def run_steps(
     listen: Callable[[Event], object] = lambda event: None,
     progress: Progress = lambda step, what, count: None,
 ) -> list[Done]:
-    """Make the stale steps among some, in order, as one run; return the results of all.
+    """Make the stale steps of a plan in order, as one run, and return the results of all steps.
 
-    `listen` is called with every event of the driver. The first step that fails ends the run and
-    raises its error, with the step in the message. Earlier steps stay finished. SIGINT and SIGTERM
-    raise KeyboardInterrupt.
+    `listen` receives every event of the driver. The first failed step ends the run and raises its
+    error, with the step in the message. Earlier steps stay finished. SIGINT and SIGTERM raise
+    KeyboardInterrupt.
     """
     workspace = plan.workspace
     done: list[Done] = []
@@ -240,9 +240,10 @@ def run_steps(
 
 
 def _instance() -> dg.DagsterInstance:
-    """Open the instance of DAGSTER_HOME, whose history the UI shows; else a temporary one.
+    """Open the Dagster instance of DAGSTER_HOME, or a temporary instance without DAGSTER_HOME.
 
-    Only one process opens it at a time: two that create its SQLite files would damage them.
+    Only one process at a time opens the instance. Two processes that create its SQLite files at the
+    same time would damage them.
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home:
@@ -258,7 +259,7 @@ def _instance() -> dg.DagsterInstance:
 
 
 def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, config: CorpusConfig) -> None:
-    """Execute a job as a run of the corpus's code location, where the UI's timeline shows it."""
+    """Execute a job as a run of the corpus's code location, so that the UI's timeline shows it."""
     tags = {"corpus": config.corpus, ORIGIN_TAG: "rag run", "dagster/max_retries": "0"}
     created = instance.create_run_for_job(
         job,
@@ -272,7 +273,10 @@ def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, config: Corpus
 def _origin(
     instance: dg.DagsterInstance, config: CorpusConfig, job: str
 ) -> remote_origin.RemoteJobOrigin | None:
-    """Return the code location of a job: the daemon's, if it runs the sensors, or this project."""
+    """Return the code location of a job: the sensors' location if it exists, or this project.
+
+    Return None for a temporary instance.
+    """
     if instance.is_ephemeral:
         return None
     mine = identifier(config, "")

@@ -1,7 +1,7 @@
-"""The pools of ops: one for each model provider, and one for each corpus's store.
+"""Assign ops to pools: one for each model provider, and one for each corpus's store.
 
 `dagster instance concurrency set POOL N` limits the ops of a pool that run at the same time, over
-all runs. `pools.default_limit` in `dagster.yaml` is the limit of the other pools.
+all runs. `pools.default_limit` in `dagster.yaml` limits every other pool.
 """
 
 import time
@@ -18,9 +18,9 @@ _POLL_SECONDS = 1.0
 
 
 def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
-    """Return the pool of the op that makes an asset, or all of a corpus.
+    """Return the pool of the op that makes an asset, or of the op that makes a whole corpus.
 
-    An op has one pool: if it calls several providers, the pool has all their names.
+    An op has one pool. If it calls several providers, the pool's name joins their names.
     """
     counted = (step for step in steps(config) if asset in (None, step.asset))
     called = {called_vendor(config, step) for step in counted}
@@ -29,9 +29,9 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
 
 
 class PoolPlace:
-    """The place of a step in its pool, which the step leaves while it waits for another run.
+    """The slot of a step in its pool, which the step leaves while it waits for another run.
 
-    Else both could wait forever: the other run holds the corpus and needs the place.
+    Otherwise both could wait forever, because the other run holds the corpus and needs the slot.
     """
 
     def __init__(self, context: dg.OpExecutionContext) -> None:
@@ -40,7 +40,7 @@ class PoolPlace:
         self._left = False
 
     def leave(self, why: str) -> None:
-        """Free the place; log the reason."""
+        """Free the slot and log the reason."""
         context = self._context
         context.log.info(why)
         context.instance.event_log_storage.free_concurrency_slot_for_step(
@@ -49,7 +49,7 @@ class PoolPlace:
         self._left = True
 
     def take_again(self) -> None:
-        """Take a place again if it was left; wait until one is free."""
+        """Wait for a free slot and take it, if the step left its slot."""
         pool = self._context.op_def.pool
         if self._left and pool:
             claims = InstanceConcurrencyContext(self._context.instance, self._context.run)

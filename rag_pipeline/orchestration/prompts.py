@@ -1,4 +1,4 @@
-"""The asset of the assistant's optimized prompts, which only a person starts."""
+"""Build the asset of the assistant's optimized prompts, which only a person starts."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class PromptSettings(dg.Config):
 def build_prompt_assets(
     config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
 ) -> list[dg.AssetsDefinition]:
-    """Return the asset, or none if the assistant has no model."""
+    """Return a list with the prompt asset, or an empty list if the assistant has no model."""
     if config.assistant.chat is None:
         return []
     corpus = Corpus(config)

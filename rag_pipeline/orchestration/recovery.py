@@ -1,7 +1,7 @@
 """Find lost and interrupted runs.
 
-Dagster only watches a run's process if its launcher supports that. After a crash of this machine,
-a local run would stay STARTED and keep its place in the queue forever.
+Dagster watches a run's process only if its launcher supports that. After a crash of this machine,
+a local run would stay STARTED and keep its slot in the queue forever.
 """
 
 import os
@@ -13,14 +13,14 @@ from pathlib import Path
 import dagster as dg
 
 PROCESS_TAG = "rag_pipeline/process"
-"""Machine and process id of a run of `rag run`."""
+"""The tag with the machine and process id of a run of `rag run`."""
 
 _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
-"""Set by the launcher whose runs are processes of the code server's machine."""
+"""The tag of a run whose launcher starts its process on the code server's machine."""
 
 _CLOCK_SECONDS = 10.0
 _LAUNCH_SECONDS = 600.0
-"""Seconds until a run that is still not launched or queued counts as lost."""
+"""Seconds after which a run that is neither queued nor launched counts as lost."""
 _OUTSIDE = (
     *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
     *("StoreError", "OSError"),
@@ -47,7 +47,7 @@ def fail_lost_runs(
 ) -> list[str]:
     """Fail our runs whose process on this machine is gone, or that were never launched.
 
-    Returns their ids. Frees their places in pools, which Dagster would keep for minutes.
+    Return their ids. Free their slots in pools, which Dagster would keep for minutes.
     """
     wanted = dg.RunsFilter(statuses=MAY_BE_LOST)
     lost = []
@@ -72,10 +72,10 @@ def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
 
 
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Return whether a finished run failed independently of its inputs: a repetition may succeed.
+    """Return whether a run failed for a reason other than its inputs, so a new run may succeed.
 
-    It was canceled, its process or a worker died, the project could not be loaded, or its store
-    failed, for example on a full disk.
+    Either the run was canceled, its process or a worker died, the project could not be loaded, or
+    its store failed, for example on a full disk.
     """
     if run.status == dg.DagsterRunStatus.CANCELED:
         return True
@@ -96,7 +96,7 @@ def _is_from_outside(entry: dg.EventLogEntry) -> bool:
 
 
 def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
-    """Return the id of a run's process, None for another machine."""
+    """Return the id of a run's process, or None if it is unknown or on another machine."""
     host, _, own = run.tags.get(PROCESS_TAG, "").partition(":")
     if own.isdecimal():
         return int(own) if host == socket.gethostname() else None
@@ -113,7 +113,7 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 
 def _lives(pid: int, run_started: float | None) -> bool:
-    """Return whether a process lives and is older than the run: ids are reused."""
+    """Return whether a process lives and is older than the run. A younger process reuses the id."""
     status = Path(f"/proc/{pid}/stat")
     if not status.parent.parent.is_dir():
         return _answers(pid)

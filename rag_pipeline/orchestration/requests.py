@@ -1,9 +1,9 @@
-"""Choose the partitions that a sensor requests: the stale ones whose inputs are ready.
+"""Choose the partitions that a sensor requests: stale partitions with current inputs.
 
 A requested run has a tag with the hash of its inputs. If the last run of a partition has the same
 hash, another run would have the same result. So a failed build, or a release that its gate refused,
 waits until a setting or an input changes or the documents are loaded again. An interrupted run is
-requested again, a few times.
+requested up to `MOST_INTERRUPTIONS` times.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
 LISTING_TAG = "rag_pipeline/listing"
-"""The digest of the files that a run was requested for."""
+"""The tag with the digest of the files that caused the request of a run."""
 LEFT_TAG = "rag_pipeline/left"
-"""The hashes of the steps that a run of the whole corpus could not make."""
+"""The tag with the hashes of the steps that a run of the whole corpus could not make."""
 PARTITION_TAG = "dagster/partition"
 MOST_INTERRUPTIONS = 3
-"""Maximum number of requests of a run that is interrupted each time."""
+"""Maximum number of requests for a run that is interrupted each time."""
 
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"
@@ -40,9 +40,9 @@ _UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 class Survey:
     """The state of every stale step.
 
-    `requests` are to be requested now, with the hash of their inputs. `waiting` run, or read a step
-    that runs or is requested. `stuck` failed with their present inputs, or read a stuck step, each
-    with the reason.
+    `requests` maps each step to request now to the hash of its inputs. `waiting` lists steps that
+    run, or that read a running or requested step. `stuck` maps each step that failed with its
+    current inputs, or that reads a stuck step, to the reason.
     """
 
     requests: dict[Step, str] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Survey:
 
 
 def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> Survey:
-    """Compare every step with its inputs; read no document and call no model.
+    """Compare every step with its inputs, without reading documents or calling models.
 
-    Steps are requested one by one, or all in `one_run`.
+    With `one_run`, one run makes all requested steps. Otherwise each step has its own run.
     """
     config = workspace.config
     found = Survey()
@@ -96,14 +96,14 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
 
 
 def all_inputs(found: Survey) -> str:
-    """Return one hash of all requests."""
+    """Return one hash of the inputs of all requests."""
     return _hash(sorted((str(step), inputs) for step, inputs in found.requests.items()))
 
 
 def refusal(
     instance: dg.DagsterInstance, job: str, tag: str, value: str, partition: str | None = None
 ) -> str | None:
-    """Return why a job is not requested again with this tag, None if it is."""
+    """Return the reason why a job is not requested again with this tag, or None if it is."""
     tags = {PARTITION_TAG: partition} if partition else {}
     interrupted = 0
     for run in instance.get_runs(dg.RunsFilter(job_name=job, tags=tags), limit=_LOOKED_AT):
@@ -120,7 +120,7 @@ def refusal(
 
 
 def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
-    """Return the value of `LEFT_TAG` for a run with some failed steps."""
+    """Return the value of `LEFT_TAG` for a run with failed steps."""
     loaded = _last_load(instance, workspace.config)
     left = []
     for step in steps(workspace.config):
@@ -141,14 +141,15 @@ def _left(instance: dg.DagsterInstance, config: CorpusConfig) -> Collection[str]
 def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     """Return the hash of a step's inputs.
 
-    The documents' hash leaves out the last load, or a failed check would request it again.
+    The hash of the documents leaves out the last load. Otherwise a failed check would cause a new
+    load.
     """
     after = loaded if upstream(workspace.config, step) else None
     return _hash(step, step.row.made_from(workspace, step.key(workspace.config)), after)
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:
-    """Return why the load of changed files is not requested again, None if it is."""
+    """Return the reason why changed files are not loaded again, or None if nothing prevents it."""
     config = workspace.config
     listing = listing_digest(config)
     if listing == loaded_listing(workspace):
@@ -158,17 +159,17 @@ def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: 
 
 
 def run_request(config: CorpusConfig, step: Step | None, value: str, tag: str) -> dg.RunRequest:
-    """Return the request of one step, or of all, with a tag for its inputs."""
+    """Return the request of one step, or of all stale steps, with a tag for the inputs."""
     return dg.RunRequest(
         job_name=job_name(config, step.asset) if step else update_job_name(config),
         partition_key=step.partition if step else None,
-        # The sensor requests it again; a retry by the daemon would be a second run.
+        # The sensor repeats the request, so a retry by the daemon would be a second run.
         tags={"corpus": config.corpus, tag: value, "dagster/max_retries": "0"},
     )
 
 
 def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
-    """Return whether a run works on a corpus, whoever launched it."""
+    """Return whether a run works on a corpus."""
     by_job = {update_job_name(config), *(job_name(config, name) for name in ASSETS)}
     return run.job_name in by_job or any(
         key.path[0] == config.corpus for key in run.asset_selection or ()
@@ -176,7 +177,7 @@ def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
 
 
 def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext) -> None:
-    """Fail the runs of a corpus whose process is gone; log each."""
+    """Fail and log the runs of a corpus whose process is gone."""
     for run_id in fail_lost_runs(context.instance, lambda run: is_run_of(config, run)):
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
@@ -184,7 +185,7 @@ def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext)
 def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:
     """Yield the steps of all unfinished runs.
 
-    A run of a job is identified by the job. A run from an asset's page or of a backfill names its
+    A run from an asset's page or of a backfill names its assets. The job of any other run tells its
     assets. A run without a partition counts for all partitions.
     """
     names = {step.asset for step in steps(config)}

@@ -1,4 +1,4 @@
-"""Keys from AWS Secrets Manager as environment variables, where `RAG_SECRETS` names secrets."""
+"""Load keys from the AWS Secrets Manager secrets in `RAG_SECRETS` into environment variables."""
 
 import json
 import os
@@ -7,12 +7,13 @@ from rag_pipeline.errors import ConfigError, StoreError
 
 
 def load_secrets() -> list[str]:
-    """Set the variables that the secrets of `RAG_SECRETS` hold; return their names.
+    """Set the variables that the secrets in `RAG_SECRETS` contain, and return their names.
 
-    `RAG_SECRETS` is a list of secrets' names or ARNs, with commas between. A secret is a JSON
-    object of variables, `{"OPENAI_API_KEY": "…"}`. Variables of the environment are not replaced.
+    `RAG_SECRETS` is a comma-separated list of names or ARNs of secrets. A secret is a JSON object
+    of variables, such as `{"OPENAI_API_KEY": "…"}`. Existing variables are not replaced.
 
-    Raises ConfigError for a secret that is not there, may not be read, or is no such object.
+    Raise ConfigError for a secret that is missing, forbidden or not a JSON object of texts. Raise
+    StoreError for an error of AWS that may pass.
     """
     named = [name.strip() for name in os.environ.get("RAG_SECRETS", "").split(",")]
     secrets = list(filter(None, named))

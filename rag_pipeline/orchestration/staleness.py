@@ -1,12 +1,12 @@
-"""Make Dagster's own staleness say what `rag plan` says.
+"""Make Dagster's staleness agree with `rag plan`.
 
-Dagster calls a partition stale if the data version of one of its inputs differs from the version
-that it was materialized with. So each asset has one input that Dagster observes, with the same
-partitions: files for documents and queries, else settings. The data version of an input is a hash
-of files, settings, code versions and inputs. Every materialization names the versions that it read.
+Dagster calls a partition stale if the data version of an input differs from the version that the
+partition was materialized with. So each asset has one observed input with the same partitions:
+`files` for documents and queries, `settings` for other assets. The data version of this input is a
+hash of files, settings, code versions and inputs. Every materialization names the read versions.
 
-Dagster may call a current step stale: if it was built without this instance, or if an input was
-made again with the same result. Such a step is reported as materialized without a run: unchanged.
+Dagster may call a current step stale if the step was built without this instance, or if an input
+was made again with the same result. Such a step is reported as materialized, without a run.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -32,7 +32,7 @@ Graph = Any
 """Dagster's asset graph of a corpus."""
 
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
-"""Counts of work, which are 0 in an event of a step that was current."""
+"""Metadata that counts work. It is 0 in the event of a step that was current."""
 
 _FILES = "The {name} as files, by a hash of their names, sizes and times."
 _SETTINGS = "A hash of the settings, code versions and inputs of the {name}."
@@ -46,7 +46,7 @@ def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
 def build_inputs(
     config: CorpusConfig, observe: Callable[[dg.DagsterInstance], object]
 ) -> list[dg.SourceAsset]:
-    """Return the inputs of a corpus; "Observe" in the UI calls `observe`, which reports events."""
+    """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
 
     def look(context: dg.OpExecutionContext) -> dg.ObserveResult:
         observe(context.instance)
@@ -77,7 +77,7 @@ def version_tags(
 ) -> dict[str, str]:
     """Return the tags of a materialization that name the versions of its inputs.
 
-    Dagster writes them itself for an asset's own op, not for an event that another op yields.
+    Dagster writes these tags for an asset's own op, but not for an event that another op yields.
     """
     config = workspace.config
     tags = {
@@ -100,7 +100,7 @@ def version_tags(
 
 
 def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Observe the inputs without any observation, so that materializations can name a version."""
+    """Observe inputs that were never observed, so that materializations can name their version."""
     seen: dict[dg.AssetKey, Container[str | None]] = {}
     for step in steps(workspace.config):
         key = input_key(workspace.config, step.asset)
@@ -111,9 +111,9 @@ def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstanc
 
 
 def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) -> list[Step]:
-    """Observe changed inputs and report current steps; return the stale steps.
+    """Observe changed inputs, report current steps, and return the stale steps.
 
-    Afterwards Dagster's staleness agrees with `rag plan`. Call it while no run is at work.
+    Afterwards Dagster's staleness agrees with `rag plan`. Call it only while no run is active.
     """
     config = workspace.config
     stale = stale_steps(workspace)
@@ -122,7 +122,7 @@ def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) 
     for step in steps(config):
         key, source = asset_key(config, step.asset), input_key(config, step.asset)
         if step in stale and statuses.is_fresh(key, step.partition):
-            # It is stale for another reason than its inputs, such as a table that is gone.
+            # The reason is not a changed input but, for example, a missing table.
             again = _latest(instance, source, step.partition) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(instance, source, step.partition, stale[step] + mark)
@@ -143,7 +143,7 @@ def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) 
 
 
 def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> Container[str | None]:
-    """Return the observed partitions of an input, {None} for an input without partitions."""
+    """Return the observed partitions of an input, or {None} if an input has no partitions."""
     found = instance.fetch_observations(key, limit=1).records
     if not found or found[0].partition_key is None:
         return {None} if found else ()
@@ -185,7 +185,7 @@ def _version_read(
 def unchanged(
     workspace: Workspace, instance: dg.DagsterInstance, step: Step
 ) -> dg.AssetMaterialization:
-    """Return the event of a step that was current: its last event, with counts of 0."""
+    """Return the last event of a current step again, with counts of 0."""
     key = asset_key(workspace.config, step.asset)
     record = instance.get_latest_data_version_record(key, False, step.partition)
     before = record.event_log_entry.asset_materialization if record else None
@@ -201,7 +201,7 @@ def unchanged(
 
 
 class Statuses:
-    """Dagster's staleness of partitions, which is looked up once until `forget`."""
+    """Dagster's staleness of partitions, stored until `forget` is called."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
         self._instance = instance
@@ -209,7 +209,7 @@ class Statuses:
         self.forget()
 
     def forget(self) -> None:
-        """Look up everything again from now on, because events were reported."""
+        """Forget stored statuses, because reported events may have changed them."""
         loading = _Loading(self._instance)
         self._resolver = data_version.CachingStaleStatusResolver(
             self._instance, self._graph, loading
@@ -225,7 +225,7 @@ class Statuses:
 
 
 class _Loading(LoadingContext):
-    """The loaders of Dagster's lookups."""
+    """The context in which Dagster looks up staleness."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance

@@ -1,7 +1,7 @@
-"""The values that one step of a run passes to another, as JSON in the store.
+"""Store the values that one step of a run passes to another as JSON in the store.
 
-Dagster's own IO manager writes pickles to the local disk. Steps may run on different machines, and
-no content of a store is unpickled.
+Dagster's own IO manager writes pickles to the local disk, but steps may run on different machines.
+The package never unpickles content of a store, because unpickling can run code.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def step_values_key(config: CorpusConfig) -> str:
 
 
 class StepValues(dg.IOManager):
-    """Keeps lists and data classes as JSON under `<store>/<corpus>/steps/<run id>/`."""
+    """An IO manager that stores values as JSON under `<store>/<corpus>/steps/<run id>/`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -32,7 +32,7 @@ class StepValues(dg.IOManager):
         self._workspace.store.write_json(_path(context), to_jsonable_python(obj))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Read the output that an input comes from."""
+        """Read the output that is connected to an input."""
         assert context.upstream_output is not None
         path = _path(context.upstream_output)
         value = self._workspace.store.read_json(path)
@@ -46,7 +46,7 @@ class StepValues(dg.IOManager):
 
 
 def clear_step_values(workspace: Workspace, run: dg.DagsterRun) -> None:
-    """Delete the values of a run and of the runs that it repeats."""
+    """Delete the values of a run and of the earlier runs that it retries."""
     for run_id in dict.fromkeys((run.run_id, run.parent_run_id, run.root_run_id)):
         if run_id:
             workspace.store.files.remove_folder(f"steps/{run_id}")

@@ -36,7 +36,7 @@ svg .front{fill:none;stroke:var(--soft);stroke-dasharray:4 4}"""
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One configuration in a scatter chart: x is its cost, y its quality with the interval."""
+    """One configuration in a scatter chart: x is its cost, y is its quality with an interval."""
 
     name: str
     mark: str
@@ -45,7 +45,7 @@ class Point:
 
 
 def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label: str) -> Markup:
-    """Draw means in percent over cutoffs with 95 % bands, one colour per series.
+    """Draw means in percent over cutoffs, with 95 % intervals as bands and a colour per series.
 
     Cutoffs are spaced evenly: the step from 10 to 20 is as wide as the step from 1 to 2.
     """
@@ -72,7 +72,7 @@ def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label:
 
 
 def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
-    """Draw quality in percent against cost, with 95 % whiskers and the Pareto front."""
+    """Draw quality in percent against cost, with 95 % intervals and the Pareto front."""
     most = max((p.x for p in points), default=0.0) or 1.0
     top = _round_up(most)
     parts = [*_axes(((_across(i, 4), f"{top * i / 4:g}") for i in range(5)), x_label)]
@@ -166,6 +166,6 @@ def _up(share: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return the next higher number that is 1, 2, 4 or 8 times a power of ten."""
+    """Return the lowest number from `value` on that is 1, 2, 4 or 8 times a power of ten."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next((scale * step for step in (1, 2, 4, 8, 10) if scale * step >= value), value)

@@ -35,7 +35,7 @@ _MAX_RELEASES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The values of the report. `focus` is the served configuration, else the best one."""
+    """The values of the report. `focus` is the served, or else the best configuration."""
 
     metric: str
     queries: int
@@ -50,15 +50,15 @@ class Content:
     slices: Sequence[Slice]
     failures: Sequence[Diagnosis]
     entities: Mapping[str, Mapping[str, float | None]]
-    """Precision, recall, F1 and counts of the facts in answers, by type with expected facts."""
+    """Precision, recall, F1 and counts of the facts in answers, by entity type."""
     health: Mapping[str, float | None]
-    """Counts and measures of context health (`evaluation.health.Health`); {} without any."""
+    """Counts and measures of context health (`evaluation.health.Health`), or {}."""
     agreement: Agreement | None
-    """Agreement of the relevance judge with gold; None without a judge."""
+    """Agreement of the relevance judge with gold, or None without a judge."""
     corrected: Mapping[str, CorrectedMean]
-    """Means by the relevance judge, corrected by their agreement with gold."""
+    """Means of Answer Presence by the relevance judge, corrected by queries that have gold."""
     few_labels: CorrectedMean | None
-    """AnswerPresence@1 of `focus` over people's queries, if some of them have no gold."""
+    """AnswerPresence@1 of `focus` over people's queries, if some of these queries have no gold."""
     parts: Sequence[ContextPart]
     """Quality of the contexts of `focus` by position, number and length."""
     trend: Sequence[release.Release]
@@ -68,7 +68,7 @@ class Content:
 
 
 def collect(workspace: Workspace) -> Content:
-    """Read all results; raise StoreError before the first evaluation."""
+    """Read all results. Raise StoreError before the first evaluation."""
     config = workspace.config
     try:
         served = release.current(workspace)
@@ -120,7 +120,7 @@ def collect(workspace: Workspace) -> Content:
 def _corrected(
     rows: Sequence[Mapping[str, Any]], groups: Mapping[str, str]
 ) -> dict[str, CorrectedMean]:
-    """Return Answer Presence by the judge, corrected by gold, at the judged cutoffs."""
+    """Return Answer Presence@k by the judge, corrected by gold, for each judged cutoff k."""
     labels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         labels.setdefault(row["query_id"], []).append(row)
@@ -164,5 +164,5 @@ def few_labels(
 
 
 def presence(labels: Sequence[bool | None]) -> float | None:
-    """Return 1 if any label is True; None if the result depends on a missing label."""
+    """Return 1 if any label is True, None if a missing label could be True, and otherwise 0."""
     return 1.0 if True in labels else None if None in labels or not labels else 0.0

@@ -1,4 +1,4 @@
-"""Make the figures of the report, with their numbers for the tables below them."""
+"""Make the figures of the report, and the numbers of the table below each figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ _MAX_CURVES = 5
 class Figure:
     """A chart with its title, its note, and the numbers for the table below it.
 
-    A line chart has `series` over cutoffs. A scatter chart has `points` with x in `unit`; without
-    points, `note` gives the reason.
+    A line chart has `series` over cutoffs. A scatter chart has `points` with x in `unit`. If it has
+    no points, `note` gives the reason.
     """
 
     title: str
@@ -35,7 +35,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class QualityLine:
-    """A metric of `focus` and of the baseline; `share` is True for values in percent."""
+    """A metric of `focus` and of the baseline. `share` is True if the report shows percent."""
 
     metric: Metric[Any]
     own: Summary
@@ -49,7 +49,7 @@ def measured(content: Content, metric: str) -> bool:
 
 
 def presence_figures(content: Content) -> list[Figure]:
-    """Return the curves of the served, the baseline and the best configurations."""
+    """Return a figure with the curves of `focus`, the baseline and the best configurations."""
     curves = {
         row.name: {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}
         for row in content.board.configurations
@@ -67,7 +67,7 @@ def presence_figures(content: Content) -> list[Figure]:
 
 
 def stage_figure(effect: StageEffect) -> Figure:
-    """Return the curves of a stage's variants."""
+    """Return a figure with a curve for each variant of a stage."""
     counts = sorted({curve[K].n for curve in effect.curves.values()})
     title = f"Answer Presence@k by {effect.stage}"
     plural = "" if effect.matched == 1 else "s"
