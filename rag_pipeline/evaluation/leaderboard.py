@@ -33,7 +33,7 @@ from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
-_VERSION = 4
+_VERSION = 5
 
 Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by kind of reference (`baseline` or `released`) and by metric."""

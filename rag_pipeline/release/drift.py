@@ -122,5 +122,6 @@ def compare_with_reference(
     else:
         reason = "allowed: not shown to be worse"
     told = f" ({', '.join(shown or lost)})" if lost else ""
+    told += "; gate.reference can name the served release instead" if refused else ""
     reason = f"reference {reference.release_id}: {reason}{told}"
     return Drift(reference, refused, bool(shown), better and not lost, reason)
