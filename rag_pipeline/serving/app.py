@@ -16,6 +16,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.errors import InputError, RagPipelineError
 from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.messages import told
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import (
@@ -60,7 +61,8 @@ class _WantedPage(_WantedDocument):
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     """Return the application that `rag serve` runs."""
     log = QuestionLog(settings.log_questions)
-    mcp = build_mcp(own, settings.allowed_hosts, log).http_app(path="/mcp", stateless_http=True)
+    tools = build_mcp(own, settings.allowed_hosts, log, settings.timeout_seconds)
+    mcp = tools.http_app(path="/mcp", stateless_http=True)
 
     async def health(request: Request) -> Response:
         made = await asyncio.to_thread(health_of, own)
@@ -139,8 +141,8 @@ def _clear(handler: Handler) -> Handler:
             place = ".".join(str(step) for step in first["loc"])
             return JSONResponse({"error": f"{place}: {first['msg']}".removeprefix(": ")}, 422)
         except InputError as error:
-            return JSONResponse({"error": str(error)}, 400)
+            return JSONResponse({"error": told(error)}, 400)
         except RagPipelineError as error:
-            return JSONResponse({"error": str(error)}, 503)
+            return JSONResponse({"error": told(error)}, 503)
 
     return answered

@@ -16,6 +16,7 @@ from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
 from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.staged import boosted_queries, documents_of, in_parallel
 from rag_pipeline.serving.conditions import MetadataCondition
+from rag_pipeline.serving.messages import told
 from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001
@@ -61,9 +62,9 @@ def retrieval(
         rated = assistant.rated(wanted.query, wanted.knowledge_id, k, where)
         places = assistant.places([passage for passage, _ in rated])
     except InputError as error:
-        return 400, _failure(_INVALID, str(error))
+        return 400, _failure(_INVALID, told(error))
     except RagPipelineError as error:
-        return 500, _failure(500, str(error))
+        return 500, _failure(500, told(error))
     records = [
         {
             "content": p.text,

@@ -7,13 +7,14 @@ import logging
 import sys
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_pipeline.calls.hosts import is_loopback
+from rag_pipeline.serving.messages import REQUEST_ID
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
 
@@ -51,7 +52,7 @@ class Guards:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
-        self._running = 0
+        self._running: Counter[str] = Counter()
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +62,7 @@ class Guards:
             return
         request_id = uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        REQUEST_ID.set(request_id)
         started = time.perf_counter()
         reply = _Reply(send, request_id)
         with request_span(scope, request_id) as span:
@@ -83,26 +85,42 @@ class Guards:
         self._check_token(scope["path"], headers)
         # The body is read first: a slow client must not take the place of others.
         body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
-        if self._running >= self._settings.max_concurrency:
+        client, most = _client(scope), self._settings.max_concurrency
+        if self._running[client] >= max(1, most // 2):
+            raise Refused(429, "too many requests of this address at once", {"Retry-After": "1"})
+        if self._running.total() >= most:
             raise Refused(503, "too many requests; try again", {"Retry-After": "1"})
-        self._running += 1
+        self._count(client, 1)
         try:
-            await self._run(scope, _replayed(body, receive), reply)
+            await self._run(scope, _replayed(body, receive), reply, client)
         finally:
-            self._running -= 1
+            self._count(client, -1)
 
-    async def _run(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
-        if scope["method"] == "GET":  # an open stream of notifications has no time limit
-            await self._app(scope, receive, reply)
-            return
+    def _count(self, client: str, change: int) -> None:
+        self._running[client] += change
+        if not self._running[client]:
+            del self._running[client]
+
+    async def _run(self, scope: Scope, receive: Receive, reply: "_Reply", client: str) -> None:
+        seconds = self._settings.timeout_seconds
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start" and not limit.expired():
+                # Tools report their own timeout in the reply; cut off only what they cannot end.
+                limit.reschedule(asyncio.get_running_loop().time() + 2 * seconds)
+            self._count(client, -1)  # a client that reads slowly must not take the place of others
+            try:
+                await reply(message)
+            finally:
+                self._count(client, 1)
+
         try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._app(scope, receive, reply)
+            async with asyncio.timeout(seconds) as limit:
+                await self._app(scope, receive, send)
         except (TimeoutError, asyncio.CancelledError) as error:
             if reply.status:
                 raise
             if isinstance(error, TimeoutError):
-                seconds = self._settings.timeout_seconds
                 raise Refused(504, f"not answered in {seconds:g} s") from None
             raise Refused(503, "the server is stopping", {"Retry-After": "10"}) from None
 

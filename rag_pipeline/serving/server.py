@@ -27,7 +27,7 @@ from rag_pipeline.serving.tools import build_mcp
 
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
-_CONNECTIONS = 8
+_CONNECTIONS = 4
 """Number of open connections for each request that may run; each holds at most one body."""
 
 
@@ -68,16 +68,16 @@ def check_address(settings: ServerSettings) -> None:
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
-    """Return uvicorn's settings: HTTP/1.1 only, headers bounded in size and time."""
+    """Return uvicorn's settings: HTTP/1.1 only, all waits for a client bounded."""
 
-    class InTime(_HeadersInTime):
-        header_seconds = settings.body_seconds
+    class Bounded(_BoundedConnection):
+        client_seconds = settings.body_seconds
 
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        http=InTime,
+        http=Bounded,
         ws="none",
         limit_concurrency=_CONNECTIONS * settings.max_concurrency,
         h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
@@ -123,21 +123,31 @@ class _NotAwaited(ThreadPoolExecutor):
         super().shutdown(wait=False, cancel_futures=True)
 
 
-class _HeadersInTime(H11Protocol):
-    """Closes a connection if its request line and headers take too long.
+class _BoundedConnection(H11Protocol):
+    """Bounds how long a client may keep the server waiting, and with how many connections.
 
-    uvicorn itself waits without limit; a thousand such connections would use up the file
-    descriptors.
+    uvicorn itself waits without limit for the end of a request's headers, and for a client to
+    read its reply. At a limit of connections, the one that is silent for longest makes room: a new
+    client is always let in.
     """
 
-    header_seconds: float
-    _due: asyncio.TimerHandle | None = None
+    client_seconds: float
+    _heard = 0.0
+    """Time of the event loop when the client last sent something."""
+    _headers_due: asyncio.TimerHandle | None = None
+    _reading_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # any unsent byte pauses, and so starts the time
+        self._heard = self.loop.time()
+        most = self.config.limit_concurrency or 0
+        self._make_room(self._of_this_address(), most // 2)
+        self._make_room(self._open(), most - 1)  # at `most`, uvicorn answers 503
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         super().data_received(data)
         self._watch()
 
@@ -147,7 +157,54 @@ class _HeadersInTime(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._stop_timing_reading()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._time_reading()
+        unread = [c for c in self._of_this_address() if c.flow.write_paused]
+        self._make_room(unread, max(1, (self.config.limit_concurrency or 0) // 8))
+
+    def resume_writing(self) -> None:
+        self._stop_timing_reading()
+        super().resume_writing()
+
+    def _open(self) -> "list[_BoundedConnection]":
+        return [c for c in self.connections if isinstance(c, _BoundedConnection)]
+
+    def _of_this_address(self) -> "list[_BoundedConnection]":
+        address = (self.client or ("",))[0]
+        return [c for c in self._open() if (c.client or ("",))[0] == address]
+
+    def _make_room(self, crowd: "list[_BoundedConnection]", most: int) -> None:
+        """Cut off the most silent of more than `most` connections, but none that is answered."""
+        silent = [c for c in crowd if c._waits_for_client()]
+        if len(crowd) > most and silent:
+            cut = min(silent, key=lambda c: c._heard)
+            self.connections.discard(cut)
+            cut.transport.abort()
+
+    def _waits_for_client(self) -> bool:
+        """Whether the server waits for a request, for its body, or for the reading of its reply."""
+        asked = self.cycle
+        return asked is None or asked.response_complete or asked.more_body or self.flow.write_paused
+
+    def _time_reading(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self._reading_due = self.loop.call_later(self.client_seconds, self._check_reading, unread)
+
+    def _check_reading(self, before: int) -> None:
+        """Cut off a client that has read nothing since `before` bytes were unread."""
+        if self.transport.get_write_buffer_size() < before:
+            self._time_reading()
+        else:
+            self.transport.abort()
+
+    def _stop_timing_reading(self) -> None:
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
 
     def _watch(self) -> None:
         """Time the wait for a request's headers.
@@ -157,17 +214,17 @@ class _HeadersInTime(H11Protocol):
         """
         waits = self.conn.their_state is h11.IDLE
         if waits and (self.cycle is None or self.conn.trailing_data[0]):
-            if self._due is None:
-                self._due = self.loop.call_later(self.header_seconds, self._close)
+            if self._headers_due is None:
+                self._headers_due = self.loop.call_later(self.client_seconds, self._close)
         else:
             self._unwatch()
 
     def _unwatch(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
 
     def _close(self) -> Any:
-        self._due = None
+        self._headers_due = None
         if not self.transport.is_closing():
             self.transport.close()

@@ -14,7 +14,9 @@ _LEAST_TOKEN = 16
 class ServerSettings:
     """Limits are per server, `requests_per_minute` per client address.
 
-    A request's headers, and then its body, may take `body_seconds` to arrive. A stopped server
+    One address may have half of `max_concurrency` requests in work. A request's headers, and then
+    its body, may take `body_seconds` to arrive; a client must read some of its reply every
+    `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server
     finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
     (`host` or `host:port`) by header. Questions are added to the file `log_questions`. With
     `review`, clients may decide on synthetic questions.
@@ -27,7 +29,7 @@ class ServerSettings:
     max_body_bytes: int = 1_000_000
     timeout_seconds: float = 60.0
     body_seconds: float = 10.0
-    max_concurrency: int = 64
+    max_concurrency: int = 128
     requests_per_minute: int = 6_000
     stop_seconds: int = 10
     log_questions: Path | None = None

@@ -14,8 +14,9 @@ from fastmcp.server.dependencies import get_http_headers
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.serving.backends import HeaderBackends
+from rag_pipeline.serving.messages import told, without_folders
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.tracing import record_trace
 
@@ -110,7 +111,7 @@ class StageReport(_Record):
     milliseconds: Annotated[
         float, Field(validation_alias="seconds"), BeforeValidator(lambda seconds: 1000 * seconds)
     ]
-    detail: dict[str, Any]
+    detail: Annotated[dict[str, Any], BeforeValidator(without_folders)]
 
 
 class AssistantAnswer(_Record):
@@ -125,7 +126,7 @@ class AssistantAnswer(_Record):
     sources: list[CitedSpan]
     files: list[FoundFile] = Field(validation_alias="documents")
     problems: list[str]
-    warnings: list[str]
+    warnings: Annotated[list[str], BeforeValidator(without_folders)]
     stages: list[StageReport] = Field(validation_alias="trace")
 
 
@@ -150,12 +151,16 @@ class ServerHealth(BaseModel):
 
 
 def build_mcp(
-    own: Assistant, allowed_hosts: Sequence[str] = (), log: QuestionLog | None = None
+    own: Assistant,
+    allowed_hosts: Sequence[str] = (),
+    log: QuestionLog | None = None,
+    timeout_seconds: float | None = None,
 ) -> FastMCP:
     """Return the MCP server over an assistant; headers may name backends of `allowed_hosts`.
 
-    Each question is added to `log`.
+    Each question is added to `log`. A tool that works longer than `timeout_seconds` fails.
     """
+    in_thread = _in_thread(timeout_seconds)
     kept = log or QuestionLog()
     backends = HeaderBackends(own, allowed_hosts)
 
@@ -173,7 +178,7 @@ def build_mcp(
     )
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def assistant(
         query: QueryText,
         context: Context,
@@ -211,7 +216,7 @@ def build_mcp(
         return AssistantAnswer.model_validate(made)
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def file_discover(
         query: QueryText,
         dataset_info: DatasetInfo = "",
@@ -225,7 +230,7 @@ def build_mcp(
         return [FoundFile.model_validate(document) for document in found]
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def search_chunks(
         query: QueryText,
         dataset_info: DatasetInfo = "",
@@ -245,7 +250,7 @@ def build_mcp(
         return shown
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def get_document(
         document_name: Annotated[str, Field(min_length=1, max_length=1000)],
         dataset_info: DatasetInfo = "",
@@ -255,25 +260,25 @@ def build_mcp(
         return document_of(chosen(), document_name, dataset_info, start)
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def list_datasets() -> list[dict[str, Any]]:
         """Return the datasets with their releases and sizes."""
         return health_of(own).datasets
 
     @mcp.tool(annotations={"readOnlyHint": True})
-    @_in_thread
+    @in_thread
     def health() -> ServerHealth:
         """Tell whether the server can answer, and from which releases."""
         return health_of(own)
 
     @mcp.resource("datasets://all", mime_type="application/json")
-    @_in_thread
+    @in_thread
     def datasets() -> str:
         """The datasets with their releases and sizes."""
         return json.dumps(health_of(own).datasets)
 
     @mcp.resource("document://{dataset}/{document_name*}", mime_type="text/plain")
-    @_in_thread
+    @in_thread
     def document(dataset: str, document_name: str) -> str:
         """A document's text as it was indexed."""
         return document_of(chosen(), document_name, dataset, 0, None).text
@@ -331,21 +336,32 @@ def health_of(assistant: Assistant) -> ServerHealth:
             described.append(dataset.describe())
         except RagPipelineError as error:
             described.append({"name": name, "error": str(error)})
+    for one in described:
+        if "error" in one:
+            one["error"] = told(StoreError(one["error"]))
     well = all("error" not in d for d in described)
     return ServerHealth(
         status="ok" if well else "degraded", version=version("rag_pipeline"), datasets=described
     )
 
 
-def _in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+def _in_thread(
+    seconds: float | None,
+) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
     """Do the blocking work of a tool in a thread; errors of this package become tool errors."""
 
-    @wraps(work)
-    async def tool(*given: P.args, **named: P.kwargs) -> T:
-        _LOOP.set(asyncio.get_running_loop())
-        try:
-            return await asyncio.to_thread(work, *given, **named)
-        except RagPipelineError as error:
-            raise ToolError(str(error)) from None
+    def in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+        @wraps(work)
+        async def tool(*given: P.args, **named: P.kwargs) -> T:
+            _LOOP.set(asyncio.get_running_loop())
+            try:
+                async with asyncio.timeout(seconds):
+                    return await asyncio.to_thread(work, *given, **named)
+            except TimeoutError:
+                raise ToolError(f"not answered in {seconds:g} s") from None
+            except RagPipelineError as error:
+                raise ToolError(told(error)) from None
 
-    return tool
+        return tool
+
+    return in_thread

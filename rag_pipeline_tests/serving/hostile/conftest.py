@@ -15,14 +15,19 @@ from rag_pipeline_tests.testing.hostile_requests import ALLOWED, DOCUMENTS, TOKE
 
 
 @pytest.fixture(scope="package")
-def own(tmp_path_factory):
+def built(tmp_path_factory):
+    """Return the file of a corpus with hostile documents and a release."""
     folder = tmp_path_factory.mktemp("hostile")
     write_documents(folder / "documents", DOCUMENTS)
     (configuration, _) = attributes()["configurations"]
     file = write_file(folder, queries=None, configurations=[configuration])
-    corpus = Corpus.load(file)
-    list(run(corpus.config))
-    return open_assistant([corpus])
+    list(run(Corpus.load(file).config))
+    return file
+
+
+@pytest.fixture(scope="package")
+def own(built):
+    return open_assistant([Corpus.load(built)])
 
 
 @pytest.fixture(scope="package")
