@@ -1,7 +1,7 @@
 """The release gate: compare a candidate with the served release, query by query."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -18,12 +18,13 @@ from rag_pipeline.evaluation.comparison import (
     pairs,
 )
 from rag_pipeline.evaluation.results import QUERIES, RUN
-from rag_pipeline.evaluation.runs import count_synthetic, load_groups
+from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
     columns_of,
     direction,
+    is_share,
     read_scores,
 )
 from rag_pipeline.evaluation.significance import Comparison, loss_p_values
@@ -78,9 +79,10 @@ class Decision:
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
     """Refuse a candidate that is, or looks, worse than the served release in a gate metric.
 
-    If gold is whole documents, the metric of documents is compared. `decide_metric` holds the
-    rules. Metrics that one side lacks are named but decide nothing. Raise ConfigError for a
-    metric that no configuration measures.
+    The metrics are those that the release has; if its gold is whole documents, the metric of
+    documents. `decide_metric` holds the rules. Where only the candidate lacks a value, the worst
+    value counts. A candidate that can't be compared in any metric is refused, unless the release
+    was never measured. Raise ConfigError for a metric that no configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
@@ -94,11 +96,13 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
         return allowed(reasons=(reason,), against=against)
     ids = _query_ids(own)
     common = ids.keys() & _query_ids(served.scores).keys()
-    if not common:
-        reason = f"{against} has scores on none of the present queries: nothing to compare"
-        return allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
+    wanted = measured_metrics(gate.metrics, [served.scores])
+    if not common & _measured(served.scores, wanted):
+        problem = _not_comparable(workspace, own, served, wanted)
+        reason = problem or f"{against} has no value of a gate metric: nothing to compare"
+        decision = allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
+        return replace(decision, allowed=not problem, common=len(common), passed=not problem)
     number, groups = comparison_number(workspace, candidate), load_groups(workspace)
-    wanted = measured_metrics(gate.metrics, [own])
     synthetic = count_synthetic(workspace, common)
     metrics, reasons = compare_scores(
         own, served.scores, wanted, gate, groups, spent(number), synthetic
@@ -112,7 +116,8 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
         raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
     if not scores:
         reference, scores = new_reference(served.label, number), served.scores
-    drift = compare_with_reference(reference, own, scores, wanted, groups, number, gate.margin)
+    worst = _worst_case(own, scores, wanted)
+    drift = compare_with_reference(reference, worst, scores, wanted, groups, number, gate.margin)
     if passed and (drift.refused or not is_served):
         reasons.append(drift.reason)
     return Decision(
@@ -128,6 +133,38 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     )
 
 
+def _not_comparable(
+    workspace: Workspace, own: Scores, served: Reference, metrics: Sequence[str]
+) -> str:
+    """Return why a candidate is refused that no value can be compared with; "" if it is allowed.
+
+    It is allowed if the release never had a value in the metrics, as its questions had no gold,
+    and the candidate has values on the questions that can be measured.
+    """
+    gate, where = workspace.config.gate, workspace.config.where
+    way_out = f"or set gate.metrics to [] in {where} for one release"
+    release = f"refused: {served.label} ({served.configuration})"
+    kept = workspace.store.read_parquet(kept_file(served.label))
+    if kept is None or _measured(columns_of(kept), metrics):
+        common = _query_ids(own).keys() & _query_ids(served.scores).keys()
+        remedy = "evaluate again" if common else "restore the ids and texts of its questions"
+        return f"{release} has no value on the present questions: {remedy}, {way_out}"
+    judged = workspace.config.evaluation.judge is not None
+    queries = load_queries(workspace)
+    expected = {q.query_id for q in queries if judged or q.gold_spans or q.gold_documents}
+    lost = expected - _measured(own, measured_metrics(gate.metrics, [own]))
+    if len(lost) <= gate.maximum_missing * len(expected):
+        return ""
+    lacking = f"the candidate lacks them on {len(lost)} of {len(expected)} questions"
+    return f"{release} has no value in a gate metric, and {lacking}: evaluate again, {way_out}"
+
+
+def _measured(scores: Scores, metrics: Sequence[str]) -> set[str]:
+    """Return the queries with a value in any of the metrics."""
+    values = (scores.get(metric, {}) for metric in metrics)
+    return {q for of_query in values for q, value in of_query.items() if value is not None}
+
+
 def compare_scores(
     own: Scores,
     served: Scores,
@@ -138,9 +175,8 @@ def compare_scores(
     synthetic: int = 0,
 ) -> tuple[dict[str, GateMetric], list[str]]:
     """Return the outcome and a sentence for each wanted metric, by the values of both."""
+    measured, own = own, _worst_case(own, served, wanted)
     compared = compare(own, served, wanted, alpha, groups)
-    # A metric that the candidate lacks is missing on every query.
-    own = {**{metric: dict.fromkeys(_query_ids(own)) for metric in wanted}, **own}
     gains = {m: of_query for m in compared if (of_query := gains_of(own, served, m))}
     losses = loss_p_values(gains, groups)
     metrics, reasons = {}, []
@@ -152,6 +188,7 @@ def compare_scores(
             lower_is_better=direction(metric) == "lower",
             loss=losses.get(metric),
             metrics=len(gains),
+            missing=len(_measured(own, [metric]) - _measured(measured, [metric])),
             synthetic=synthetic,
         )
         outcome, sentence = decide_metric(found, gate, alpha)
@@ -184,6 +221,23 @@ def keep_decision(workspace: Workspace, decision: Decision, released: str | None
 
 def _refused(workspace: Workspace) -> list[str]:
     return list((workspace.store.read_json(_REFUSED_BUILDS) or {}).get("refused", []))
+
+
+def _worst_case(own: Scores, other: Scores, metrics: Sequence[str]) -> Scores:
+    """Return the candidate's values, the worst value where only the other side has one."""
+    ids = _query_ids(own)
+    filled = {}
+    for metric in metrics:
+        mine, theirs = own.get(metric, {}), other.get(metric, {})
+        is_lower = direction(metric) == "lower"
+        known = [float(is_lower)] if is_share(metric) else [*mine.values(), *theirs.values()]
+        ends = [value for value in known if value is not None]
+        worst = (max if is_lower else min)(ends, default=None)
+        filled[metric] = {
+            q: worst if mine.get(q) is None and theirs.get(q) is not None else mine.get(q)
+            for q in ids
+        }
+    return filled
 
 
 def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> None:

@@ -38,6 +38,8 @@ class MetricComparison:
     """Number of the metrics that are compared together."""
     synthetic: int = 0
     """Number of the common queries that are synthetic."""
+    missing: int = 0
+    """Number of the pairs in which the worst value stands for a missing one of the candidate."""
 
 
 def spent(comparison_number: int) -> float:
@@ -52,7 +54,7 @@ def spent(comparison_number: int) -> float:
 def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Outcome, str]:
     """Return the outcome for one metric and a sentence about it, without the metric's name."""
     known = sum(other is not None for _, other in found.pairs)
-    lost = sum(one is None and other is not None for one, other in found.pairs)
+    lost = found.missing
     if lost > gate.maximum_missing * known:
         return "too many missing", (
             f"refused: it is missing on {lost} of the {known} queries on which the release has it, "
@@ -69,7 +71,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
     gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
     n, gain = len(gains), math.fsum(gains) / len(gains)
     where = _sample_size(found, n, groups)
-    if n < gate.minimum_queries:
+    if n - lost < gate.minimum_queries:
         minimum = gate.minimum_queries
         return "too few", f"refused: compared {where}, and gate.minimum_queries is {minimum}"
     sure = f"{100 * (1 - alpha):.3g} % sure {where}"
@@ -91,6 +93,8 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
 
 def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
     text = f"on {n} questions"
+    if found.missing:
+        text += f" ({found.missing} missing, counted as lost)"
     if found.synthetic:
         text += f" ({found.synthetic} of {len(found.pairs)} synthetic)"
     if found.comparison.groups:

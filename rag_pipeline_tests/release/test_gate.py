@@ -111,6 +111,72 @@ def test_missing_scores_count_against_the_candidate(workspace):
     assert decision.metrics["CriticalRecall"].outcome == "too many missing"
 
 
+def test_a_missing_value_counts_as_the_worst(tmp_path):
+    """4 of 50 lost, none won: an equal candidate does so in half of 1 of 2**4 cases."""
+    file = write_corpus(tmp_path, gate={"metrics": [AP, "RankingPenalty", "MissingItems"]})
+    workspace = Workspace(load_config(file))
+    few: list[float | None] = [None] * 4
+    own = {AP: [*few, *[1.0] * 46], "RankingPenalty": [*few, *[0.0] * 46]}
+    write_scores(workspace, "default", {**own, "MissingItems": [*few, *[0.0] * 45, 3.0]})
+    equal = [0.0] * 49 + [3.0]
+    decision = decide(
+        workspace,
+        "default",
+        served(**{AP: [1.0] * 50, "RankingPenalty": [0.0] * 50, "MissingItems": equal}),
+    )
+    assert not decision.allowed
+    found = {name: (m.candidate, m.released, m.outcome) for name, m in decision.metrics.items()}
+    assert found == {
+        AP: (pytest.approx(0.92), 1.0, "looks worse"),
+        "RankingPenalty": (pytest.approx(0.08), 0.0, "looks worse"),
+        "MissingItems": (pytest.approx(0.3), pytest.approx(0.06), "looks worse"),
+    }
+    assert "by 0.0800 on 50 questions (4 missing, counted as lost)" in decision.reasons[0]
+    assert decision.metrics[AP].loss == pytest.approx(1 / 32, abs=0.002)
+
+
+def test_the_released_metrics_are_compared_not_those_that_the_candidate_has(workspace):
+    """All judgements of the candidate failed; its documents alone are measured, by gold."""
+    known = {"DocumentPresence@5": [1.0] * 25}
+    write_scores(workspace, "default", {AP: [None] * 25, **known})
+    decision = decide(workspace, "default", served(**{AP: [1.0] * 25, **known}))
+    assert not decision.allowed
+    assert decision.metrics[AP].outcome == "too many missing"
+    assert "DocumentPresence@5" not in decision.metrics
+
+
+@pytest.mark.parametrize(
+    ("before", "remedy"),
+    [
+        ({f"q{n}": None for n in range(50)}, "evaluate again"),
+        ({f"renamed{n}": 1.0 for n in range(50)}, "restore the ids and texts of its questions"),
+    ],
+)
+def test_a_candidate_that_cannot_be_compared_is_refused_with_the_way_out(workspace, before, remedy):
+    write_scores(workspace, "default", {AP: [None] * 50})
+    decision = decide(workspace, "default", Reference("release-000001", "plain", {AP: before}))
+    assert (decision.allowed, decision.passed) == (False, False)
+    (reason,) = decision.reasons
+    assert f"has no value on the present questions: {remedy}, or set gate.metrics to []" in reason
+
+
+def test_the_first_questions_with_gold_have_nothing_to_lose(workspace):
+    """Release 1 was made without questions. Their scores are the first, and must not fail."""
+    write_scores(workspace, "default", {AP: []})
+    keep_scores(workspace, "release-000001", "default")
+    queries = [Query(f"q{n}", f"Is it {n}?", gold_documents=("a.txt",)) for n in range(20)]
+    save_queries(workspace, queries_digest(workspace), queries, [], 20)
+    first = Reference("release-000001", "default", kept_scores(workspace, "release-000001"))
+    for missing, allowed in ((2, True), (3, False), (20, False)):
+        write_scores(workspace, "default", {AP: [None] * missing + [0.0] * (20 - missing)})
+        decision = decide(workspace, "default", first)
+        assert decision.allowed == allowed, decision.reasons
+    assert "lacks them on 20 of 20 questions: evaluate again, or set" in decision.reasons[0]
+    without = [Query(q.query_id, q.query) for q in queries]
+    save_queries(workspace, "other", without, [], 20)
+    assert decide(workspace, "default", first).allowed, "no question has gold"
+
+
 def test_fewer_than_the_minimum_queries_are_refused(tmp_path):
     file = write_corpus(tmp_path, gate={"metrics": [AP], "minimum_queries": 30})
     workspace = Workspace(load_config(file))
@@ -141,9 +207,6 @@ def test_only_common_queries_count(workspace):
     assert (decision.queries, decision.common) == (10, 4)
     assert decision.metrics[AP].candidate == 0.0
     assert decision.metrics[AP].comparison.n == 4
-    decision = decide(workspace, "default", served(**{AP: []}))
-    assert decision.allowed
-    assert "nothing to compare" in decision.reasons[0]
 
 
 def test_kept_scores_are_of_unchanged_queries(workspace):
