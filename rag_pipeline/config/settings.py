@@ -277,10 +277,11 @@ class Gate(Settings):
 
     Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
     unit, is accepted. A candidate is refused if fewer than `minimum_queries` are compared, or if
-    more than the share `maximum_missing` of them lacks a value; each counts as lost. `serve_metric` does not choose a
-    configuration that lacks more than that share, either. A candidate is also compared with the
-    release `reference`, by default the best one of the last year. Any release, also the first, is
-    refused if a model failed on documents with more than the share `maximum_missing_chunks`.
+    more than the share `maximum_missing` of them lacks a value; each counts as lost. `serve_metric`
+    does not choose a configuration that lacks more than that share, either. A candidate is also
+    compared with the release `reference`, by default the best one of the last year. Any release,
+    also the first, is refused if a model failed on documents with more than the share
+    `maximum_missing_chunks`.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")

@@ -111,10 +111,11 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     reference = reference_of(workspace, served.label, number)
     is_served = reference.release_id == served.label
     scores = served.scores if is_served else kept_scores(workspace, reference.release_id)
-    if not scores and gate.reference:
+    is_measured = not ids.keys().isdisjoint(_measured(scores, wanted))
+    if not is_measured and gate.reference:
         problem = f"the store has no scores of {gate.reference} on the present queries"
         raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
-    if not scores:
+    if not is_measured:
         reference, scores = new_reference(served.label, number), served.scores
     worst = _worst_case(own, scores, wanted)
     drift = compare_with_reference(reference, worst, scores, wanted, groups, number, gate.margin)

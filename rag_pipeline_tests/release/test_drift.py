@@ -97,6 +97,20 @@ def test_a_pinned_reference_decides_and_needs_scores(tmp_path):
         decide(unknown, "default", Reference(release_number(3), "default", same))
 
 
+def test_a_reference_of_other_questions_is_not_passed_without_a_comparison(tmp_path):
+    """The served release has scores on the present questions; the texts of the others changed."""
+    workspace = corpus(tmp_path)
+    assert try_release(workspace, 1, 0).allowed
+    write_questions(workspace, {f"q{i}": "another text" for i in range(N)})
+    write_scores(workspace, "default", {AP: [1.0] * N})
+    served = Reference(release_number(2), "default", {AP: {f"q{i}": 1.0 for i in range(N)}})
+    assert decide(workspace, "default", served).drift.reference.release_id == release_number(2)
+    pinned = corpus(tmp_path, reference=release_number(1))
+    write_questions(pinned, {f"q{i}": "another text" for i in range(N)})
+    with pytest.raises(ConfigError, match="no scores of release-000001 on the present queries"):
+        decide(pinned, "default", served)
+
+
 def test_a_reference_older_than_a_year_is_the_served_release(tmp_path):
     workspace = corpus(tmp_path)
     for number, lost in ((1, 0), (2, 2)):
