@@ -133,6 +133,19 @@ class CallsStoppedError(ProviderError):
     """No call to a model can work now, so the run stops. Earlier answers stay stored."""
 
 
+class RefusedError(CallsStoppedError):
+    """A server refused a call for a reason that may concern every input, or this one alone.
+
+    `said` leaves out the cure. `inputs` is the number of inputs that are known to be refused, 0 if
+    one of them may be the reason. `calls` decides by other inputs; see `Circuit.refuse`.
+    """
+
+    def __init__(self, said: str, cure: str, inputs: int = 0) -> None:
+        super().__init__(f"{said}; {cure}")
+        self.said = said
+        self.inputs = inputs
+
+
 class TextTooLongError(ProviderError):
     """`text` exceeds the maximum length for the model."""
 

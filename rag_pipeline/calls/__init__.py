@@ -16,8 +16,10 @@ from rag_pipeline.calls.database import Database as Database
 from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT
 from rag_pipeline.calls.endpoint import Endpoint as Endpoint
 from rag_pipeline.calls.endpoint import Received as Received
+from rag_pipeline.calls.endpoint import Sending as Sending
 from rag_pipeline.calls.endpoint import asked_again as asked_again
 from rag_pipeline.calls.endpoint import open_endpoint as open_endpoint
+from rag_pipeline.calls.endpoint import sent_as as sent_as
 from rag_pipeline.calls.http_errors import failure_of_status as failure_of_status
 from rag_pipeline.calls.http_errors import redacted as redacted
 from rag_pipeline.calls.http_errors import unreachable as unreachable

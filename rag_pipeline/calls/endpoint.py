@@ -21,6 +21,7 @@ from rag_pipeline.errors import (
     GivenUpError,
     PaidInVainError,
     ProviderError,
+    RefusedError,
     TransientError,
 )
 
@@ -31,6 +32,8 @@ _LONGEST_BACKOFF = 60.0
 _FAILURES_OF_AN_OUTAGE = 5
 _INPUTS_OF_AN_OUTAGE = 3
 """Number of distinct inputs that must fail before the provider is blamed."""
+_REFUSED_IN_A_ROW = 20
+"""Number of refused inputs in a row that stop a run in which inputs were accepted."""
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
@@ -65,10 +68,11 @@ def asked_again(failures: int) -> AbstractContextManager[None]:
 
 @dataclass(eq=False, slots=True)
 class Sending:
-    """One input on its way.
+    """One input on its way, or several of one request.
 
     It is `suspect` if it failed in an earlier run, or while other inputs were answered. Then its
-    failures do not count against the provider.
+    failures do not count against the provider. A suspect that is `isolated` from other inputs is
+    tried three times at most. `once` says that a failure that reached the server is not repeated.
     """
 
     failed_before: int = 0
@@ -76,6 +80,16 @@ class Sending:
     tries: int = 0
     paid_in_vain: int = 0
     suspect: bool = False
+    once: bool = False
+    isolated: bool = False
+
+
+_sending: ContextVar[Sending | None] = ContextVar("sending", default=None)
+
+
+def sent_as(sending: Sending) -> AbstractContextManager[None]:
+    """Let the request inside the block continue the tries of an input or its request."""
+    return setting(_sending, sending)
 
 
 @dataclass(slots=True)
@@ -97,6 +111,8 @@ class Circuit:
     _reason: str = field(init=False, default="")
     _next_probe: float | None = field(init=False, default=None)
     _failing: set[Sending] = field(init=False, default_factory=set)
+    _refused: int = field(init=False, default=0)
+    _accepted: bool = field(init=False, default=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def check(self) -> None:
@@ -116,6 +132,27 @@ class Circuit:
                 sending.suspect = True
             self._close()
             self.last_success = self.clock()
+
+    def accepted(self) -> None:
+        """Note that the provider accepted an input, so the settings are right."""
+        with self._lock:
+            self._refused, self._accepted = 0, True
+
+    def refuse(self, error: RefusedError, sending: Sending) -> ProviderError:
+        """Note a refusal; return the error of this input alone, or CallsStoppedError.
+
+        Three distinct inputs with none accepted mean that the settings are wrong. After an
+        accepted input, twenty in a row mean that the provider refuses all calls from now on.
+        """
+        with self._lock:
+            if not sending.failed_before:
+                self._refused += error.inputs or not sending.once
+            most = _REFUSED_IN_A_ROW if self._accepted else _INPUTS_OF_AN_OUTAGE
+            found = ProviderError(error.said if self._accepted else str(error))
+            if self._refused >= most:
+                found = CallsStoppedError(str(error))
+            found.status = error.status
+            return found
 
     def limited(self) -> None:
         """Note a refusal because of the rate: the provider is up, but did not answer."""
@@ -193,7 +230,8 @@ class Endpoint:
         after eight unusable replies that may be charged. Raises CallsStoppedError when the
         circuit opens: see `Circuit`.
         """
-        sending = Sending(failed := _failed_before.get(), suspect=failed > 0)
+        failed = _failed_before.get()
+        sending = _sending.get() or Sending(failed, suspect=failed > 0)
         while True:
             self.circuit.check()
             await self._wait_for_turn(tokens)
@@ -204,7 +242,13 @@ class Endpoint:
                 self.limiter.settle(tokens, 0.0)
                 sending.tries += 1
                 sending.paid_in_vain += error.paid
-                await self.sleep(self._pause_after(error, sending))
+                last = sending.once and error.connected and not error.limited
+                await self.sleep(self._pause_after(error, sending, last))
+                if last:
+                    raise GivenUpError(str(error)) from None
+            except RefusedError as error:
+                self.circuit.succeed()
+                raise self.circuit.refuse(error, sending) from None
             except CallsStoppedError:
                 raise
             except ProviderError:
@@ -212,6 +256,7 @@ class Endpoint:
                 raise
             else:
                 self.circuit.succeed()
+                self.circuit.accepted()
                 self.limiter.learn(answer.headers)
                 if answer.tokens is not None:
                     self.limiter.settle(tokens, answer.tokens)
@@ -239,8 +284,11 @@ class Endpoint:
                 f"{self.name}: no answer within {timeout:g} s", reached=False
             ) from None
 
-    def _pause_after(self, error: TransientError, sending: Sending) -> float:
-        """Return the seconds to wait before the next try; raise if there is none."""
+    def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
+        """Return the seconds to wait after a failure; raise if the input is given up.
+
+        The caller decides that after the `last` try.
+        """
         if error.limited:
             self.circuit.limited()
             if error.retry_after is not None:
@@ -249,14 +297,12 @@ class Endpoint:
             self.circuit.fail(error, sending)
         assert sending.started is not None
         waited = self.circuit.clock() - sending.started
-        left = self.patience - waited
+        left = max(self.patience - waited, 0.0)
         exhausted = left < (error.retry_after or _FIRST_BACKOFF / 10)
         in_vain = sending.paid_in_vain >= _MOST_PAID_IN_VAIN
-        if (
-            in_vain
-            or exhausted
-            or (not error.limited and sending.tries >= self._most_tries(sending))
-        ):
+        reached = error.connected and not error.limited
+        tried = reached and sending.tries >= self._most_tries(sending)
+        if not last and (in_vain or exhausted or tried):
             message = f"{error}; given up after {sending.tries} tries in {waited:.0f} s"
             if error.retry_after is not None and error.retry_after > left:
                 message += f": the provider asks to wait {error.retry_after:,.0f} s"
@@ -268,7 +314,7 @@ class Endpoint:
         return min(left, (error.retry_after or 0.0) + random.uniform(0, ceiling))
 
     def _most_tries(self, sending: Sending) -> float:
-        if sending.failed_before:
+        if sending.failed_before or (sending.isolated and sending.suspect):
             return _TRIES_OF_A_BAD_INPUT
         return _TRIES_IN_DOUBT if self.circuit.in_doubt else float("inf")
 

@@ -6,10 +6,16 @@ import socket
 import time
 from collections.abc import Mapping
 
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, RefusedError, TransientError
 
 _PASSING = {408, 409, 425, 429}
-_STOPPING = {401, 402, 403, 404, 405}
+_CURES = {
+    402: "pay the bill",
+    403: "check what the key may use",
+    404: "check model and base_url",
+    405: "check model and base_url",
+}
+"""Statuses that may concern every input, and what helps then."""
 _OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "exceeded your current quota")
 _KEY_LIKE = re.compile(
     r"\b(?:sk|pk|pa|jina|co)[-_][\w*.-]{8,}|\bBearer\s+[\w.*-]{8,}", re.IGNORECASE
@@ -38,7 +44,7 @@ def failure_of_status(
     """Return the error of an HTTP reply with an error status.
 
     `what` names model, server and the environment variable of the key. `stops` is an error code
-    that concerns every input: a model that does not exist, an unpaid bill.
+    that usually concerns every input: a model that does not exist, an unpaid bill.
     """
     said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
     error = ProviderError(said)
@@ -47,9 +53,10 @@ def failure_of_status(
     elif status in _PASSING or status >= 500:
         wait = read_retry_after(headers)
         error = TransientError(said, wait, limited=status == 429, paid=False)
-    elif status in _STOPPING or stops:
-        cure = {401: "check the key", 403: "check what the key may use", 402: "pay the bill"}
-        error = CallsStoppedError(f"{said}; {cure.get(status, 'check model and base_url')}")
+    elif status == 401:
+        error = CallsStoppedError(f"{said}; check the key")
+    elif status in _CURES or stops:
+        error = RefusedError(said, _CURES.get(status, "check model and base_url"))
     error.status = status
     return error
 

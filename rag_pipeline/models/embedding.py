@@ -14,10 +14,11 @@ from rag_pipeline.calls import (
     Asking,
     CallCache,
     CallCounts,
-    asked_again,
+    Sending,
     call_key,
     run_bounded,
     run_calls,
+    sent_as,
 )
 from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
@@ -35,7 +36,7 @@ from rag_pipeline.config.models import (
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import (
     CallsStoppedError,
-    PaidInVainError,
+    GivenUpError,
     ProviderError,
     TextsFailedError,
     TransientError,
@@ -43,7 +44,9 @@ from rag_pipeline.errors import (
 )
 
 _REFUSED_ALIKE = 3
-"""Number of texts that are refused singly, with none accepted, before the request is blamed."""
+"""Number of inputs that fail singly, with none accepted, before the settings are blamed."""
+_FAILED_IN_A_ROW = 20
+"""The same number after an accepted input: then the model fails on all inputs from now on."""
 
 
 class Embedded(NamedTuple):
@@ -151,7 +154,7 @@ def _embed_remotely(
 ) -> None:
     """Embed inputs with many concurrent requests.
 
-    A failed request is sent again in halves, until its bad inputs are alone. Inputs with unusable
+    The bad input of a failed request is found by halving: see `embed_batch`. Inputs with unusable
     vectors are sent once more; the other vectors of the reply are kept.
     """
     # All batches are made first, so a text that is too long is reported before any cost.
@@ -162,59 +165,95 @@ def _embed_remotely(
     groups = [[fresh[i] for i in batch] for batch in batches] + [[key] for key in failures]
     failed: dict[bytes, ProviderError] = {}
     unusable: set[bytes] = set()
-    kept = refused = 0
+    kept = in_a_row = 0
 
     def give_up(part: Sequence[bytes], error: ProviderError) -> None:
-        nonlocal refused
+        nonlocal in_a_row
         failed.update(dict.fromkeys(part, error))
-        refused += sum(key not in failures for key in part)
-        if not kept and refused >= _REFUSED_ALIKE:
+        in_a_row += sum(key not in failures for key in part)
+        if in_a_row >= (_FAILED_IN_A_ROW if kept else _REFUSED_ALIKE):
             # The settings are wrong, not the texts.
             raise CallsStoppedError(
-                f"{error}; the same for each of {refused} texts and no text was embedded: "
-                f"check the model's settings"
+                f"{error}; the same for each of {in_a_row} texts in a row and no text was embedded"
+                f"{' since' if kept else ''}: check the model's settings"
             ) from None
 
     async def take(
         part: Sequence[bytes], vectors: Vectors, used: Usage, store: Store
     ) -> list[bytes]:
         """Store the usable vectors of a reply; return the other inputs."""
-        nonlocal kept
+        nonlocal kept, in_a_row
         together = {key: inputs[key] for key in part}
         ends = np.cumsum([len(texts) for texts in together.values()])
         _check_shape(vectors, int(ends[-1]), embedder)
         rows = dict(zip(part, np.split(vectors, ends[:-1]), strict=True))
         good = {key: own.tobytes() for key, own in rows.items() if np.isfinite(own).all()}
         shares = _shares(used, together)
-        kept += len(good)
+        if good:
+            kept, in_a_row = kept + len(good), 0
         await store(good, {key: shares[key] for key in good})
         return [key for key in part if key not in good]
 
     async def embed_batch(batch: list[bytes], send: EmbedRequest, store: Store) -> None:
-        parts = [batch]
-        while parts:
-            part = parts.pop()
-            # A part of a failed request gets few retries: one of the parts fails again.
-            earlier = failures.get(part[0], 0) if len(part) == len(batch) else 1
+        """Embed a batch, and find its bad inputs by binary search.
+
+        A failed request is not repeated whole. Of the inputs that fail together, the first half is
+        sent. If it succeeds, the other half has the bad input, and is halved in turn. If it fails,
+        the other half waits in `rest`. So one bad input of n costs log2(n) + 2 more requests.
+        An input alone is the probe after failures without a success: see `put_off`.
+        """
+        rest, width, bad = list(batch), len(batch), 0
+        put_off: list[bytes] = []  # failed alone when nothing else worked: an outage, perhaps
+        sending = Sending()
+
+        async def tried(part: list[bytes], once: bool = False) -> ProviderError | None:
+            """Send inputs and keep their vectors; return the error of the request."""
+            if sending.once and len(part) == 1:
+                sending.tries = sending.paid_in_vain = 0
+            sending.once, sending.started = once or len(part) > 1, None
             try:
-                with asked_again(earlier):
+                with sent_as(sending):
                     vectors, used = await send([inputs[key] for key in part], input_type)
+                unfit = await take(part, vectors, used, store)
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
-                if len(part) > 1 and not isinstance(error, PaidInVainError):
-                    half = len(part) // 2
-                    parts += [part[half:], part[:half]]
+                return error
+            sending.tries = sending.paid_in_vain = 0
+            rest.extend(key for key in unfit if key not in unusable)
+            if twice := [key for key in unfit if key in unusable]:
+                said = "returned twice a vector that is not finite or has no length, or a wrong one"
+                give_up(twice, ProviderError(f"{embedder.identity}: {said}"))
+            unusable.update(unfit)
+            return None
+
+        while rest or put_off:
+            earlier, is_late = failures.get(batch[0], 0), not rest
+            sending = Sending(
+                earlier, suspect=earlier > 0 or is_late, isolated=len(batch) > 1, tries=int(is_late)
+            )
+            part = rest[:width] or [put_off.pop()]
+            rest, worked = rest[width:], is_late
+            error = await tried(part)
+            while error and len(part) > 1:
+                half, other = part[: len(part) // 2], part[len(part) // 2 :]
+                once = not (worked or sending.suspect)
+                if failure := await tried(half, once):
+                    part, rest, error = half, other + rest, failure
                 else:
-                    give_up(part, error)
-                continue
-            bad = await take(part, vectors, used, store)
-            if again := [key for key in bad if key not in unusable]:
-                parts.append(again)
-            elif bad:
-                said = "returned twice a vector that is not finite or has no length"
-                give_up(bad, ProviderError(f"{embedder.identity}: {said}"))
-            unusable.update(bad)
+                    part, worked = other, True
+                    error = error if len(other) > 1 else await tried(other)
+            worked |= sending.suspect
+            if error is None:
+                width = len(batch) if bad < 2 else min(len(batch), 4 * width)
+            elif sending.once and isinstance(error, GivenUpError):
+                put_off += part
+                width = 1
+            else:
+                give_up(part, error)
+                bad += 1
+                # Many bad inputs make the requests smaller, so few good ones are sent in vain.
+                width = 1 if not worked else len(batch) if bad == 1 else max(1, width // 4)
 
     async def embed_all() -> None:
         async with embedder.connect() as send, asking.storing() as store:
@@ -223,11 +262,9 @@ def _embed_remotely(
 
     try:
         run_calls(embed_all())
-    except CallsStoppedError:
-        # Refused texts are noted, so they do not stop the next run.
-        asking.fail({key: e for key, e in failed.items() if type(e) is ProviderError})
-        raise
-    asking.fail(failed)
+    finally:
+        # Failed texts are noted, so they do not stop the next run.
+        asking.fail(failed)
 
 
 def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:

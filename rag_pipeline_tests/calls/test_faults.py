@@ -51,7 +51,7 @@ def test_what_no_call_can_survive_is_one_line_and_few_calls(
         settings = chat(server.url, max_concurrency=4)
         with pytest.raises(CallsStoppedError, match=line) as failure:
             asked([f"p{n}" for n in range(100)], settings, cache)
-        assert len(server.requests) <= 4
+        assert len(server.requests) <= 2 * 4, "three prompts are refused, others are on their way"
     assert "\n" not in str(failure.value)
 
 
@@ -95,3 +95,32 @@ def test_what_was_answered_before_an_outage_is_kept(cache: CallCache) -> None:
     with serving(answer) as server, pytest.raises(CallsStoppedError, match="HTTP 503"):
         asked(prompts, chat(server.url, patience_seconds=1.0), cache)
     assert 50 <= len(answered) == len(cache)
+
+
+@pytest.mark.parametrize("status", [402, 403, 404])
+def test_a_prompt_refused_by_a_filter_is_missing_alone_and_asked_once_by_the_next_run(
+    cache: CallCache, status: int
+) -> None:
+    prompts = ["p0", *(f"bad {n}" for n in range(4)), *(f"p{n}" for n in range(1, 40))]
+
+    def answer(body: dict[str, Any]) -> str | Fault:
+        asked_for = str(body["messages"][-1]["content"])
+        return Fault(status, "flagged") if "bad" in asked_for else "ok"
+
+    with serving(answer) as server:
+        settings = chat(server.url, max_concurrency=1)
+        found = dict(zip(prompts, asked(prompts, settings, cache), strict=True))
+        assert [p for p, said in found.items() if said != "ok"] == [f"bad {n}" for n in range(4)]
+        assert "flagged" in found["bad 0"]
+        assert "check" not in found["bad 0"], "the key and the model are right"
+        assert len(server.requests) == 44
+        assert asked(prompts, settings, cache) == list(found.values())
+        assert len(server.requests) == 48
+
+
+def test_a_bill_that_is_due_in_the_middle_of_a_run_stops_it(cache: CallCache) -> None:
+    with serving(lambda body: "ok" if len(server.requests) < 9 else Fault(402, "no")) as server:
+        with pytest.raises(CallsStoppedError, match=r"no \(HTTP 402\); pay the bill"):
+            asked([f"p{n}" for n in range(100)], chat(server.url, max_concurrency=1), cache)
+        assert len(server.requests) == 8 + 20
+        assert len(cache) == 8

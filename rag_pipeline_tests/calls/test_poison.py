@@ -111,13 +111,12 @@ def test_a_refused_request_is_told_from_a_refused_text(cache: CallCache) -> None
         assert len(server.requests) <= 15
 
 
-def test_a_server_that_is_always_a_vector_short_is_paid_eight_times_a_batch(
-    cache: CallCache,
-) -> None:
+def test_a_server_that_is_always_a_vector_short_stops_the_run(cache: CallCache) -> None:
     with serving(faults=lambda path, body: short) as server:
-        with pytest.raises(ProviderError, match="vectors came back"):
+        with pytest.raises(CallsStoppedError, match="No embedding data"):
             embed([f"t{n}" for n in range(8)], embedding(server.url, patience_seconds=60), cache)
-        assert len(server.requests) == 8
+        # Halves to a single text, and eight tries of each of three texts.
+        assert server.billed.total() <= 8 + 7 + 3 * 8
 
 
 def test_a_poison_query_leaves_the_others_scored(cache: CallCache) -> None:

@@ -18,7 +18,13 @@ from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings, EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
+from rag_pipeline.errors import (
+    CallsStoppedError,
+    ProviderError,
+    RefusedError,
+    TransientError,
+    keep_secret,
+)
 from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
 
 _NO_SUCH_MODEL = re.compile(
@@ -194,22 +200,23 @@ class RequestBuilder(ABC):
 def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
-    A zero vector, or one with a value that is not finite, becomes NaN; the others stay usable.
-    Raises TransientError for a wrong count, which a retry may cure, and CallsStoppedError for a
-    wrong dimension.
+    A zero vector, or one with a value that is not finite or of another dimension, becomes NaN; the
+    others stay usable. Raises TransientError for a wrong count, which a retry may cure, and
+    RefusedError if no vector has the dimension.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
     try:
-        vectors = np.array(rows, np.float32)
+        own = [np.asarray(row, np.float32) for row in rows]
     except (ValueError, TypeError):
         raise TransientError(f"{what}: the vectors are not rows of numbers") from None
-    if vectors.shape != (count, dimension):
-        got = vectors.shape[1] if vectors.ndim == 2 else "no"
-        raise CallsStoppedError(
-            f"{what}: returned vectors of {got} dimensions, the settings expect {dimension}; "
-            f"set `dimensions` to the model's own"
-        )
+    if all(row.shape != (dimension,) for row in own):
+        got = own[0].shape[0] if own[0].ndim == 1 else "no"
+        said = f"returned vectors of {got} dimensions, the settings expect {dimension}"
+        cure = "set `dimensions` to the model's own"
+        raise RefusedError(f"{what}: {said}", cure, inputs=count)
+    unknown = np.full(dimension, np.nan, np.float32)
+    vectors = np.array([row if row.shape == (dimension,) else unknown for row in own])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         unit: Vectors = vectors / lengths

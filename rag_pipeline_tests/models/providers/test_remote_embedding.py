@@ -115,11 +115,11 @@ def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
     ("fault", "error", "message"),
     [
         (Fault(401, "Incorrect API key provided: sk-12345678"), CallsStoppedError, "check the key"),
-        (Fault(404, "no such page"), CallsStoppedError, "check model and base_url"),
-        (Fault(400, "Model bge is not supported"), CallsStoppedError, "not supported"),
+        (Fault(404, "no such page"), TextsFailedError, "check model and base_url"),
+        (Fault(400, "Model bge is not supported"), TextsFailedError, "not supported.*check model"),
     ],
 )
-def test_what_holds_for_every_text_stops_at_once(
+def test_what_may_hold_for_every_text_is_asked_once_and_names_its_cure(
     cache: CallCache, provider: Any, fault: Fault, error: type[Exception], message: str
 ) -> None:
     with serving(faults=lambda path, body: fault) as server:
@@ -133,7 +133,7 @@ def test_what_holds_for_every_text_stops_at_once(
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda e: [1.0, 2.0], CallsStoppedError, "vectors of 2 dimensions, the settings expect 8"),
+        (lambda e: [1.0, 2.0], TextsFailedError, "vectors of 2 dimensions, the settings expect 8"),
         (lambda e: [float("nan")] * 8, ProviderError, "not finite or has no length"),
         (lambda e: [0.0] * 8, ProviderError, "not finite or has no length"),
     ],

@@ -1,0 +1,277 @@
+"""A text on which a model always fails is found by halving: few requests, few texts billed.
+
+The server of these tests bills every text of a request that it works on, whatever it replies.
+"""
+
+import json
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import ceil, log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import Embedding, load_config
+from rag_pipeline.errors import CallsStoppedError, TextsFailedError
+from rag_pipeline.models.embedding import embed
+from rag_pipeline.models.providers import open_embedder
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import (
+    question,
+    rule,
+    write_documents,
+    write_file,
+    write_questions,
+)
+
+FREE = {"400", "402", "403", "404", "429", "500", "refusal"}
+"""Faults that are not billed."""
+FAULTS = ["count", "dimension", "nan", "cut", "garbage", *sorted(FREE - {"429"})]
+TRIES = 3
+"""Number of times that a text is sent alone at most, before it is given up."""
+
+
+FaultOf = Callable[[list[str]], tuple[str, set[str]] | None]
+
+
+@dataclass
+class Billing:
+    """The requests that a server got, and the texts that its provider bills."""
+
+    url: str = ""
+    requests: list[list[str]] = field(default_factory=list)
+    billed: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+
+
+def numbers(text: str) -> list[float]:
+    return [1.0 + len(text), float(sum(map(ord, text))), 3.0, 4.0]
+
+
+@contextmanager
+def billing(fault_of: FaultOf) -> Iterator[Billing]:
+    """Serve; `fault_of` names the fault of a request with these texts, and its bad texts."""
+    told, stopped, lock = Billing(), threading.Event(), threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+            with lock:
+                fault, bad = fault_of(texts) or ("", set())
+                told.requests.append(texts)
+                if fault not in FREE:
+                    told.billed.update(texts)
+                good = [t for t in texts if fault in ("dimension", "nan") and t not in bad]
+                told.answered.update(good if fault else texts)
+            if fault == "hang":
+                stopped.wait()
+            if fault in ("hang", "cut"):
+                self.close_connection = True
+                return
+            if fault in FREE:
+                status = int(fault) if fault.isdigit() else 422
+                self._send(status, {"error": {"message": "this text is not allowed"}})
+                return
+            rows = [{"index": n, "embedding": numbers(t)} for n, t in enumerate(texts)]
+            if fault == "count":
+                rows.pop()
+            for row, text in zip(rows, texts, strict=False):
+                if text in bad and fault == "dimension":
+                    row["embedding"] = [1.0]
+                if text in bad and fault == "nan":
+                    row["embedding"] = [float("nan")] * 4
+            self._send(200, "garbage" if fault == "garbage" else {"object": "list", "data": rows})
+
+        def _send(self, status: int, reply: Any) -> None:
+            content = json.dumps(reply).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    told.url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield told
+    finally:
+        stopped.set()
+        server.shutdown()
+        server.server_close()
+
+
+def of(fault: str, *bad: str) -> FaultOf:
+    return lambda texts: (fault, hit) if (hit := set(bad).intersection(texts)) else None
+
+
+def model(url: str, **changes: Any) -> Any:
+    # Without `max_texts`, an unknown model has 256 texts a request.
+    settings = {"provider": "openai", "model": "m", "base_url": url, "dimensions": 4}
+    return open_embedder(TypeAdapter(Embedding).validate_python(settings | changes))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 1e-4)
+
+
+def check_vectors(texts: list[str], own: Any, cache: CallCache) -> None:
+    expected = np.array([numbers(text) for text in texts])
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(embed(texts, own, cache), expected / lengths, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fault", "count", "place"),
+    [
+        *((fault, *at) for fault in FAULTS for at in ((16, 0), (71, 34), (256, 0), (256, 200))),
+        ("hang", 16, 15),
+    ],
+)
+def test_one_bad_text_is_found_by_halving(
+    fault: str, count: int, place: int, cache: CallCache
+) -> None:
+    texts = [f"text {n}" for n in range(count)]
+    bad = texts[place]
+    with billing(of(fault, bad)) as server:
+        own = model(server.url, timeout_seconds=0.5 if fault == "hang" else 60)
+        with pytest.raises(TextsFailedError) as failure:
+            embed(texts, own, cache)
+        assert set(failure.value.failed) == {bad}
+        again = len([r for r in server.requests if r == [bad]]) - 1
+        assert again < TRIES
+        # The request that fails comes before the search.
+        assert len(server.requests) - again <= 1 + ceil(log2(count)) + 2
+        assert server.billed.total() <= 3 * count
+        assert max(server.answered.values()) == 1, "no good reply is paid for twice"
+        before = len(server.requests)
+        check_vectors([text for text in texts if text != bad], own, cache)
+        assert len(server.requests) == before, "all others are kept"
+        with pytest.raises(TextsFailedError):
+            embed(texts, own, cache)
+        assert server.requests[before:] == [[bad]] * (len(server.requests) - before)
+        assert len(server.requests) - before <= TRIES
+
+
+@pytest.mark.parametrize("places", [(0, 1), (0, -1), (7, 9), (-2, -1)])
+@pytest.mark.parametrize("count", [16, 256])
+@pytest.mark.parametrize("fault", ["count", "nan", "403", "500"])
+def test_two_bad_texts_are_found_and_no_other_is_given_up(
+    fault: str, count: int, places: tuple[int, int], cache: CallCache
+) -> None:
+    texts = [f"text {n}" for n in range(count)]
+    bad = [texts[place] for place in places]
+    with billing(of(fault, *bad)) as server:
+        own = model(server.url, patience_seconds=1)
+        with pytest.raises(TextsFailedError) as failure:
+            embed(texts, own, cache)
+        assert set(failure.value.failed) == set(bad)
+        assert max(server.answered.values()) == 1
+        assert server.billed.total() <= 5 * count, "the second search is as long as the first"
+        assert len([r for r in server.requests if len(r) > 1]) <= 2 * (ceil(log2(count)) + 1) + 1
+        check_vectors([text for text in texts if text not in bad], own, cache)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_model_that_fails_on_every_text_stops_the_run(fault: str, cache: CallCache) -> None:
+    texts = [f"text {n}" for n in range(71)]
+    with billing(lambda sent: (fault, set(sent))) as server:
+        told = (
+            "dimensions"
+            if fault == "dimension"
+            else "given up|same for each|not allowed|stopped after"
+        )
+        own = model(server.url, patience_seconds=0.5)
+        with pytest.raises(CallsStoppedError, match=told):
+            embed(texts, own, cache)
+        assert server.billed.total() <= 3 * 71
+    assert len(cache) == 0
+
+
+def check_schedule(seed: int, cache: CallCache) -> None:
+    """Hold a run with faults of one text, and faults by chance at 30 %, against its bill."""
+    drawn = random.Random(seed)
+    texts = [f"text {n}" for n in range(drawn.choice([5, 16, 40]))]
+    bad = set(drawn.sample(texts, drawn.choice([0, 0, 1, 2])))
+    kinds = ["count", "cut", "garbage", "500", "429"]
+    kind = drawn.choice(["count", "cut", "garbage", "400", "403", "500"])
+    alone: Counter[str] = Counter()
+
+    def fault_of(sent: list[str]) -> tuple[str, set[str]] | None:
+        if hit := bad.intersection(sent):
+            return kind, hit
+        if drawn.random() > 0.3:
+            return None
+        if len(sent) == 1:
+            alone[sent[0]] += 1
+            if alone[sent[0]] >= TRIES:  # more would be a bad text
+                return None
+        return drawn.choice(kinds), set()
+
+    with billing(fault_of) as server:
+        own = model(server.url, max_texts=drawn.choice([3, 8, 256]), patience_seconds=5)
+        failed: set[str] = set()
+        try:
+            embed(texts, own, cache)
+        except TextsFailedError as error:
+            failed = set(error.failed)
+        assert failed == bad
+        assert set(server.answered) == set(texts) - bad
+        assert set(server.answered.values()) <= {1}
+        check_vectors([text for text in texts if text not in bad], own, cache)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RAG_FAULT_SCHEDULES", "10"))))
+def test_with_faults_by_chance_no_good_reply_is_lost_or_paid_twice(
+    seed: int, cache: CallCache
+) -> None:
+    check_schedule(seed, cache)
+
+
+def test_a_run_with_one_bad_text_quarantines_its_document_and_ends_well(tmp_path: Path) -> None:
+    """16 documents of 71 chunks with the default settings of an unknown model."""
+    sizes = [5] * 7 + [4] * 9
+    documents = {f"d{n:02d}.txt": "\n\n".join(f"{n} {i} " + "word " * 18 for i in range(size))
+                 for n, size in enumerate(sizes)}  # fmt: skip
+    write_documents(tmp_path / "documents", documents)
+    write_questions(tmp_path, [question("q", "Which word is 3 2?", "d03.txt", "3 2 word")])
+
+    with billing(lambda texts: ("count", set()) if any("9 1 " in t for t in texts) else None) as it:
+        file = write_file(
+            tmp_path,
+            chunkings={"recursive_150": {"method": "recursive", "max_characters": 100}},
+            embeddings={"own": {"provider": "openai", "model": "m", "base_url": it.url,
+                                "dimensions": 4}},
+            gate={"maximum_missing_chunks": 0.1},
+            configurations=[rule("one", embedding="own")],
+        )  # fmt: skip
+        assert rag("run", file).code == 0
+        assert len(it.requests[0]) == 71
+        sent = [r for r in it.requests if "Which word is 3 2?" not in r]
+        assert len(sent) <= 1 + ceil(log2(71)) + 2 + TRIES - 1
+        assert sum(map(len, sent)) <= 3 * 71
+        workspace = Workspace(load_config(file))
+        state = workspace.quarantine("vector_index.recursive_150.none.own").state()
+        assert set(state) == {"d09.txt"}
+        before = len(it.requests)
+        assert rag("run", file).code == 0
+        assert 1 <= len(it.requests) - before <= TRIES
+        assert all(len(texts) == 1 for texts in it.requests[before:])
