@@ -57,7 +57,7 @@ def test_a_damaged_vector_table_is_named_with_what_to_do(copy, damage):
         StoreError, match=r"vector_index\.recursive_150\.structural\.minilm, ver"
     ) as e:
         Corpus(load_config(copy)).search("How long is the notice?")
-    assert "`rag doctor --full --repair` and `rag run` mend it" in str(e.value)
+    assert "`rag doctor --full --repair` and `rag run` repair it" in str(e.value)
 
 
 def test_the_advice_of_the_message_mends_the_table(copy):

@@ -135,7 +135,7 @@ def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(tmp_pa
 
     beside(loading, "compare", save_again)
     report = indexing.update_documents(workspace)
-    assert "what was loaded before stays" in report.quarantined[name]
+    assert "the earlier version stays" in report.quarantined[name]
     (kept,) = indexing.read_documents(workspace, [name])
     assert kept.text == DOCUMENTS[name]
     assert indexing.plan_documents(workspace).stale == (name,)

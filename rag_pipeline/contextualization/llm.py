@@ -182,10 +182,7 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield for each chunk the summary and the window of text around the chunk.
-
-    Each window overlaps the next window by half.
-    """
+    """Yield for each chunk the summary and the text around it, in windows that overlap by half."""
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
     step = width // 2

@@ -89,10 +89,7 @@ class StructuralContext(ContextualizerSettings):
 def structural_contexts(
     document: Document, chunks: Sequence[Chunk], settings: StructuralContext
 ) -> list[str]:
-    """Return the context of each chunk, of at most `max_characters` characters.
-
-    The time is linear in the document's length.
-    """
+    """Return each chunk's context of at most `max_characters` characters, in linear time."""
     text = document.text
     own, definitions, meanings = about(document), _definitions(text), _defined_terms(text)
     starts, places = _outline(text)
@@ -183,10 +180,7 @@ def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def about(document: Document) -> list[str]:
-    """Return the document's title, readable file name, parties and date.
-
-    A CSV or TSV file also has the names of its columns.
-    """
+    """Return a document's title, readable file name, parties and date, and the columns of a CSV."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()

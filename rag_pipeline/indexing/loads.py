@@ -156,7 +156,7 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
     bad = [(source, error) for source, error in mine if isinstance(error, DocumentError)]
     unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]
     stay = {row["document_id"] for row in documents.read_rows(["document_id"], unread)}
-    said = "; what was loaded before stays"
+    said = "; the earlier version stays"
     reasons = {s.document_id: e.reason + (said if s.document_id in stay else "") for s, e in bad}
     refused = [(s.document_id, s.content_hash, reasons[s.document_id]) for s, _ in bad]
     ids, bad_ids = [d.document_id for d in good], list(reasons)

@@ -1,8 +1,8 @@
-"""Turn files into documents: `scan` lists the sources, and each source's `load` parses one.
+"""Turn files into documents: `scan` lists the sources, and a source's `load` parses it.
 
-`folder` finds files, `records` finds documents in JSON and JSON Lines, and `parsers` converts
-HTML, PDF and Office files to Markdown. `parser_process` runs a parser in a separate process,
-`text` decodes text and finds titles, and `sources` combines these modules.
+`folder` finds files, `records` finds documents in JSON and JSON Lines, and `parsers` converts HTML,
+PDF and Office files to Markdown. `parser_process` runs a parser in a separate process, `text`
+decodes text and finds titles, and `sources` combines these modules.
 """
 
 from rag_pipeline.loading.sources import Rejected as Rejected

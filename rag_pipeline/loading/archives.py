@@ -1,4 +1,4 @@
-"""Find the documents in ZIP archives; an id is `archive.zip/folder/file.pdf`."""
+"""Find the documents in ZIP archives. A document's id is `archive.zip/folder/file.pdf`."""
 
 import hashlib
 import io
@@ -24,12 +24,12 @@ _OUTSIDE = re.compile(r"^([/\\]|[A-Za-z]:)|(^|[/\\])\.\.([/\\]|$)|\\")
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a file is a ZIP archive, by its suffix."""
+    """Return whether a file name has the suffix of a ZIP archive."""
     return name.lower().endswith(".zip")
 
 
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an archive; unusable ones have a reason.
+    """Yield every document of an archive. An unusable document has a reason.
 
     Hidden files are left out. A possible zip bomb, or a file that is not a ZIP archive, yields one
     document with that reason. Raise OSError if the file can't be read.
@@ -51,12 +51,12 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
 
 
 def read_member(path: Path, member: str) -> bytes:
-    """Return the bytes of a member; raise OSError if it is missing or corrupt."""
+    """Return the bytes of a member, or raise OSError if it is missing or corrupt."""
     return _unpacked(path, member, path.stat().st_mtime_ns)
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive and the member in a document's id; None for other documents."""
+    """Return the archive and the member in a document's id, or None for other documents."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
         if is_archive(part):
@@ -66,7 +66,7 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1)
 def _unpacked(path: Path, member: str, changed: int) -> bytes:
-    """Return a member's bytes; the cache serves the records of one member."""
+    """Return a member's bytes. The cache serves further records of the same member."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)
@@ -80,7 +80,7 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
 def bomb(
     members: list[zipfile.ZipInfo], packed: int, max_bytes: int, parts: str, suffix: str = ".zip"
 ) -> str:
-    """Return why an archive of `packed` bytes may be a zip bomb; "" if it is safe."""
+    """Return why an archive of `packed` bytes may be a zip bomb, or "" if it is safe."""
     total = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS:
         return f"zip bomb? it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"

@@ -1,4 +1,4 @@
-"""List the documents under a prefix of a bucket; an object is copied only while it is read."""
+"""List the documents under a prefix of a bucket. An object is copied only while it is read."""
 
 import json
 import tempfile
@@ -20,9 +20,9 @@ _REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
 
 
 class Listed(NamedTuple):
-    """An object by its key relative to the prefix; `reason` says why it is unusable.
+    """Describe an object by its key relative to the prefix, and why it is unusable (`reason`).
 
-    The ETag is opaque and changes with the content and with the parser's version.
+    The ETag changes with the content and with the parser's version.
     """
 
     relative: str
@@ -31,14 +31,14 @@ class Listed(NamedTuple):
     reason: str = ""
 
     def origin(self, documents: int) -> str:
-        """Return the mark for rows of this version of the object, with its number of documents."""
+        """Return the `origin` of the rows of this object, which has this number of documents."""
         return json.dumps([self.relative, self.etag, self.n_bytes, documents])
 
 
 def list_bucket(source: DocumentsSource) -> list[Listed]:
-    """List the matching objects in the order of their keys.
+    """Return the matching objects in the order of their keys.
 
-    Raise ConfigError if there are none, StoreError if the bucket can't be reached.
+    Raise ConfigError if no object matches, and StoreError if the bucket can't be reached.
     """
     bucket, prefix = split_url(source.s3)
     start = f"{prefix}/" if prefix else ""
@@ -69,7 +69,6 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
 
 @contextmanager
 def _client(source: DocumentsSource, place: str) -> Iterator[Any]:
-    """Provide the client that reads documents; turn its errors into one line."""
     with clear_s3_errors(place):
         client = (source.s3_client or s3_client)()
     with clear_s3_errors(place, client):
@@ -89,9 +88,9 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
 
 @contextmanager
 def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source]]:
-    """Yield the documents of one object; they can be loaded inside the block.
+    """Yield the documents of one object, which can be loaded inside the block.
 
-    Raise UnreadDocumentError if the object has changed since the listing or can't be read, and
+    Raise UnreadDocumentError if the object has changed since the listing or can't be read. Raise
     StoreError if the bucket can't be reached.
     """
     if listed.reason:

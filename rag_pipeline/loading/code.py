@@ -1,6 +1,6 @@
 """Find the definitions in source code: functions, methods and types with qualified names.
 
-tree-sitter parses the code; its grammars also read code with errors. The text is not changed.
+tree-sitter parses the code, also if it has errors. The text stays unchanged.
 """
 
 import importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 SYMBOLS = "code_symbols"
-"""The metadata field with a document's definitions."""
+"""The metadata field that holds a document's definitions."""
 _MAX_NAME = 200
 _MAX_SYMBOLS = 20_000
 
@@ -51,7 +51,7 @@ _LANGUAGES = {
     **dict.fromkeys((".sh", ".bash"), _Language("text/x-sh", "tree_sitter_bash")),
 }
 CODE_SUFFIXES = {suffix: language.media_type for suffix, language in _LANGUAGES.items()}
-"""Media types by suffix."""
+"""Media types of source code, by suffix."""
 
 _DEFINITIONS = frozenset(
     """function_definition class_definition
@@ -71,11 +71,11 @@ _AROUND = frozenset(
     """decorated_definition export_statement template_declaration type_declaration
     lexical_declaration variable_declaration""".split()
 )
-"""Nodes around a definition that belong to it, if they contain only one definition."""
+"""Nodes that belong to the definition inside them, if it is their only definition."""
 
 
 class Symbol(NamedTuple):
-    """A definition: `text[start:end]` includes the comments directly above it."""
+    """Name a definition. `text[start:end]` includes the comments directly above it."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ class Symbol(NamedTuple):
 
 
 def symbols_of(document: Document) -> list[Symbol]:
-    """Return the definitions of a source code document in order, outer ones first."""
+    """Return the definitions of a source code document in order, outer definitions first."""
     stored = document.metadata.get(SYMBOLS)
     if not isinstance(stored, str) or document.media_type not in CODE_SUFFIXES.values():
         return []
@@ -91,15 +91,15 @@ def symbols_of(document: Document) -> list[Symbol]:
 
 
 def symbols_metadata(text: str, suffix: str) -> dict[str, MetadataValue]:
-    """Return the metadata that `symbols_of` reads; {} if the text has no definitions."""
+    """Return the metadata that `symbols_of` reads, or {} if the text has no definitions."""
     found = find_symbols(text, suffix)
     return {SYMBOLS: json.dumps(found, separators=(",", ":"))} if found else {}
 
 
 def find_symbols(text: str, suffix: str) -> list[Symbol]:
-    """Return the definitions of a text in the language of a suffix, at most 20,000.
+    """Return at most 20,000 definitions of a source text in the language of `suffix`.
 
-    Offsets count code points. Needs the extra `code`.
+    Offsets count code points. The extra `code` must be installed.
     """
     raw = text.encode()
     named = list(_definitions(raw, _LANGUAGES[suffix]))[:_MAX_SYMBOLS]
@@ -119,7 +119,7 @@ def _parser(language: _Language) -> "Parser":
 
 
 def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
-    """Yield definitions with byte offsets, in order, outer ones first."""
+    """Yield definitions with byte offsets in order, outer definitions first."""
     pending = [(_parser(language).parse(raw).root_node, "")]
     while pending:
         node, path = pending.pop()
@@ -131,7 +131,6 @@ def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
 
 
 def _name(node: "Node") -> str:
-    """Return the name of a definition; "" for other nodes."""
     if node.type in _VARIABLES:
         value = node.child_by_field_name("value")
         if value is None or value.type not in _FUNCTIONS:
@@ -150,7 +149,7 @@ def _name(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """Return the name inside C declarators: `*f(int)` declares f."""
+    """Return the name node inside C declarators: `*f(int)` declares f."""
     found = None
     while node is not None:
         inner = node.child_by_field_name("declarator") or next(
@@ -165,7 +164,7 @@ def _text(node: "Node | None") -> str:
 
 
 def _whole(node: "Node") -> "Node":
-    """Return the node around a definition: decorators, `export`, `template <>`."""
+    """Return a definition together with its decorators, `export` or `template <>`."""
     while (around := node.parent) is not None and around.type in _AROUND:
         inside = [c for c in around.named_children if c.type in _DEFINITIONS | {*_VARIABLES}]
         if len(inside) > 1:
@@ -188,6 +187,6 @@ def _above(node: "Node", raw: bytes) -> int:
 
 
 def symbol_at(symbols: list[Symbol], offset: int) -> str:
-    """Return the name of the innermost definition at an offset; "" if there is none."""
+    """Return the name of the innermost definition at an offset, or "" if there is none."""
     last = bisect_right(symbols, offset, key=lambda symbol: symbol.start)
     return next((s.name for s in reversed(symbols[:last]) if offset < s.end), "")

@@ -1,10 +1,14 @@
-"""Optional packages (extras) that read more of a document, and their mark in content hashes."""
+"""Manage the optional packages (extras) that let loaders read more of a document.
+
+A document that was read without an extra has another content hash. So it becomes stale once the
+extra is installed.
+"""
 
 import hashlib
 import importlib.util
 
 MODULES = {"code": "tree_sitter", "ocr": "rapidocr"}
-"""A module that each extra installs, by the name of the extra."""
+"""One module that an extra installs, by the name of the extra."""
 
 
 def is_installed(extra: str) -> bool:
@@ -13,10 +17,7 @@ def is_installed(extra: str) -> bool:
 
 
 def read_without(extra: str, content_hash: str) -> str:
-    """Return the content hash of a document that was read without an extra.
-
-    It differs from the hash of the whole document, so that the extra makes it stale.
-    """
+    """Return the content hash of a document that was read without an extra."""
     return hashlib.sha256(f"without {extra} {content_hash}".encode()).hexdigest()
 
 
@@ -32,5 +33,5 @@ def is_as_read_here(made: str, content_hash: str) -> bool:
 
 
 def missing_extra(made: str, content_hash: str) -> str:
-    """Return the extra that was missing when a document was read; "" if none was."""
+    """Return the extra that was missing when a document was read, or "" if none was."""
     return next((e for e in MODULES if made == read_without(e, content_hash)), "")

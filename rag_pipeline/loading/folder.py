@@ -1,4 +1,4 @@
-"""List the files in a folder that match glob patterns, unusable ones with a reason."""
+"""List the files in a folder that match glob patterns. An unusable file has a reason."""
 
 import errno
 import os
@@ -15,20 +15,19 @@ from wcmatch import glob
 UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-"""Characters that change a terminal, or that make a name look like another name."""
-"""Characters that a document_id must not contain: terminals show it, UTF-8 stores it."""
+"""Characters that, in a document_id, can control a terminal, fake a name or break UTF-8."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
     "that stay in the documents folder, anywhere to follow all"
 )
 _UNREAD = "cannot read"
-"""First words of reasons that may be gone at the next load."""
+"""The first words of reasons that may no longer hold at the next load."""
 
 
 class ListedFile(NamedTuple):
-    """A file by its POSIX path relative to the root; `reason` says why it is unusable.
+    """Describe a file by its POSIX path relative to the root, and why it is unusable (`reason`).
 
-    `unread` is True if the next load may be able to read it.
+    `unread` is True if the next load may be able to read the file.
     """
 
     relative: str
@@ -37,10 +36,11 @@ class ListedFile(NamedTuple):
 
 
 def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
-    """Return a test whether a POSIX path matches one of these globs; `**` spans folders.
+    """Return a function that tests whether a POSIX path matches one of these glob patterns.
 
-    Wildcards match names that start with `.` only if `hidden`. Before Python 3.13, `pathlib`
-    can't do this: its `match` has no `**`, and its `glob` skips unreadable folders silently.
+    `**` matches any number of folders. Wildcards match names that start with `.` only if `hidden`.
+    Before Python 3.13, `pathlib` can't do this: its `match` has no `**`, and its `glob` skips
+    unreadable folders silently.
     """
     steps = ([step for step in pattern.split("/") if step not in ("", ".")] for pattern in patterns)
     plain = ["/".join(own) for own in steps]
@@ -49,7 +49,7 @@ def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
 
 
 def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
-    """Return a test whether a POSIX path matches an include pattern and no exclude pattern."""
+    """Return a function that tests for a match with an include pattern and no exclude pattern."""
     included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
     return lambda path: included(path) and not excluded(path)
 
@@ -64,10 +64,11 @@ def find_files(
 ) -> tuple[list[ListedFile], int]:
     """Return the matching files, unsorted, and the number of all files.
 
-    Skip hidden files and folders unless an include pattern names them. With `gitignore`, skip
-    the files that Git ignores. With `follow_links`, follow links to folders not entered before.
-    Links must stay inside the root unless `follow_links` is `anywhere`. Folders that an exclude
-    pattern such as `build/**` covers are not entered. Raise OSError if the root is unreadable.
+    Hidden files and folders are skipped unless an include pattern names them. With `gitignore`,
+    files that Git ignores are skipped. With `follow_links`, links to folders inside the root are
+    followed, and with `anywhere` all links to folders. A folder is entered once. Folders that an
+    exclude pattern such as `build/**` covers are not entered. Raise OSError if the root is
+    unreadable.
     """
     include, exclude = list(include), list(exclude)
     included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
@@ -98,7 +99,7 @@ def _walk(
     follow_links: bool | Literal["anywhere"],
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
-    """Yield every file, and every folder that can't be entered with the reason."""
+    """Yield every file, and every folder that can't be entered, with the reason."""
     above = Ignored.above(root) if gitignore else Ignored()
     pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, above)]
     entered = {os.path.realpath(root)}
@@ -156,10 +157,10 @@ def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str, may_le
 
 @dataclass(frozen=True)
 class Ignored:
-    """The rules of the `.gitignore` files in a folder and the folders above it.
+    """Hold the rules of the `.gitignore` files in a folder and in the folders above it.
 
-    Each rule has the path of its folder below the documents' folder, and, for a folder above, the
-    path from there to the documents' folder.
+    Each rule has the path of its folder below the documents' folder. A rule from above the
+    documents' folder also has the path from its folder to the documents' folder.
     """
 
     specs: tuple[tuple[str, str, GitIgnoreSpec], ...] = ()
@@ -185,7 +186,7 @@ class Ignored:
         return Ignored((*self.specs, (prefix, rest, GitIgnoreSpec.from_lines(lines))))
 
     def matches(self, relative: str, is_folder: bool) -> bool:
-        """Return whether a path is ignored; the nearest file with a matching rule decides."""
+        """Return whether a path is ignored, as the nearest file with a matching rule decides."""
         for prefix, rest, spec in reversed(self.specs):
             own = rest + relative.removeprefix(prefix) + ("/" if is_folder else "")
             decided = spec.check_file(own).include

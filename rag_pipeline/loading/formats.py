@@ -28,9 +28,9 @@ _MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
-    """Markdown, and the title that the file declares or "".
+    """Hold the Markdown of a file, and the title that the file declares or "".
 
-    `page_map` is a packed `PageMap`, None for formats without pages. `missing_extra` names the
+    `page_map` is a packed `PageMap`, or None for formats without pages. `missing_extra` names the
     extra that would read more of the file.
     """
 
@@ -42,9 +42,9 @@ class Parsed(NamedTuple):
 
 
 def read_notebook(document_id: str, raw: bytes) -> Parsed:
-    """Read the cells of a Jupyter notebook, with fenced code and the text of outputs.
+    """Return the cells of a Jupyter notebook, with fenced code and the text of outputs.
 
-    The metadata `cells` holds the offset of each cell in the text.
+    The metadata field `cells` holds the offset of each cell in the text.
     """
     notebook = json.loads(decode(document_id, raw, ".ipynb"))
     language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
@@ -76,9 +76,10 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def read_mail(document_id: str, raw: bytes) -> Parsed:
-    """Read a mail (RFC 5322): its fields, its text, and the names of its attachments.
+    """Return a mail's (RFC 5322) fields, its text, and the names of its attachments.
 
-    Read at most 10,000 characters of a field: `email` takes quadratic time on long fields.
+    At most 10,000 characters of a field are read, because `email` takes quadratic time on long
+    fields.
     """
     from email import message_from_bytes
     from email.message import EmailMessage
@@ -129,7 +130,7 @@ def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> 
 
 
 def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
-    """Read an Outlook mail: its fields, its text, and the names of its attachments."""
+    """Return an Outlook mail's fields, its text, and the names of its attachments."""
     from oxmsg import Message
 
     message = Message.load(raw)
@@ -158,7 +159,7 @@ def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
 
 
 def read_epub(document_id: str, raw: bytes) -> Parsed:
-    """Read an EPUB's chapters in reading order."""
+    """Return an EPUB's chapters in reading order."""
     from defusedxml.ElementTree import fromstring
 
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -181,7 +182,7 @@ def read_epub(document_id: str, raw: bytes) -> Parsed:
 
 
 def read_odt(document_id: str, raw: bytes) -> Parsed:
-    """Read an OpenDocument text: headings, paragraphs, lists and tables."""
+    """Return an OpenDocument text: headings, paragraphs, lists and tables."""
     from defusedxml.ElementTree import fromstring
 
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -226,7 +227,7 @@ def _table(table: Any) -> str:
 
 
 def add_row(rows: list[str], cells: list[str]) -> None:
-    """Add a row to a Markdown table; the first row is its head."""
+    """Add a row to a Markdown table, in which the first row is the head."""
     rows.append(f"| {' | '.join(cells)} |")
     if len(rows) == 1:
         rows.append("|" + " --- |" * len(cells))
@@ -246,7 +247,7 @@ def _inline(element: Any) -> str:
 
 
 def read_rtf(document_id: str, raw: bytes) -> Parsed:
-    """Read the text and the declared title of an RTF file."""
+    """Return the text and the declared title of an RTF file."""
     from striprtf.striprtf import rtf_to_text
 
     if not raw.startswith(b"{\\rtf"):

@@ -1,4 +1,4 @@
-"""Convert HTML and Office files to Markdown in linear time, however deep they are nested."""
+"""Convert HTML and Office files to Markdown in linear time, also if they are nested deeply."""
 
 import io
 import re
@@ -14,7 +14,7 @@ _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 
 
 def read_html(document_id: str, raw: bytes) -> tuple[str, str]:
-    """Return Markdown and the title of HTML; raise DocumentError for a wrong encoding."""
+    """Return the Markdown and the title of HTML, or raise DocumentError for a wrong encoding."""
     from bs4 import BeautifulSoup
 
     html = _decode(document_id, raw)
@@ -67,7 +67,7 @@ def _text_encoding(declared: str) -> str:
 
 
 def _read_nested(html: str) -> tuple[str, str] | None:
-    """Return the text and title of HTML nested deeper than 100; None for other HTML.
+    """Return the text and title of HTML nested deeper than 100 levels, or None for other HTML.
 
     Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
     """
@@ -84,7 +84,7 @@ def _read_nested(html: str) -> tuple[str, str] | None:
 
 
 class _Outline:
-    """Receives a parser's events; collects the depth, and the texts between tags."""
+    """Collect the depth of a document and the texts between its tags, from a parser's events."""
 
     def __init__(self) -> None:
         self.deepest = self._depth = self._hidden = 0
@@ -131,7 +131,7 @@ class _Outline:
 
 @cache
 def _converters() -> dict[str, Any]:
-    """Return markitdown's converters; patch them to read blanks and lists in linear time."""
+    """Return markitdown's converters, patched to read blanks and lists in linear time."""
     import markdownify
     from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
     from markitdown.converters import _html_converter as converters

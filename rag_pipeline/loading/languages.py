@@ -30,10 +30,10 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def language_of(text: str) -> str:
-    """Return the ISO 639-1 code of a text's language, one of `NAMES`; "" for too few letters.
+    """Return the ISO 639-1 code of a text's language (see `NAMES`), or "" for too few letters.
 
-    Classify 2,000 characters from the first letter on with py3langid, a model of byte n-grams
-    (Lui and Baldwin, langid.py, 2012).
+    py3langid, a model of byte n-grams, classifies 2,000 characters from the first letter on (Lui
+    and Baldwin, langid.py, 2012).
     """
     first = _LETTER.search(text)
     if first is None:
@@ -48,10 +48,7 @@ def language_of(text: str) -> str:
 
 
 def is_no_other(text: str, language: str) -> bool:
-    """Return whether the start and the middle of a text are in the given language or in none.
-
-    The model knows 97 languages.
-    """
+    """Return whether the start and middle of a text are in the given language or in none."""
     identifier, lock = _every_language()
     middle = len(text) // 2
     with lock:
@@ -60,7 +57,7 @@ def is_no_other(text: str, language: str) -> bool:
 
 
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
-    """Return the share of each language among texts, the largest first; {} without any."""
+    """Return the share (0 to 1) of each language among texts, the largest share first."""
     counts = Counter(code for text in texts if (code := language_of(text)))
     total = counts.total()
     return {code: count / total for code, count in counts.most_common()}

@@ -16,7 +16,7 @@ def limit_memory(more_bytes: int) -> None:
 
 
 def _address_space() -> int:
-    """Return the size of the address space in bytes; 0 if the system doesn't report it."""
+    """Return the size of the address space in bytes, or 0 if the system doesn't report it."""
     try:
         return int(_STATUS.read_text().split()[0]) * resource.getpagesize()
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def _limit(wanted: int) -> None:
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
-    """Raise the limits, where they are set, for a slow task such as recognising a page."""
+    """Raise the limits that are set, for a slow task in the block such as recognising a page."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     if soft != resource.RLIM_INFINITY:

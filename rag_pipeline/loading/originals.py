@@ -15,7 +15,7 @@ from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
 def read_original(document: Document, settings: DocumentsSource, root: Path) -> bytes:
-    """Return the bytes of a document's file; raise DocumentError if it is gone or has changed."""
+    """Return the bytes of a PDF document's file. Raise DocumentError if it is gone or changed."""
     name = document.document_id
     if document.page_map is None:
         raise DocumentError(name, "it has no pages to show, only text")
@@ -41,7 +41,7 @@ def _file(folder: Path, name: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def _object(url: str, name: str, content_hash: str) -> bytes:
-    """Return an object's bytes; the cache serves requests for further pages."""
+    """Return an object's bytes. The cache serves requests for further pages."""
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A rectangle in points from the top left corner of the displayed page; `page` is from 1."""
+    """Describe a rectangle on a page (from 1), in PDF points from the page's top left corner."""
 
     page: int
     x0: float
@@ -21,10 +21,10 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageMap:
-    """The lines of a text with their boxes, in text order, and the sizes of the pages.
+    """Map the lines of a text to their boxes, and hold the sizes of the pages in PDF points.
 
-    `starts` are offsets in `Document.text`; a line ends at the next start. Page numbers may
-    decrease, because footnotes come after a paragraph that continues on the next page.
+    `starts` are the lines' offsets in `Document.text`, and a line ends at the next start. Page
+    numbers may decrease, because footnotes come after a paragraph that continues on the next page.
     `file_hash` is the SHA-256 of the PDF.
     """
 
@@ -34,7 +34,7 @@ class PageMap:
     file_hash: str = ""
 
     def page_at(self, offset: int) -> int:
-        """Return the page of the character at an offset."""
+        """Return the page (from 1) of the character at an offset."""
         return self.boxes[max(bisect_right(self.starts, offset) - 1, 0)].page
 
     def pages(self, start: int, end: int) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class PageMap:
         return self.boxes[first:last]
 
     def areas(self, start: int, end: int) -> tuple[Box, ...]:
-        """Return the boxes of a span; boxes of consecutive lines are joined."""
+        """Return the boxes of a span. The boxes of consecutive lines are joined."""
         found: list[Box] = []
         for box in self.within(start, end):
             last = found[-1] if found else None
@@ -61,7 +61,7 @@ class PageMap:
         return tuple(found)
 
     def to_bytes(self) -> bytes:
-        """Pack the map, in about 6 bytes per line."""
+        """Return the map in packed form, with about 6 bytes per line."""
         steps = [start - before for before, start in pairwise((0, *self.starts))]
         sides = ([round(value) for value in side] for side in zip(*self.boxes, strict=True))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
@@ -71,7 +71,7 @@ class PageMap:
 
     @classmethod
     def from_bytes(cls, packed: bytes) -> "PageMap":
-        """Unpack a map that `to_bytes` packed."""
+        """Return the map that `to_bytes` packed."""
         stored = json.loads(zlib.decompress(packed))
         steps, *columns = stored["lines"]
         boxes = (Box(page, *map(float, sides)) for page, *sides in zip(*columns, strict=True))

@@ -13,7 +13,7 @@ from rag_pipeline.loading.sources import Rejected, Source
 
 _MAX_WAITING = 64
 _MAX_BYTES = 64_000_000
-"""Maximum raw bytes of parsed documents that wait for a slow one; at most `_MAX_WAITING`."""
+"""Maximum raw bytes of parsed documents that wait for a slow document."""
 
 T = TypeVar("T")
 ParsedSource = tuple[Source, T, Document | DocumentError]
@@ -23,10 +23,10 @@ ParsedSource = tuple[Source, T, Document | DocumentError]
 def load_all(
     sources: Iterable[tuple[Source, T]], processes: int
 ) -> Generator[ParsedSource[T], None, None]:
-    """Load documents in up to `processes` threads; yield them in the order of the sources.
+    """Load documents in up to `processes` threads, and yield them in the order of the sources.
 
-    The bytes of a source are read before the next source is taken: the copy of a bucket's object
-    exists only until then.
+    The bytes of a source are read before the next source is taken, because the copy of a bucket's
+    object exists only until then.
     """
     started: deque[tuple[Source, T, Future[Document], int]] = deque()
     finished = False
@@ -46,7 +46,6 @@ def load_all(
 
 
 def _start(threads: ThreadPoolExecutor, source: Source) -> tuple[Future[Document], int]:
-    """Read a source and start parsing it; return the future and the number of bytes."""
     try:
         if isinstance(source, Rejected):
             raise source.error()

@@ -1,7 +1,7 @@
 """Parse documents in separate processes, so that a hostile document harms only its parser.
 
-A process is started if none is idle, reused, and replaced after it dies. It parses one document
-at a time. Its own timer ends it when a document takes too long, even if its parent has died.
+A process parses one document at a time, and is then used again. A dead process is replaced. Its own
+timer ends a process if a document takes too long, even if its parent has died.
 """
 
 import atexit
@@ -26,13 +26,13 @@ from rag_pipeline.loading.parsers import parse
 _MAX_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
 _MAX_MEMORY = 2 << 30
-"""Maximum growth in bytes of a parser process per document, unless `_MEMORY` has the suffix."""
+"""Maximum growth of a parser process per document, in bytes, for suffixes not in `_MEMORY`."""
 _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 """Exit codes of processes whose C libraries ran out of memory."""
 _started: dict[int, "_Parsers"] = {}
-"""Parsers by the id of the process that started them; a fork must not use its parent's."""
+"""Parsers by the id of the process that started them. A fork must not use its parent's."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def parsers_here() -> int:
 
 
 def stop_parsers() -> None:
-    """End the busy parsers; their callers get a DocumentError."""
+    """End the busy parsers. Their callers get a DocumentError."""
     parsers = _parsers()
     with parsers.lock:
         for process in parsers.busy:
@@ -87,7 +87,7 @@ def _parsers() -> _Parsers:
 def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSource) -> Parsed:
     """Call `parsers.parse` in a parser process, for at most `settings.parse_seconds`.
 
-    Raise DocumentError for a document that takes longer or kills the process, too.
+    Raise DocumentError also if the document takes longer or kills the process.
     """
     request = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
     parsed = Parsed(**_call(request, raw, settings))
@@ -95,7 +95,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
-    """Render page `page` of a PDF, from 1, as PNG, for at most `settings.parse_seconds`.
+    """Return page `page` (from 1) of a PDF as PNG, in at most `settings.parse_seconds`.
 
     Raise DocumentError if the page can't be shown.
     """

@@ -1,4 +1,4 @@
-"""Parse HTML, PDF, Office files, source code and other formats to text and a title.
+"""Convert HTML, PDF, Office files, source code and other formats to text and a title.
 
 markitdown's converters are called directly. Its main class guesses types with a slow model, and
 passes a corrupt file to the converter of another type.
@@ -32,7 +32,7 @@ from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Ignoring warnings affects the whole process, so one parser runs at a time."""
+"""A lock that lets one parser run at a time, as it ignores warnings in the whole process."""
 
 _MAX_CELLS = 20_000_000
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
@@ -40,7 +40,7 @@ _ZIPPED = (".docx", ".pptx", ".xlsx", ".epub", ".odt")
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
-    """Convert one file with a suffix of PARSERS to Markdown; the same bytes give the same text.
+    """Convert one file with a suffix of PARSERS to Markdown. The same bytes give the same text.
 
     Raise DocumentError for encrypted, corrupt and hostile files, and for files without text.
     """
@@ -76,8 +76,8 @@ def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     """Write each sheet as a Markdown table, row by row.
 
-    markitdown uses a data frame, which writes empty cells as `NaN`, and needs all memory for one
-    cell in a far corner.
+    markitdown uses a data frame, which writes empty cells as `NaN`. One cell in a far corner would
+    make the data frame need all memory.
     """
     from openpyxl import load_workbook
 
@@ -125,7 +125,7 @@ def _parse_code(document_id: str, raw: bytes) -> Parsed:
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
-    """Return the title in the properties; refuse encrypted files, zip bombs and XML entities."""
+    """Return the file's declared title. Refuse encrypted files, zip bombs and XML entities."""
     from defusedxml.common import DTDForbidden
     from defusedxml.ElementTree import fromstring, iterparse
 
@@ -164,8 +164,7 @@ PARSER_VERSIONS = {
     ".pdf": 4,
     **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
-"""Version of a parser by suffix, 1 by default. Raise it when the parser's output changes: the
-documents of that parser become stale."""
+"""Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""
 
 PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), lambda name, raw: Parsed(*read_html(name, raw))),
@@ -181,4 +180,4 @@ PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     ".rtf": read_rtf,
     **dict.fromkeys(CODE_SUFFIXES, _parse_code),
 }
-"""The parser of each suffix; it takes a document's id and its bytes."""
+"""The parser of each suffix, which takes a document's id and its bytes."""

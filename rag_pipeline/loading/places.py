@@ -26,7 +26,7 @@ _MAX_DEPTH = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place where a span begins; `label` describes it in words.
+    """Tell where a span begins in the original file. `label` describes the place in words.
 
     Pages, slides, rows, notebook cells and lines count from 1. `section` is the path of headings,
     or the function or type in source code. `pointer` is a JSON Pointer (RFC 6901). `boxes` are the
@@ -45,7 +45,7 @@ class Place:
     boxes: tuple[Box, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the known fields as JSON values."""
+        """Return the non-empty fields as JSON values."""
         return {name: v for name, v in asdict(self).items() if v not in (None, "", ())}
 
 
@@ -104,13 +104,12 @@ def _pages(pages: tuple[int, ...]) -> str:
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    """Return the last match that begins at an offset or before it."""
     before = takewhile(lambda found: found.start() <= start, pattern.finditer(text))
     return next(iter(deque(before, maxlen=1)), None)
 
 
 def _section(document: Document, start: int) -> str:
-    """Return the headings above an offset, without the title if there are others."""
+    """Return the headings above an offset, without the title if there are other headings."""
     if document.media_type == "text/plain":
         return ""
     path: list[tuple[int, str]] = []
@@ -140,7 +139,7 @@ def _in_sheet(document: Document, start: int) -> Place:
 
 
 def _row(text: str, start: int) -> int:
-    """Return the number of a CSV record, from 1 for the header.
+    """Return the number of a CSV record, which is 1 for the header.
 
     Line breaks inside quotation marks and blank lines do not count.
     """
@@ -166,7 +165,7 @@ def _json_pointer(text: str, offset: int) -> str:
 
 
 def _tokens(text: str, offset: int) -> Iterator[str]:
-    """Yield the strings and punctuation up to an offset, except a closing one at the offset."""
+    """Yield strings and punctuation up to an offset, except `}`, `]` or `,` at the offset."""
     for token in _JSON.finditer(text):
         if token.start() > offset or (token.start() == offset and token[0] in "}],"):
             return

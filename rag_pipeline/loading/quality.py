@@ -16,7 +16,7 @@ from rag_pipeline.loading.text import is_cjk
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
 _NAME = re.compile(r"[a-z][A-Z]")
-"""A capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
+"""Match a capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
@@ -31,7 +31,7 @@ _MIN_CONFIDENCE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TextQuality:
-    """Measures of one text. Shares are between 0 and 1."""
+    """Measure the quality of one text. Shares are between 0 and 1."""
 
     pages: int
     words: int
@@ -50,12 +50,12 @@ class TextQuality:
     recognised: int = 0
     """Number of pages that were read by OCR."""
     confidence: float | None = None
-    """Mean confidence of the recognised characters."""
+    """Mean confidence (0 to 1) of the recognised characters."""
     known: float | None = None
-    """Share of words in a dictionary of the text's language; None without a dictionary."""
+    """Share of words in a dictionary of the text's language, or None without a dictionary."""
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each measure beyond its limit."""
+        """Return a sentence for each measure that exceeds its limit."""
         found = []
         if self.words >= _MIN_WORDS:
             if self.glued > _MAX_GLUED:
@@ -95,7 +95,7 @@ class TextQuality:
         return ", ".join(figures) + pages
 
     def to_json(self) -> str:
-        """Return the record as JSON, for a document's metadata."""
+        """Return the measures as JSON, for a document's metadata."""
         values = {k: v for k, v in asdict(self).items() if v is not None}
         return json.dumps({
             key: round(value, 4) if isinstance(value, float) else value
@@ -104,14 +104,14 @@ class TextQuality:
 
     @classmethod
     def from_json(cls, stored: str) -> "TextQuality":
-        """Parse a record that `to_json` wrote."""
+        """Return the measures that `to_json` wrote."""
         return cls(**json.loads(stored))
 
 
 def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
-    """Measure a text, given the characters on each page and the number of unmapped ones."""
+    """Measure a text. `characters` counts characters per page, `unmapped` those without a letter."""
     words = _words(text)
     in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
     return TextQuality(
@@ -127,12 +127,12 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Add the share of words in a dictionary to the record of a text with pages."""
+    """Return the measures (JSON) with the share of words in a dictionary added."""
     return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
 
 
 def doubts_of_prose(text: str, language: str) -> str:
-    """Return the record of a text without pages if a measure is doubtful, else ""."""
+    """Return the measures (JSON) of a text without pages, or "" if none is doubtful."""
     text = text[:_MAX_MEASURED]
     found = measure(text, (), text.count("\ufffd"))
     found = replace(found, known=share_known(text, language))
@@ -140,10 +140,11 @@ def doubts_of_prose(text: str, language: str) -> str:
 
 
 def share_known(text: str, language: str) -> float | None:
-    """Return the share of the words in a dictionary of the language.
+    """Return the share (0 to 1) of the words in a dictionary of the language, or None.
 
-    Look up to 2,000 words of at least two letters, spread over the text. Return None without a
-    dictionary, for few words, and if the text may be in another language of the same script.
+    Up to 2,000 words of at least two letters, spread over the text, are looked up. The share is
+    None without a dictionary, for few words, and if the text may be in another language of the same
+    script.
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
@@ -156,7 +157,7 @@ def share_known(text: str, language: str) -> float | None:
 
 @cache
 def dictionary(language: str) -> frozenset[str]:
-    """Return the words of a language in lower case; none without a packaged dictionary."""
+    """Return the words of a language in lower case, or no words without a packaged dictionary."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 

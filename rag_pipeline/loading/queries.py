@@ -1,4 +1,4 @@
-"""Read `queries.jsonl`: validate every line, and find gold spans in their documents."""
+"""Read `queries.jsonl`, validate every line, and find gold spans in their documents."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def _as_id(value: Any) -> Any:
 
 
 def _as_groups(value: Any) -> Any:
-    """Turn a plain string among the groups into a group with one member."""
+    """Turn each plain string in a list of groups into a group with one member."""
     if not isinstance(value, list):
         return value
     return [[item] if isinstance(item, str) else item for item in value]
@@ -72,7 +72,7 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """A gold span as written: offsets, a quote, or both, which must agree.
+    """Describe a gold span by offsets, a quote, or both, which must agree.
 
     With `document_id` alone, the whole document is gold.
     """
@@ -92,7 +92,7 @@ class SpanRecord(_Record):
 
 
 class QueryRecord(_Record):
-    """One line of the file; `metadata` holds fields of your own."""
+    """Hold one line of the file. `metadata` holds the user's own fields."""
 
     query_id: Identifier
     query: Text
@@ -109,7 +109,7 @@ class QueryRecord(_Record):
 def read_queries(path: Path) -> list[QueryRecord]:
     """Read and validate a JSON Lines file of queries.
 
-    Raise InputError with one line per mistake, at most eight: `file:line: field: value: expected`.
+    Raise InputError with up to eight lines `file:line: field: value: expected`, one per mistake.
     """
     records: list[QueryRecord] = []
     first_lines: dict[str, int] = {}
@@ -167,7 +167,6 @@ def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
 
 
 def _explain(error: Any) -> str:
-    """Turn a pydantic error into `field: value: expected ...`."""
     kind, context = error["type"], error.get("ctx", {})
     place = ".".join(str(step) for step in error["loc"] if step != "[key]")
     at = f"{place}: " if place else ""
@@ -193,11 +192,12 @@ def resolve_queries(
     text_of: Callable[[str], str | None],
     known: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[list[Query], list[str]]:
-    """Find every gold span in its document; return queries, and a message per unresolved span.
+    """Find every gold span in its document.
 
-    `text_of` returns a document's text, None for an unknown document; it is called once per
-    document. `known` returns all document ids, from which a similar id is suggested. A query
-    with an unresolved span is left out, because incomplete gold would falsify metrics.
+    Return the queries, and a message per unresolved span. A query with an unresolved span is left
+    out, because incomplete gold would falsify metrics. `text_of` is called once per document, and
+    returns its text, or None for an unknown document. `known` returns all document ids, to suggest
+    a similar id.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:
@@ -232,7 +232,6 @@ def problem_of(query_id: str) -> str:
 
 
 def _unknown(document_id: str, known: Iterable[str]) -> str:
-    """Return a message about an unknown document, with the most similar id."""
     from rapidfuzz.distance import Indel
     from rapidfuzz.process import extractOne
 
@@ -251,7 +250,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:
-    """Return the span, None for the whole document, or a message about the mistake."""
+    """Return the gold span, None for the whole document, or a message about the mistake."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
     if span.start is None and quote is None:

@@ -16,21 +16,18 @@ _LONGEST_COMPARED = 2_000_000
 
 
 class Searchable:
-    """A text in which quotes are found; it is normalised once, on first use."""
+    """Find quotes in a text, which is normalised once, on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def find(self, quote: str) -> list[Span]:
-        """Return every span that equals the quote, or if none does, its normalised form.
-
-        Occurrences may overlap.
-        """
+        """Return all spans that equal the quote, or else its normalised form. Spans may overlap."""
         exact = [(start, start + len(quote)) for start in _starts(quote, self.text)]
         return exact or self._find_normalised(quote)
 
     def nearest(self, quote: str) -> str:
-        """Return the passage most similar to the quote; "" if none is similar."""
+        """Return the passage most similar to the quote, or "" if none is similar."""
         from rapidfuzz.fuzz import partial_ratio_alignment
 
         wanted = _normalised(quote)[0]
@@ -77,8 +74,8 @@ def _starts(wanted: str, text: str) -> list[int]:
 def _normalised(text: str) -> tuple[str, list[int]]:
     """Return the normalised text, and the offset in `text` of each of its characters.
 
-    Remove white space, invisible characters, and dashes between letters, which may come from a
-    line end. Unify case, ligatures, accents, quotation marks and dashes.
+    White space, invisible characters, and dashes between letters are removed, because a line end
+    may have caused them. Case, ligatures, accents, quotation marks and dashes are unified.
     """
     letters: list[str] = []
     offsets: list[int] = []

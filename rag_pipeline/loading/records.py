@@ -18,9 +18,9 @@ _BLOCK = 1 << 20
 
 
 class Located(NamedTuple):
-    """The place of a document in a file; a broken document has a `reason`.
+    """Locate a document in a file. A broken document has a `reason`.
 
-    `number` is its line or index in the file. `length` is None if the whole file is the document.
+    `number` is the document's line or index. `length` is None if the whole file is the document.
     """
 
     document_id: str
@@ -31,12 +31,12 @@ class Located(NamedTuple):
     reason: str = ""
     content_hash: str = ""
     unread: bool = False
-    """True if the reason may be gone at the next load."""
+    """Whether the reason may no longer hold at the next load."""
     raw_hash: str = ""
-    """SHA-256 of the `n_bytes` raw bytes; "" if they were not read yet."""
+    """The SHA-256 of the `n_bytes` raw bytes, or "" if they were not read yet."""
     n_bytes: int = 0
     archive: str = ""
-    """The archive that contains the document; `relative` then starts with it."""
+    """The archive that contains the document. `relative` then starts with it."""
 
     @property
     def place(self) -> str:
@@ -45,7 +45,7 @@ class Located(NamedTuple):
 
 
 def locate(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an open `.json` or `.jsonl` file; broken ones have a reason.
+    """Yield every document of an open `.json` or `.jsonl` file. A broken document has a reason.
 
     A record without an id is called `{relative}:{line}` (from 1) or, in a JSON array,
     `{relative}:{index}` (from 0). Raise OSError if the file can't be read.
@@ -156,7 +156,7 @@ def _given_id(place: str, record: dict[str, Any]) -> str:
 
 
 def parse_json(document_id: str, raw: bytes) -> Any:
-    """Parse UTF-8 JSON; raise DocumentError with the position of the error."""
+    """Parse UTF-8 JSON, or raise DocumentError with the position of the error."""
     text = decode_as(document_id, raw.removeprefix(codecs.BOM_UTF8), "utf-8")
     try:
         return json.loads(text)
@@ -170,7 +170,7 @@ def parse_json(document_id: str, raw: bytes) -> Any:
 
 
 def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
-    """Parse one JSON object with a `text`; raise DocumentError for anything else."""
+    """Parse one JSON object with a `text`, or raise DocumentError for any other value."""
     record = parse_json(document_id, raw)
     if not isinstance(record, dict):
         raise DocumentError(document_id, f"expected a JSON object, not {type(record).__name__}")
@@ -185,12 +185,12 @@ def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
 
 
 def record_metadata(record: dict[str, Any]) -> dict[str, MetadataValue]:
-    """Return a record's `metadata` and its other fields, without nulls."""
+    """Return a record's `metadata` and its unknown fields, without null values."""
     other = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
     merged = {**other, **(record.get("metadata") or {})}
     return {str(storable(k)): storable(v) for k, v in merged.items() if v is not None}
 
 
 def oversized(n_bytes: int, max_bytes: int) -> str:
-    """Return the reason that refuses a document of `n_bytes`."""
+    """Return the reason why a document of `n_bytes` is refused."""
     return f"oversized: {n_bytes:,} bytes, and documents.max_bytes is {max_bytes:,}"

@@ -1,8 +1,8 @@
-"""Remember the documents found in each file, so that an unchanged file is not opened again.
+"""Record the documents found in each file, so that an unchanged file is not opened again.
 
-A file is unchanged if its size, modification time, change time and inode are, as in git's index.
-A file that changed just before it was read is read again, because a further change could leave
-these values equal ("racily clean").
+A file is unchanged if its size, modification time, change time and inode are the same, as in Git's
+index. A file that changed just before it was read is read again, because a further change could
+leave these values equal ("racily clean").
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from rag_pipeline.calls.database import connect_sqlite
 from rag_pipeline.loading.records import Located
 
 FORMAT = 2
-"""Raise it when documents are found in files in another way: every file is then read again."""
+"""Version of how documents are found in files. A new version makes every file be read again."""
 RACY_NS = 2_000_000_000
-"""Minimum age in ns of a file's times when it is read; all file systems' clocks are finer."""
+"""Minimum age of a file's times when it is read, in ns. The clocks of file systems are finer."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS files (root TEXT, relative TEXT, status TEXT, found TEXT, "
@@ -30,9 +30,9 @@ _TABLE = (
 
 @dataclass(slots=True)
 class SeenFiles:
-    """The documents found in the files below one folder, in a SQLite file on this machine.
+    """Record the documents found in the files below a folder, in a SQLite file of this machine.
 
-    If the file is lost or not writable, documents are read again. `how` identifies the settings
+    If the record is lost or not writable, documents are read again. `how` identifies the settings
     that decide which documents a file contains.
     """
 
@@ -44,7 +44,7 @@ class SeenFiles:
     _used: set[str] = field(default_factory=set)
 
     def get(self, relative: str, status: os.stat_result) -> list[Located] | None:
-        """Return the documents of a file with this status; None if the file must be read."""
+        """Return the documents of a file with this status, or None if the file must be read."""
         if self._known is None:
             self._known = self._read()
         self._used.add(relative)
@@ -56,16 +56,13 @@ class SeenFiles:
     def put(
         self, relative: str, status: os.stat_result, found: Sequence[Located], read_ns: int
     ) -> None:
-        """Remember the documents of a file that had this status before it was read at `read_ns`."""
+        """Record the documents of a file that had this status before it was read at `read_ns`."""
         if max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - RACY_NS:
             kept = json.dumps(found, ensure_ascii=False)
             self._new[relative] = self._identity(status, kept), kept
 
     def save(self) -> None:
-        """Write new entries, and remove the files that were not looked up since opening.
-
-        Do nothing if the folder is missing or not writable.
-        """
+        """Write new entries and drop files that were not looked up, if the folder is writable."""
         gone = (self._known or {}).keys() - self._used
         if not (self._new or gone) or not self.path.parent.is_dir():
             return

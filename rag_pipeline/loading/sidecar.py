@@ -19,7 +19,7 @@ _TITLE = "title"
 
 
 class Given(NamedTuple):
-    """Title and metadata of one line, and the hash of the line."""
+    """Hold the title and metadata of one line, and the hash of the line."""
 
     title: str
     metadata: Mapping[str, MetadataValue]
@@ -27,11 +27,11 @@ class Given(NamedTuple):
 
 
 def read_sidecar(path: Path) -> dict[str, Given]:
-    """Read one line per document, with `document_id`, `title` and fields of your own.
+    """Return the title and metadata of each document in a sidecar file, by document_id.
 
-    A CSV file needs a header; its values are text, and empty values are ignored. In JSON Lines,
-    numbers and booleans keep their type, and lists become JSON text. Raise InputError with file,
-    line and value.
+    A line has `document_id`, `title` and the user's own fields. A CSV file needs a header. Its
+    values are text, and empty values are ignored. In JSON Lines, numbers and booleans keep their
+    type, and lists become JSON text. Raise InputError with file, line and value.
     """
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise InputError(f"documents.metadata: {path}: name a .csv or .jsonl file")
@@ -83,7 +83,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def with_given(source: Source, given: Mapping[str, Given]) -> Source:
-    """Return a source with its given title and metadata; a changed line changes its hash."""
+    """Return a source with its title and metadata from the sidecar, and a hash that covers them."""
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):
         return source
@@ -92,7 +92,7 @@ def with_given(source: Source, given: Mapping[str, Given]) -> Source:
 
 
 def hashed_with(digest: str, row: Given | None) -> str:
-    """Return a digest that also changes with a document's given title and metadata."""
+    """Return a digest that also changes with a document's line in the sidecar."""
     if row is None:
         return digest
     return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest()

@@ -44,7 +44,7 @@ _PROSE = {
     *(*_MARKDOWN, ".txt", ".html", ".htm", ".xhtml", ".docx", ".pptx", ".odt", ".rtf", ".epub"),
     *(".eml", ".msg"),
 }
-"""Suffixes of prose, whose text quality is measured; tables, code and data have few words."""
+"""Suffixes of prose, whose text quality is measured. Tables, code and data have few words."""
 _MEDIA_TYPES = {
     **dict.fromkeys(_MARKDOWN, "text/markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
@@ -67,10 +67,10 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A document that is refused before it is parsed.
+    """Describe a document that is refused before it is parsed.
 
-    `content_hash` is "" if the bytes can't be read. `unread` is True if the reason may be gone at
-    the next load.
+    `content_hash` is "" if the bytes can't be read. `unread` is True if the reason may no longer
+    hold at the next load.
     """
 
     document_id: str
@@ -80,19 +80,19 @@ class Rejected:
     n_bytes: ClassVar[int] = 0
 
     def error(self) -> DocumentError:
-        """Return the error that loading this document raises."""
+        """Return the error that is raised when this document is loaded."""
         kind = UnreadDocumentError if self.unread else DocumentError
         return kind(self.document_id, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file, or a record in a JSON file, that can be loaded as a document.
+    """Load a file, or a record in a JSON file, as a document.
 
-    `raw_hash` is the SHA-256 (hex) of its `n_bytes` raw bytes. `content_hash` also depends on the
-    parser's version and on missing extras, see `extras`. `relative` is the file under `base`;
-    `offset` is the record's position in it, None for a whole file. `title` and `given` metadata
-    from a sidecar file precede the document's own.
+    `raw_hash` is the SHA-256 (hex) of the `n_bytes` raw bytes. `content_hash` also depends on the
+    parser's version and on missing extras (see `extras`). `relative` is the path of the file below
+    `base`. `offset` is the record's byte offset, or None for a whole file. `title` and the `given`
+    metadata come from a sidecar file, and replace the document's own.
     """
 
     document_id: str
@@ -106,14 +106,14 @@ class SourceFile:
     title: str = ""
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
     archive: str = ""
-    """The archive that contains the file; `relative` then starts with it."""
+    """The archive that contains the file. `relative` then starts with it."""
 
     def load(self) -> Document:
-        """Read and parse the document; raise DocumentError with the reason for quarantine."""
+        """Return the document, or raise DocumentError with the reason for quarantine."""
         return self.parse(self.read())
 
     def read(self) -> bytes:
-        """Return the raw bytes; raise UnreadDocumentError if they changed since the listing."""
+        """Return the raw bytes, or raise UnreadDocumentError if they changed since the scan."""
         try:
             if self.archive:
                 member = self.relative.removeprefix(f"{self.archive}/")
@@ -132,7 +132,7 @@ class SourceFile:
         return raw
 
     def parse(self, raw: bytes) -> Document:
-        """Parse the raw bytes; raise DocumentError with the reason."""
+        """Return the document of the raw bytes, or raise DocumentError with the reason."""
         return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
     def _from_file(self, raw: bytes) -> Document:
@@ -216,12 +216,12 @@ def scan(
     seen: SeenFiles | None = None,
     files: Sequence[ListedFile] | None = None,
 ) -> Iterator[Source]:
-    """List the documents under a folder, or of one file, in order of document_id.
+    """List the documents of a folder or of one file, in order of document_id.
 
-    `files` comes from `list_files`; without it, the folder is listed. Files are hashed as the
-    iterator advances, and files unchanged since they were `seen` are not opened. If two documents
-    have the same id, the second is rejected under the name of its place. Raise ConfigError if
-    there is nothing to load.
+    `files` is a result of `list_files`, which is called if `files` is None. The iterator hashes a
+    whole file when it reaches the file. Files that are unchanged since they were recorded in `seen`
+    are not opened. If two documents have the same id, the second is rejected, and gets its path
+    (and number) as id. Raise ConfigError if there is nothing to load.
     """
     base = folder_of(root)
     located: list[Located] = []
@@ -242,7 +242,7 @@ def scan(
 def _documents_of(
     base: Path, name: str, max_bytes: int, seen: SeenFiles | None
 ) -> Sequence[Located]:
-    """Return the documents of a file; raise OSError if it can't be read.
+    """Return the documents of a file, or raise OSError if it can't be read.
 
     A document that is a whole file is hashed later, unless `seen` has its hash.
     """
@@ -281,7 +281,7 @@ def folder_of(root: Path) -> Path:
 
 
 def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
-    """Return the matching files, unsorted; raise ConfigError if there are none."""
+    """Return the matching files, unsorted, or raise ConfigError if there are none."""
     if root.is_file():
         return [ListedFile(root.name)]
     if not root.is_dir():
@@ -304,7 +304,7 @@ def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
 
 
 def _without_twins(located: list[Located], base: Path) -> list[Located]:
-    """Sort by document_id; refuse a repeated id under the name of its place."""
+    """Sort by document_id, and refuse repeated ids. A refused document gets its path as id."""
     located.sort(key=_order)
     kept: list[Located] = []
     twins: list[tuple[Located, Located]] = []
@@ -358,7 +358,7 @@ def _sources(
 
 
 def read_as(name: str, digest: str) -> str:
-    """Return a file's digest, changed if the version of its parser is above 1."""
+    """Return a file's digest, which is changed if the version of its parser is above 1."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
@@ -382,7 +382,7 @@ def _unreadable(error: OSError) -> str:
 def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
     """Group the ids with the same content hash, from (document_id, content_hash) pairs.
 
-    Return sorted groups of at least two; an unknown hash ("") is ignored.
+    Return sorted groups of at least two ids. An unknown hash ("") is ignored.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for document_id, content_hash in pairs:

@@ -16,9 +16,10 @@ _PARSE_SECONDS = 20
 
 
 def survey_languages(documents: Path) -> dict[str, float]:
-    """Return the share of each language among the documents, by ISO 639-1 code; {} if unknown.
+    """Return the share (0 to 1) of each language in a folder, by ISO 639-1 code.
 
-    Read up to 40 files. Skip unreadable documents and those under 200 characters.
+    Up to 40 files are read. Unreadable documents, and documents under 200 characters, are skipped.
+    The result is {} if no language is found.
     """
     base = folder_of(documents)
     settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)

@@ -55,7 +55,7 @@ def byte_order_encoding(raw: bytes) -> str | None:
 def decode(document_id: str, raw: bytes, suffix: str) -> str:
     """Decode a file as UTF-8, or as UTF-16 or UTF-32 if it has their byte order mark.
 
-    Raise DocumentError for binary files, and for a wrong byte with its offset.
+    Raise DocumentError for a binary file, and with the offset of a byte that can't be decoded.
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
@@ -68,7 +68,7 @@ def decode(document_id: str, raw: bytes, suffix: str) -> str:
 
 
 def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
-    """Decode strictly; raise DocumentError with the offset of a wrong byte."""
+    """Decode bytes, or raise DocumentError with the offset of the first wrong byte."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -80,7 +80,7 @@ def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
 
 
 def require_text(document_id: str, text: str) -> str:
-    """Return the text; raise DocumentError if it is blank or can't be stored as UTF-8."""
+    """Return the text, or raise DocumentError if it is blank or can't be stored as UTF-8."""
     if not text.strip("\ufeff\u200b").strip():
         raise DocumentError(document_id, "empty: no text in it")
     if wrong := _NOT_TEXT.search(text):
@@ -90,7 +90,7 @@ def require_text(document_id: str, text: str) -> str:
 
 
 def storable(value: Any) -> MetadataValue:
-    """Return a metadata value as str, int, float or bool that JSON and UTF-8 can hold."""
+    """Return a metadata value as a str, int, float or bool that JSON and UTF-8 can hold."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -103,9 +103,9 @@ def storable(value: Any) -> MetadataValue:
 
 
 def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
-    """Return Markdown's YAML front matter (scalars, and lists of scalars as JSON) and the body.
+    """Return Markdown's YAML front matter (scalars, and lists as JSON) and the body.
 
-    A block that isn't a YAML mapping is body text: `---` is also a horizontal rule.
+    A block that is no YAML mapping is body text, because `---` is also a horizontal rule.
     """
     block = _FRONT_MATTER.match(text)
     if block is None:
@@ -130,7 +130,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def markdown_title(text: str) -> str:
-    """Return the first `# ` heading, else the first heading of any level, else ""."""
+    """Return the first heading of level 1, or else the first heading, or else ""."""
     first = ""
     for _, level, heading in headings(text):
         if level == 1:
@@ -140,7 +140,7 @@ def markdown_title(text: str) -> str:
 
 
 def headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield offset, level (1 to 6) and text of Markdown's headings outside of code."""
+    """Yield the offset, level (1 to 6) and text of each Markdown heading outside of code."""
     fence = ""
     offset, following = 0, 0
     for whole in text.splitlines(keepends=True):
@@ -158,15 +158,16 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def without_links(text: str) -> str:
-    """Replace Markdown links by their text, and remove links without words, such as `[¶](#a)`.
+    """Replace Markdown links by their text.
 
-    Documentation sites link each heading to itself.
+    Links without words, such as `[¶](#a)`, are removed, because documentation sites link each
+    heading to itself.
     """
     return _LINK.sub(lambda link: link[1] if any(map(str.isalnum, link[1])) else "", text)
 
 
 def first_line_title(text: str) -> str:
-    """Return the first non-blank line if it is short and has a letter, else ""."""
+    """Return the first non-blank line if it is short and has a letter, or else ""."""
     line = next((line for line in text.lstrip("\ufeff").splitlines() if line.strip()), "")
     title = one_line(line).lstrip("#").lstrip()
     usable = 0 < len(title) <= _LONGEST_TITLE and any(c.isalpha() for c in title)
@@ -174,7 +175,7 @@ def first_line_title(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Remove control characters, and collapse blank lines."""
+    """Remove control characters, and merge consecutive blank lines."""
     text = re.sub(r"\r\n?|\x0c", "\n", text)
     text = _NOT_TEXT.sub("\ufffd", _CONTROLS.sub("", text))
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
@@ -182,5 +183,5 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line; characters that UTF-8 can't store become U+FFFD."""
+    """Return the text on one line. Characters that UTF-8 can't store become U+FFFD."""
     return " ".join(_NOT_TEXT.sub("\ufffd", text.strip("\ufeff")).split())

@@ -106,10 +106,7 @@ class BucketFiles(Files):
         return self._put(path, content, "IfMatch", tag)
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Return a lock on an object, or None if another process has it.
-
-        The lock is renewed every 20 seconds. A lock that is not renewed expires after 90 seconds.
-        """
+        """Return a lock that expires 90 seconds after its last renewal, or None if it is taken."""
         found = self.read_tagged(path)
         if found is not None and _locked_until(found[0]) > time.time():
             return None

@@ -19,7 +19,7 @@ def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
     except BaseException as error:
         if not is_of_store(error):
             raise
-        cure = "; `rag doctor --full --repair` and `rag run` mend it" if verb == "search" else ""
+        cure = "; `rag doctor --full --repair` and `rag run` repair it" if verb == "search" else ""
         raise StoreError(f"{what}: cannot {verb}: {one_line(error)}{cure}") from error
 
 

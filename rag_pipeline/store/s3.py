@@ -39,10 +39,7 @@ def attempts() -> int:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Split `s3://bucket/prefix` into the bucket and the prefix without outer slashes.
-
-    Raise ValueError for any other URL.
-    """
+    """Split `s3://bucket/prefix/` into bucket and prefix, or raise ValueError for another URL."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise ValueError(f"{url!r} is not an address like s3://bucket/prefix")

@@ -64,10 +64,7 @@ class Store:
     # --- hashes ---
 
     def hash_table(self, name: str) -> Hashes:
-        """Hash the new files of a table, forget deleted files, and return all hashes by path.
-
-        A file of a table is written once and never changed.
-        """
+        """Hash the new files of a table, forget deleted files, and return all hashes by path."""
         table, place = self.table(name, None), f"tables/{name}.lance"
         known = dict(self.hashes_of(name, table.identity))
         wanted = {f"{place}/{path}" for files in table.files().values() for path in files}
@@ -144,19 +141,16 @@ class Store:
         self.write_bytes(path, _json_bytes(path, value))
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
-        """Return a JSON file's value and its tag for `write_json_if`.
-
-        Return (None, None) if the file does not exist.
-        """
+        """Return a JSON file's value and tag, or (None, None) if it does not exist."""
         found = self.files.read_tagged(path)
         if found is None:
             return None, None
         return hashes.unsealed(self._parsed(path, found[0])), found[1]
 
     def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
-        """Write a JSON file if it still has this tag, and return whether it was written.
+        """Write a JSON file if it has this tag, or if it is missing and the tag is None.
 
-        With the tag None, write the file if it does not exist.
+        Return whether the file was written.
         """
         content = _json_bytes(path, value)
         if tag is None:

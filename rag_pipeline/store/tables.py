@@ -116,7 +116,7 @@ class Table:
         if written != FORMAT:
             raise StoreError(
                 f"{self._database.uri}: table {self.name} has format {written}, this version "
-                f"reads {FORMAT}; `rag run` makes it again"
+                f"reads {FORMAT}; `rag run` rebuilds it"
             )
         return table
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_read_now_keeps_what_was_loaded(tmp_path, pair, monkeypat
     write_documents(tmp_path / "documents", {"open/1.txt": "Edited while it waits."})
     (made,) = (indexing.load_shard(shared, shard) for shard in indexing.load_shards(stale))
     report = indexing.finish_load(shared, found, [made])
-    told = "it changed after it was listed; run again; what was loaded before stays"
+    told = "it changed after it was listed; run again; the earlier version stays"
     assert report.quarantined == {"open/1.txt": told}
     kept = {row["document_id"]: row["text"] for row in rows(shared)[0]}
     assert kept["open/1.txt"] == "Number 1. Edited."

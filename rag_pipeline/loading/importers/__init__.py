@@ -1,6 +1,6 @@
 """Import public data sets as `documents/`, `queries.jsonl` and `chunks.jsonl`.
 
-One module per format reads a data set into a `DataSet`; `destination` writes it.
+Each format has a module that reads a data set into a `DataSet`. `destination` writes the `DataSet`.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ FORMATS: tuple[str, ...] = tuple(_READERS)
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """Counts and paths of an import.
+    """Count the results of an import, and name its paths.
 
     `skipped` has a line with the reason for each omitted query, document or chunk. `reanchored`
     counts spans whose offsets or white space differ from the data set. `paths` are the documents
@@ -46,11 +46,11 @@ class ImportReport:
 def import_dataset(
     format: str, source: Path, destination: Path, progress: CopyProgress | None = None
 ) -> ImportReport:
-    """Import a public data set; the same source gives the same files, byte for byte.
+    """Import a public data set. The same source gives the same files, byte for byte.
 
-    Write nothing before the whole source is read and checked. `destination` must be new, empty,
-    or an import of the same format, which is updated. `progress` is called with the number of
-    written documents and their total. Raise InputError for a wrong source or destination.
+    Nothing is written before the whole source is read and checked. `destination` must be new,
+    empty, or an import of the same format, which is updated. `progress` is called with the number
+    of written documents and their total. Raise InputError for a wrong source or destination.
     """
     if format not in _READERS:
         raise InputError(f"format: {format!r} is not one of: {', '.join(FORMATS)}")

@@ -1,8 +1,8 @@
-"""Anthropic's contextual-retrieval set: code files in given chunks, questions with golden chunks.
+"""Import Anthropic's contextual-retrieval set: code files with given chunks, and questions.
 
-The set's metric counts golden chunks among the retrieved chunks, so a gold span is exactly the
-span of a given chunk. Documents are called `{doc_id}.txt`. The set gives a file's path only with
-its questions, so paths would reveal the files with questions.
+Each question names the chunks that answer it. The set's metric counts these chunks among the
+retrieved chunks, so a gold span is exactly the span of a given chunk. Documents are called
+`{doc_id}.txt`. Only questions give a file's path, so paths would reveal the files with questions.
 """
 
 import re
@@ -55,13 +55,13 @@ class _AskedQuestion(SourceRecord):
 
 
 _Located = tuple[str, Chunk | None]
-"""The text of a given chunk, and its place; None if the text is not in its document."""
+"""The text of a given chunk, and its span, or None if the text is not in its document."""
 _Chunks = dict[str, dict[int, _Located]]
-"""Chunks by document uuid and by index in the document."""
+"""Chunks by the uuid of the document, and by their index in the document."""
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with both files; a query is tagged with its repository's name."""
+    """Read the folder with both files. A query is tagged with its repository's name."""
     dataset = DataSet(chunks=[])
     chunks = _read_documents(source / _DOCUMENTS, dataset)
     path = source / _QUESTIONS
@@ -124,10 +124,10 @@ def _locate_chunks(
 
 
 def _find_chunk(text: str, content: str, previous: Chunk) -> tuple[int, int] | None:
-    """Find a chunk after the start of the previous one.
+    """Return the span of a chunk after the start of the previous chunk, or None.
 
-    Prefer the place directly after the previous chunk and white space. If there is no exact
-    match, white space may differ.
+    The first choice is directly after the previous chunk and white space. Without an exact match,
+    white space may differ.
     """
     if not content.strip():
         return None

@@ -1,6 +1,6 @@
-"""Chroma's chunking evaluation: long Markdown corpora and `questions_df.csv`.
+"""Import Chroma's chunking evaluation: long Markdown corpora and `questions_df.csv`.
 
-A corpus is one document, `{corpus_id}.md`; questions about missing corpora are skipped.
+A corpus is one document, `{corpus_id}.md`. Questions about missing corpora are skipped.
 """
 
 import csv
@@ -23,11 +23,11 @@ class _Reference(SourceRecord):
 
 
 _Question = tuple[str, str, list[_Reference], str]
-"""Query id, question, references and corpus id."""
+"""The query id, the question, its references and its corpus id."""
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with the questions and, beside them or in `corpora/`, the `*.md` files."""
+    """Read the folder with the questions, and the `*.md` files beside them or in `corpora/`."""
     questions = list(_read_questions(source / _QUESTIONS))
     asked = {corpus_id for *_, corpus_id in questions}
     dataset = DataSet()

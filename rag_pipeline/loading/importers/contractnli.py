@@ -1,7 +1,7 @@
-"""ContractNLI: agreements with a choice and evidence spans for each hypothesis.
+"""Import ContractNLI: agreements, and a label and evidence spans for each hypothesis.
 
-A query asks for the clauses of an agreement that support or contradict a hypothesis. Its gold
-spans are the evidence, its answer is the choice. Hypotheses without evidence are skipped.
+A query asks for the clauses of an agreement that support or contradict a hypothesis. Its gold spans
+are the evidence, and its answer is the label (`choice`). Hypotheses without evidence are skipped.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
 
 _NAME_BYTES = 180
-"""Maximum length of a name without number and extension; file systems allow 255 bytes."""
+"""Maximum bytes of a name without number and extension. File systems allow 255 bytes."""
 
 
 class _Annotation(SourceRecord):
@@ -47,7 +47,7 @@ class _Agreements(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read a JSON file or a folder of them; tag each query with hypothesis and choice.
+    """Read a JSON file or a folder of them. Each query is tagged with its hypothesis and label.
 
     A document that occurs in several files is imported once.
     """

@@ -1,4 +1,4 @@
-"""A data set in memory: texts, chunks, and queries with gold spans checked against the texts."""
+"""Hold a data set in memory, and check its gold spans against the texts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from rag_pipeline.loading.folder import UNSAFE
 
 
 class SpanNotFoundError(InputError):
-    """A span is not in its document; the reason why its query is skipped."""
+    """Tell that a span is not in its document, so that its query is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSpan:
-    """A gold span as given by the data set; `content` is its text, if known."""
+    """Locate a gold span as the data set does. `content` is the span's text, if known."""
 
     document_id: str
     start: int
@@ -26,11 +26,11 @@ class GivenSpan:
 
 
 def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
-    """Return a given span as offsets in the document's text.
+    """Return a given span as offsets in the document's text, or raise SpanNotFoundError.
 
-    Without `content`, the offsets are trusted. With it, they must match it, counted in the text
-    or in the text with line ends translated to newlines. Otherwise, the content must occur
-    exactly once. Raise SpanNotFoundError.
+    Without `content`, the offsets are trusted. With `content`, they must match it, in the text or
+    in the text with line ends translated to newlines. Otherwise the content must occur exactly
+    once.
     """
     if content is None:
         if not 0 <= start < end <= len(text):
@@ -53,7 +53,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Translate line ends to newlines; return the text, and offsets of its characters and end."""
+    """Return a text with line ends as newlines, and the old offsets of its characters and end."""
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
@@ -62,7 +62,7 @@ def _text_mode(text: str) -> tuple[str, Sequence[int]]:
 
 @dataclass(slots=True)
 class DataSet:
-    """A data set in memory; a reader fills it, and `destination` writes it."""
+    """Hold a data set in memory. A reader fills it, and `destination` writes it."""
 
     documents: dict[str, str] = field(default_factory=dict)
     queries: list[Query] = field(default_factory=list)
@@ -110,7 +110,7 @@ class DataSet:
 
 
 def safe_path(name: str, where: str) -> str:
-    """Return a path as a document id; raise InputError if it could leave its folder."""
+    """Return a path as a document id, or raise InputError if it could leave its folder."""
     windows = PureWindowsPath(name)
     unsafe = (
         windows.drive

@@ -1,6 +1,7 @@
-"""Write a data set; a repeated import gives the same bytes, and completes an interrupted one.
+"""Write a data set to a folder.
 
-A marker file lists the imported documents. It is written first, and the queries last.
+A marker file, which lists the imported documents, is written first, and the queries last. So a
+repeated import gives the same bytes, and completes an interrupted import.
 """
 
 import json
@@ -27,10 +28,10 @@ class _Marker(SourceRecord):
 def write(
     dataset: DataSet, format: str, destination: Path, progress: CopyProgress | None
 ) -> tuple[Path, ...]:
-    """Write documents, chunks and queries; return their paths.
+    """Write documents, chunks and queries, and return their paths.
 
-    Remove files that only an earlier import wrote, and keep all other files. Raise InputError if
-    the destination holds something else, OSError if it can't be written.
+    Files that only an earlier import wrote are removed, and all other files stay. Raise InputError
+    if the destination holds something else. Raise OSError if it can't be written.
     """
     earlier = _earlier_documents(format, destination)
     documents, queries = destination / "documents", destination / "queries.jsonl"

@@ -1,6 +1,6 @@
-"""LegalBench-RAG: `benchmarks/*.json` with snippets of the plain-text files in `corpus/`.
+"""Import LegalBench-RAG: `benchmarks/*.json` with snippets of the text files in `corpus/`.
 
-Every file under `corpus/` becomes a document, every test a query.
+Every file under `corpus/` becomes a document, and every test becomes a query.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ class _Benchmark(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with `benchmarks/` and `corpus/`; tag each query with its benchmark."""
+    """Read the folder with `benchmarks/` and `corpus/`. A query is tagged with its benchmark."""
     corpus, benchmarks = source / "corpus", sorted((source / "benchmarks").glob("*.json"))
     if not corpus.is_dir():
         raise InputError(f"{corpus}: no such folder; expected the documents there")

@@ -1,4 +1,4 @@
-"""Parse and validate the files of a data set; an error names the wrong place."""
+"""Parse and validate the files of a data set. An error names the wrong value and its position."""
 
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,13 +14,13 @@ _SHOWN_CHARACTERS = 80
 
 
 class SourceRecord(BaseModel):
-    """An object of a data set; types are not coerced, and unused fields are ignored."""
+    """Validate an object of a data set. Types are not coerced, and unused fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; raise InputError if it can't be read."""
+    """Return the bytes of a file, or raise InputError if it can't be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -28,7 +28,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse(kind: type[T], data: bytes | str, where: str) -> T:
-    """Parse JSON; raise InputError with `where`, the path, the value and the expected type."""
+    """Parse JSON, or raise InputError with `where`, the path, the value and the expected type."""
     if isinstance(data, bytes):
         data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -38,7 +38,7 @@ def parse(kind: type[T], data: bytes | str, where: str) -> T:
 
 
 def parse_file(kind: type[T], path: Path) -> T:
-    """Parse a JSON file; raise InputError like `parse`."""
+    """Parse a JSON file, or raise InputError like `parse`."""
     return parse(kind, read_bytes(path), str(path))
 
 

@@ -1,8 +1,8 @@
 """Arrange the words of a page in lines, column by column.
 
-A strip is a horizontal row of words without a white line through it. A band is a sequence of
-strips with a common gutter, white from top to bottom; its columns are read one after the other.
-A strip that crosses the gutter, such as a title, ends the band.
+A strip is a horizontal row of words without a white line through it. A band is a sequence of strips
+with a common gutter, which is white from top to bottom. The columns of a band are read one after
+the other. A strip that crosses the gutter, such as a title, ends the band.
 """
 
 import re
@@ -17,7 +17,7 @@ _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
 )
 _PAD = 0.2
-"""Width in font sizes of the white space that counts as part of a word."""
+"""Width of the white space that counts as part of a word, in font sizes."""
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4
@@ -32,7 +32,7 @@ class _Strip:
     y1: float
     mask: int = 0
     size: float = 1.0
-    """Font size of the largest word."""
+    """The font size of the largest word."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,8 @@ class _Band:
 def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:
     """Return the page's lines in reading order.
 
-    Above `head`, a horizontal white line ends columns, because authors are set side by side.
+    Above the y coordinate `head`, a horizontal white line ends columns, because authors are set
+    side by side.
     """
     lines: list[Line] = []
     for number, column in enumerate(_columns(words, head, 0), 1):
@@ -108,7 +109,7 @@ def _strips(words: Sequence[Word]) -> list[_Strip]:
 
 
 def _mask(words: Sequence[Word]) -> int:
-    """Return a bit mask of the points of width that words cover."""
+    """Return a bit mask of the x coordinates, in whole points, that words cover."""
     mask = 0
     for word in words:
         pad = _PAD * word.size
@@ -120,7 +121,7 @@ def _mask(words: Sequence[Word]) -> int:
 
 
 def _gutters(mask: int, least: int) -> list[tuple[int, int]]:
-    """Return the white runs between covered points, at least `least` points wide."""
+    """Return the (start, end) of each white gap between words of at least `least` points."""
     if not mask:
         return []
     found: list[tuple[int, int]] = []
@@ -226,7 +227,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
 
 
 def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
-    """Return the gutters of the first strip, alone or together with the strips below."""
+    """Return the gutters of the first strip, alone or together with the strips below it."""
     found: list[tuple[int, int]] = []
     tried = _Band()
     for strip in ahead:
@@ -237,7 +238,7 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
 
 
 def _is_full(band: _Band) -> bool:
-    """Return whether lines fill the columns like text, unlike names."""
+    """Return whether lines fill the columns like text. Names of authors do not."""
     span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
     covered = sum(strip.mask.bit_count() for strip in band.strips)
     return covered > _FULL * span * len(band.strips)
@@ -251,9 +252,9 @@ def _is_centred(strip: _Strip, band: _Band) -> bool:
 
 
 def _take(band: _Band, before: _Band) -> None:
-    """Move lines above a band into it, if each of them lies in one of its columns.
+    """Move the last lines of the band above into a band, if each lies in one of its columns.
 
-    Move at most `_AHEAD` lines if all lie in the same column.
+    If all lie in the same column, at most `_AHEAD` lines are moved.
     """
     # Large words cover part of a gutter, so only the middle of the gutter decides.
     inner = [(a + (b - a) // 4, b - (b - a) // 4) for a, b in band.gutters]
@@ -275,7 +276,7 @@ def _take(band: _Band, before: _Band) -> None:
 
 
 def _trim(band: _Band, following: _Band) -> None:
-    """Move a last line on the left to the next band, if a gap separates it from this band."""
+    """Move the left column's last line to the next band if a gap separates it from its band."""
     if len(band.strips) < 3 or following.gutters:
         return
     before, last = band.strips[-2], band.strips[-1]
@@ -289,7 +290,7 @@ def _trim(band: _Band, following: _Band) -> None:
 
 
 def _merged(bands: list[_Band]) -> list[_Band]:
-    """Merge neighbouring bands without columns; one line with a gap has no columns."""
+    """Merge neighbouring bands without columns. A gap in a single line makes no columns."""
     result: list[_Band] = []
     for band in bands:
         if band.gutters and _count_lines_beside(band, band.gutters) < 2:

@@ -44,7 +44,7 @@ def _pixels(image: Any) -> int:
 
 
 def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
-    """Yield the objects of a page and of its forms, in order, each with its matrix."""
+    """Yield the objects of a page and of its forms in order, each with its matrix."""
     count = min(pdfium.FPDFPage_CountObjects(page), _MAX_OBJECTS)
     identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     pending = [(pdfium.FPDFPage_GetObject(page, i), identity, 0) for i in reversed(range(count))]
@@ -63,13 +63,12 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
-    """Return a line's position on the page turned so that text of `direction` is level."""
+    """Return a line on the page turned so that text in `direction` degrees is horizontal."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 
 
 def _matrix_of(one: Any, outer: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the matrix from an object's coordinates to the page."""
     own = pdfium.FS_MATRIX()
     pdfium.FPDFPageObj_GetMatrix(one, own)
     g, h, i, j, k, m = outer

@@ -1,6 +1,7 @@
-"""The parts of a page. Coordinates are points of the page turned for level text, from the top left.
+"""Define the parts of a page.
 
-The page is turned by its /Rotate, and then by the direction of most of its text.
+Coordinates are PDF points from the top left. The page is turned by its /Rotate, and then so that
+most of its text is horizontal.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def split(items: Sequence[T], apart: Callable[[T, T], bool]) -> list[list[T]]:
-    """Split a sequence between the neighbours that are apart."""
+    """Split a sequence between neighbours for which `apart` is true."""
     groups = [[item] for item in items[:1]]
     for before, item in pairwise(items):
         if apart(before, item):
@@ -25,7 +26,7 @@ def split(items: Sequence[T], apart: Callable[[T, T], bool]) -> list[list[T]]:
 
 
 class Rule(NamedTuple):
-    """A thin horizontal or vertical line, by its two ends."""
+    """Describe a thin horizontal or vertical line by its two ends."""
 
     x0: float
     y0: float
@@ -35,10 +36,10 @@ class Rule(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """Adjacent characters in one style; `base` is the y of the baseline.
+    """Hold adjacent characters in one style. `base` is the y coordinate of the baseline.
 
-    `space` is True after a typed blank. `clusters` holds (x, characters) of right-to-left words,
-    whose order on the page differs from the reading order.
+    `space` is True if a typed blank precedes the word. `clusters` holds (x, characters) of a
+    right-to-left word, because its order on the page differs from the reading order.
     """
 
     text: str
@@ -53,18 +54,18 @@ class Word:
 
     @property
     def top(self) -> float:
-        """Return the y of the top of common letters."""
+        """Return the estimated y coordinate of the top of the letters."""
         return self.base - 0.75 * self.size
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Return the middle of the word's small letters."""
+        """Return the estimated middle of the word's small letters as (x, y)."""
         return (self.x0 + self.x1) / 2, self.base - 0.3 * self.size
 
 
 @dataclass(slots=True)
 class Line:
-    """Words on one baseline, in reading order.
+    """Hold the words on one baseline, as text in reading order.
 
     `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
     such as a footnote's number. A line with cells in `table` represents a whole table.
@@ -91,32 +92,32 @@ class Line:
 
     @property
     def top(self) -> float:
-        """Return the y of the top of common letters."""
+        """Return the estimated y coordinate of the top of the letters or the table."""
         return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
 
 
 @dataclass(slots=True)
 class Page:
-    """The content of one page. Text in a direction other than the main one is left out."""
+    """Hold the content of one page, without text in other directions than the main direction."""
 
     width: float = 0.0
     height: float = 0.0
     turned: int = 0
-    """Degrees by which the page was turned counterclockwise to make its words level."""
+    """Degrees by which the page was turned counterclockwise to make its words horizontal."""
     words: list[Word] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     characters: int = 0
     unmapped: int = 0
     image_share: float = 0.0
-    """The share of the page that images cover."""
+    """The share of the page (0 to 1) that images cover."""
     image_pixels: int = 0
     confidence: float | None = None
-    """Mean confidence of the recognised characters; None if the page was not recognised."""
+    """Mean confidence (0 to 1) of the recognised characters, or None without recognition."""
 
     @property
     def displayed(self) -> tuple[float, float]:
-        """Return width and height of the displayed page, in points."""
+        """Return the width and height of the displayed page, in PDF points."""
         sides = self.width, self.height
         return sides if self.turned % 180 == 0 else sides[::-1]
 

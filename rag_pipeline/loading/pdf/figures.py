@@ -1,4 +1,4 @@
-"""Find tables of aligned figures without lines, as in balance sheets."""
+"""Find tables of aligned numbers ("figures") without drawn lines, as in balance sheets."""
 
 import re
 import statistics
@@ -10,9 +10,9 @@ from rag_pipeline.loading.pdf.elements import Word, split
 from rag_pipeline.loading.pdf.lines import between, join, rows_of
 
 TableCells = tuple[list[list[Word]], list[list[str]]]
-"""Rows of words, and the texts of their cells."""
+"""The rows of words of a table, and the texts of its cells by row."""
 Edges = tuple[float, float]
-"""Left and right end."""
+"""The left and right end of a figure or column, in PDF points."""
 
 _FIGURE = re.compile(
     r"[$€£¥]?\s?[(+−–-]?\s?[$€£¥]?\s?\d[\d.,\s/]*[%xX]?\s?\)?\s?%?[*†‡]*|[$€£¥]?\s?[-–—]+\s?%?|n/?[am]",
@@ -27,7 +27,7 @@ _MAX_LABELS = 3
 """Maximum number of rows without figures between two rows with figures."""
 _MAX_HEADS = 3
 _WIDEST_STEP = 3.2
-"""Largest distance between the baselines of two rows, in font sizes."""
+"""Maximum distance between the baselines of two rows, in font sizes."""
 _TIDY = ((re.compile(r"(?<=[\d\w]) +(?=[)%])"), ""), (re.compile(r"(?<=[($€£¥]) +(?=[\d(])"), ""))
 
 
@@ -37,11 +37,11 @@ class _Row:
     base: float
     size: float
     label_end: float
-    """Right end of the words before the first figure."""
+    """The right end of the words before the first figure."""
     figures: list[Edges]
-    """Ends of the figures with their signs."""
+    """The ends of each figure with its signs."""
     others: bool
-    """Whether other words follow the first figure."""
+    """Whether words other than figures follow the first figure."""
 
 
 def figure_tables(words: Sequence[Word]) -> list[TableCells]:
@@ -99,7 +99,7 @@ def _is_figure(group: Sequence[Word]) -> bool:
 
 
 def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
-    """Return the end of the table that begins at `start`, 0 for none, and its columns."""
+    """Return the end and columns of the table that begins at `start`, or (0, []) if none does."""
     if not _is_full(rows[start]):
         return 0, []
     sides = list(rows[start].figures)
@@ -163,7 +163,7 @@ def _is_of_years(row: _Row) -> bool:
 
 
 def _above(rows: Sequence[_Row], start: int, borders: Sequence[float]) -> tuple[int, int]:
-    """Return the first row of a table's heads, and its first row of labels or figures."""
+    """Return the first row of a table's column heads, and its first row of labels or figures."""
     labels = start
     while labels and start - labels < _MAX_LABELS and _is_label(rows, labels - 1, borders):
         labels -= 1

@@ -5,17 +5,17 @@ from typing import Any
 import pypdfium2.raw as pdfium
 
 Sides = tuple[float, float, float, float]
-"""Left, top, right and bottom of an area."""
+"""The left, top, right and bottom of an area, in PDF points."""
 
 
 def around(*points: tuple[float, float]) -> Sides:
-    """Return the sides of the smallest area around points."""
+    """Return the smallest area that contains the points."""
     xs, ys = zip(*points, strict=True)
     return min(xs), min(ys), max(xs), max(ys)
 
 
 class Frame:
-    """Converts coordinates of a page's content to the displayed page."""
+    """Convert coordinates of a page's content to the displayed page, in PDF points."""
 
     def __init__(self, page: Any) -> None:
         box = pdfium.FS_RECTF()
@@ -26,12 +26,12 @@ class Frame:
         self.width, self.height = self._sides if self.turns % 2 == 0 else self._sides[::-1]
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Return the position of a content point on the displayed page."""
+        """Return where a point of the page's content lies on the displayed page."""
         return turn(x - self.left, self.top - y, 90 * self.turns, *self._sides)
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
-    """Return a point's position on the page turned so that text of `direction` is level."""
+    """Return a point on the page turned so that text in `direction` degrees is horizontal."""
     if direction == 90:
         return height - y, x
     if direction == 180:
@@ -42,5 +42,5 @@ def turn(x: float, y: float, direction: int, width: float, height: float) -> tup
 
 
 def turn_back(x: float, y: float, direction: int, w: float, h: float) -> tuple[float, float]:
-    """Undo `turn`; `w` and `h` are the displayed page's width and height."""
+    """Reverse `turn`. `w` and `h` are the displayed page's width and height."""
     return turn(x, y, -direction % 360, *((h, w) if direction in (90, 270) else (w, h)))

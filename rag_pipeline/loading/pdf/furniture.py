@@ -1,4 +1,4 @@
-"""Remove headers, footers, page numbers and line numbers, found by repetition and position."""
+"""Remove headers, footers, page numbers and line numbers by their repetition and position."""
 
 import re
 from collections import defaultdict
@@ -8,7 +8,7 @@ from itertools import pairwise
 from rag_pipeline.loading.pdf.elements import Line, Word
 
 _ZONE = 0.14
-"""Share of a page's height, at its top and bottom, that is searched for furniture."""
+"""Share of a page's height, at top and bottom each, that is searched for headers and footers."""
 _EDGE_ROWS = 3
 _NUMBER = re.compile(r"\d+")
 _ROMAN = re.compile(r"[ivxlc]+")
@@ -26,7 +26,7 @@ _MIN_LINE_NUMBERS = 8
 def without_furniture(
     pages: Sequence[list[Line]], heights: Sequence[float], body: float
 ) -> list[list[Line]]:
-    """Return the pages' lines without headers, footers and page numbers."""
+    """Return the lines of each page without headers, footers and page numbers."""
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     furniture = _repeated(edges, len(pages)) | _numbered(edges, body)
     for lines, height in zip(pages[1:], heights[1:], strict=True):
@@ -65,7 +65,7 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
 
 
 def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
-    """Return the lines of the outermost rows; True marks those at the top."""
+    """Return the lines of the outermost rows, each with True at the top or False at the bottom."""
     plain = [line for line in lines if line.table is None]
     bases = sorted({round(line.base) for line in plain})
     top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
@@ -104,7 +104,7 @@ def _other_pages_at_height(page: int, line: Line, lines: Sequence[tuple[int, Lin
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
-    """Return the lines with a number at a side that grows with the pages, and their rows."""
+    """Return the lines whose number at a side grows with the pages, and the lines beside them."""
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
@@ -127,7 +127,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
 
 
 def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
-    """Return the lines of a small first row, far above the rest, such as a running title."""
+    """Return the lines of a small first row far above the text, such as a running title."""
     if not lines:
         return set()
     first = min(line.base for line in lines)

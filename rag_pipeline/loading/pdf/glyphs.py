@@ -1,4 +1,4 @@
-"""Read a page with PDFium: words with position, size and weight, and drawn lines."""
+"""Read a page's words with their position, size and weight, and its drawn lines, by PDFium."""
 
 import ctypes
 import math
@@ -15,7 +15,7 @@ from rag_pipeline.loading.pdf.frame import Frame, turn
 MAX_CHARACTERS = 200_000
 """Maximum number of characters that are read from a page."""
 _SPACE = 0.13
-"""Minimum gap between words, in font sizes; kerning stays below it."""
+"""Minimum gap between words, in font sizes. Kerning stays below it."""
 _BEARING = 0.045
 _NARROW = 0.09
 _BOLD = re.compile(r"bold|black|heavy|demi|semibd|-bd|cmbx|cmb\d|sfbx|-medi|[-_]b\b", re.I)
@@ -42,7 +42,7 @@ class _Style(NamedTuple):
 
 
 def read_glyphs(page: Any) -> Page:
-    """Read the words, the drawn lines and the sizes of images of a loaded page."""
+    """Return the words, the drawn lines and the sizes of images of a loaded page."""
     frame = Frame(page)
     text_page = pdfium.FPDFText_LoadPage(page)
     found = Page(frame.width, frame.height)
@@ -64,7 +64,7 @@ def read_glyphs(page: Any) -> Page:
 
 
 def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
-    """Return the words by direction of the text in degrees; -1 for slanted text."""
+    """Return the words by the direction of the text in degrees, or by -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
     loose, tight = pdfium.FS_RECTF(), [ctypes.c_double() for _ in range(4)]
@@ -153,7 +153,7 @@ def _is_rtl(char: str) -> bool:
 
 
 class _Builder:
-    """Joins characters, in the order of the file, to words."""
+    """Join characters to words, in the order of the file."""
 
     def __init__(self) -> None:
         self.words: dict[int, list[Word]] = {}
@@ -196,7 +196,7 @@ class _Builder:
         self._x0, self._x1 = min(self._x0, x0), max(self._x1, x1)
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
-        """Compose an accent with the letter before or after it in the file."""
+        """Combine an accent with the letter before or after it, and return whether it could."""
         last = self._places[-1][1]
         mark, letter = _ACCENTS.get(last), char
         if mark is None and char in _ACCENTS:

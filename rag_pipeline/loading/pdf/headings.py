@@ -1,4 +1,4 @@
-"""Find the title of a PDF, and set the levels of its headings from numbers and style."""
+"""Find the title of a PDF, and set the levels of its headings by their numbers and style."""
 
 import re
 import statistics
@@ -27,7 +27,7 @@ _TITLE_SCALE = 1.15
 
 
 def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
-    """Set each heading's level from its number, else from its style."""
+    """Set each heading's level by its number, or else by its style."""
     headings = [block for block in blocks if block.kind == "heading" and block is not title]
     depths: defaultdict[tuple[float, bool, bool], list[int]] = defaultdict(list)
     for block in headings:
@@ -46,7 +46,7 @@ def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
 
 
 def demote_front_matter(blocks: Sequence[Block], title: Block | None) -> None:
-    """Turn large lines under a title into text: authors and places are not headings."""
+    """Turn large lines under a title into text, because authors are not headings."""
     if title is None:
         return
     start = next(index for index, block in enumerate(blocks) if block is title) + 1
@@ -66,7 +66,7 @@ def _look(block: Block) -> tuple[float, bool, bool]:
 
 
 def _depth(block: Block) -> int:
-    """Return 1 for `2 Method`, 2 for `2.1 Data`, 0 without a number."""
+    """Return 1 for `2 Method`, 2 for `2.1 Data`, and 0 for a heading without a number."""
     numbered = NUMBERED.match(block.lines[0].text)
     if numbered is None:
         return 0
@@ -78,7 +78,7 @@ def _depth(block: Block) -> int:
 
 
 def declared_title(title: str) -> str:
-    """Return the title from the metadata; "" for file names and placeholders."""
+    """Return the title from the metadata, or "" if it is a file name or a placeholder."""
     title = " ".join(title.replace("\x00", "").split())
     letters = sum(c.isalpha() for c in title)
     if (
@@ -96,7 +96,7 @@ def declared_title(title: str) -> str:
 
 
 def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
-    """Return the largest heading of the first page."""
+    """Return the largest heading of the first page, or None if there is no heading."""
     first = [
         block for block in blocks
         if block.lines[0].page == 0 and block.kind in ("heading", "text")

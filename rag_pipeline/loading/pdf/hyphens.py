@@ -1,4 +1,4 @@
-"""Join words that were hyphenated at line ends, with the text itself as dictionary."""
+"""Join words that were hyphenated at line ends, with the text itself as a dictionary."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ _COMPOUNDS = frozenset(
     "all cross double four fourth full half high left long low multi non one open post real "
     "right second self semi short single so state then third three top triple two well".split()
 )
-"""First parts that keep their hyphen if the word occurs nowhere else in the text."""
+"""First parts of words that keep their hyphen if the text has the word nowhere else."""
 _JOINED = frozenset(
     "another become cannot everyone everything forever however inside into itself maybe nobody "
     "nothing nowadays otherwise outside overall overview someone something therefore throughout "
@@ -27,7 +27,7 @@ _CONJUNCTIONS = ("and", "or", "und", "oder", "et", "ou", "to")
 
 
 class Hyphens:
-    """Counts the words of a text, to decide whether a hyphen at a line end belongs to a word."""
+    """Count the words of a text, and decide whether a hyphen at a line end belongs to a word."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._words: Counter[str] = Counter()
@@ -39,7 +39,7 @@ class Hyphens:
             rest = broken is not None
 
     def joint(self, before: str, after: str) -> str:
-        """Join the text before a line end with the next line."""
+        """Return the text before a line end joined with the next line."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
         broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)

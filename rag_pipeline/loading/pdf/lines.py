@@ -1,4 +1,4 @@
-"""Join words to lines of text: blanks, right-to-left order, style."""
+"""Join words to lines of text, with blanks, reading order and style."""
 
 import statistics
 import unicodedata
@@ -19,7 +19,7 @@ _DIRECTIONS = {"R": "R", "AL": "R", "L": "L", "EN": "L", "AN": "L"}
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:
-    """Join the words of one baseline."""
+    """Return the words of one baseline as a line."""
     words = sorted(words, key=lambda w: w.x0)
     letters: Counter[float] = Counter()
     bold = italic = total = 0
@@ -50,7 +50,7 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
 
 
 def rows_of(words: Sequence[Word]) -> list[list[Word]]:
-    """Group words by baseline; raised and lowered words join the row beside them."""
+    """Group words by baseline. Raised and lowered words join the row beside them."""
     rows: list[tuple[float, float, list[Word]]] = []
     for word in sorted(words, key=lambda w: (-w.size, w.base)):
         best = None
@@ -69,7 +69,7 @@ def rows_of(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Split words at borders by the middle of each word, from left to right."""
+    """Split words at vertical borders by the middle of each word, from left to right."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
         columns[sum(word.middle[0] > border for border in borders)].append(word)
@@ -86,7 +86,7 @@ def _width_to_first_blank(words: Sequence[Word]) -> float:
 
 
 def join(words: Sequence[Word]) -> str:
-    """Return the text of words, given from left to right, in reading order."""
+    """Return the text, in reading order, of words that are given from left to right."""
     spread = _letter_spacing(words)
     parts: list[str] = []
     rtl = False
@@ -105,7 +105,7 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the median gap, in font sizes, of letter-spaced text; 0 for other text."""
+    """Return the median gap of letter-spaced text in font sizes, or 0 for other text."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)
@@ -137,7 +137,7 @@ def _is_mark(word: Word, beside: Word) -> bool:
 
 
 def _visual(clusters: list[tuple[float, str]]) -> str:
-    """Return letters from left to right, each followed by its combining marks."""
+    """Return letters from left to right, each with its combining marks."""
     bases = [c for c in clusters if unicodedata.category(c[1][0]) != "Mn"]
     if not bases:
         return "".join(text for _, text in clusters)
@@ -158,8 +158,8 @@ def _mostly_rtl(text: str) -> bool:
 def _logical(visual: str) -> str:
     """Convert a line with right-to-left letters from visual to reading order.
 
-    Reverse the Unicode bidirectional algorithm for one level of nesting: neutral characters take
-    the direction of the letters around them.
+    This reverses the Unicode Bidirectional Algorithm (UAX #9) for one level of nesting. Neutral
+    characters take the direction of the letters around them.
     """
     units = _units(visual)
     base = "R" if _mostly_rtl(visual) else "L"
@@ -183,7 +183,7 @@ def _units(text: str) -> list[str]:
 
 
 def _directions(units: Sequence[str], base: str) -> list[str]:
-    """Return directions; neutral units take their neighbours' common direction, or the line's."""
+    """Return each character's direction: its own, or that of both neighbours, or else `base`."""
     own = [_DIRECTIONS.get(unicodedata.bidirectional(unit[0]), "") for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [
@@ -193,5 +193,5 @@ def _directions(units: Sequence[str], base: str) -> list[str]:
 
 
 def _last(directions: Sequence[str], base: str) -> list[str]:
-    """Return the last direction before each place; `base` if there is none."""
+    """Return the last known direction before each character, or `base` if there is none."""
     return [*accumulate(directions, lambda last, one: one or last, initial=base)][:-1]

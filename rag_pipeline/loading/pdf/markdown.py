@@ -1,4 +1,4 @@
-"""Write blocks as Markdown, with a map from each line to its page and box."""
+"""Write blocks as Markdown, and map each line to its page and box."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
 def to_markdown(
     blocks: Sequence[Block], hyphens: Hyphens, pages: Sequence[Page]
 ) -> tuple[str, PageMap]:
-    """Return the text and the map of its lines."""
+    """Return the text, and the map of its lines."""
     writer = _Writer(pages)
     for block in blocks:
         writer.write(block, hyphens)
@@ -96,7 +96,7 @@ def clean(text: str) -> str:
 
 
 def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
-    """Return the lines as one text, and the offset of each line."""
+    """Return the lines as one text, and the offset of each line in it."""
     result, offsets = texts[0], [0]
     for index, text in enumerate(texts[1:], 1):
         if not text:

@@ -1,7 +1,7 @@
-"""Recognise the words of scanned pages with the models in the wheel of `rapidocr`.
+"""Recognise the words of scanned pages with the models in the `rapidocr` package.
 
-Needs the extra `ocr`. A page is rendered at 200 dots an inch, or at fewer if it is very large.
-A page with vertical lines is turned first.
+The extra `ocr` must be installed. A page is rendered at 200 dots per inch, or fewer if it is very
+large. A page with vertical lines is turned first.
 """
 
 import ctypes
@@ -18,19 +18,19 @@ from rag_pipeline.loading.pdf.elements import Page, Word
 
 _DPI = 200
 _LARGEST_SIDE = 3600
-"""Maximum side of a rendered page in pixels, which bounds its memory."""
+"""Maximum side of a rendered page in pixels, which limits the memory."""
 _FINDING_SIDE = 1280
 _MIN_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
 _SAME_SIZE = 0.14
 _GLUED = re.compile(r"(?<=[a-z][.,;:!?])(?=[A-Z][a-z])")
-"""The end of a sentence, where the models omit the blank."""
+"""The end of a sentence at which the models omit the blank."""
 _X_HEIGHT = 0.72
 """Font size as a share of the height of a line's box."""
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 _Line = tuple[str, float, np.ndarray[Any, np.dtype[np.float64]]]
-"""The text of a line, its confidence, and its four corners in pixels from the top left one."""
+"""A line's text, confidence (0 to 1), and corners in pixels, clockwise from the top left."""
 
 
 @cache
@@ -55,7 +55,7 @@ def _engine() -> Any:
 
 
 def recognise(page: Any) -> Page:
-    """Return a loaded page with its words and the mean confidence of their characters, 0 to 1."""
+    """Return a loaded page with its words and their mean confidence per character, 0 to 1."""
     image, scale = _rendered(page)
     height, width = image.shape[:2]
     found = Page(width / scale, height / scale, image_share=1.0)
@@ -138,7 +138,7 @@ def _size(box: Any) -> float:
 
 
 def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
-    """Return a line's words with letters of equal width, corrected for the slope."""
+    """Return a line's words with letters of equal width, corrected for the slope of the page."""
     x0, x1 = float(box[:, 0].min()), float(box[:, 0].max())
     middle_y = float(box[:, 1].mean()) - slope * (x0 + x1) / 2
     base = middle_y + 0.32 * size

@@ -1,4 +1,4 @@
-"""Read one page: its lines and tables in reading order."""
+"""Read the lines and tables of one page in reading order."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _STAND_IN_SIZE = 8.0
 
 
 def read_page(page: Any, number: int) -> Page:
-    """Read a loaded page; `number` counts from 0."""
+    """Return a loaded page with its lines. `number` counts from 0."""
     return lay_out(read_glyphs(page), number)
 
 

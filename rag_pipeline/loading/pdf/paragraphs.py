@@ -47,24 +47,24 @@ Kind = Literal["text", "item", "heading", "caption", "note", "table"]
 
 
 class Joint(Enum):
-    """How a line follows the line before it."""
+    """Tell how a line follows the previous line."""
 
     JOIN = auto()
-    """It continues the text."""
+    """The line continues the text."""
     KEEP_BREAK = auto()
-    """It belongs to the block, but the line break is kept."""
+    """The line belongs to the block, but the line break is kept."""
     NEW_BLOCK = auto()
 
 
 @dataclass(slots=True)
 class Block:
-    """Lines that belong together."""
+    """Hold lines that belong together."""
 
     kind: Kind
     lines: list[Line]
     level: int = 0
     breaks: set[int] = field(default_factory=set)
-    """Indexes of the lines before which the line break is kept."""
+    """Indexes of the lines that follow a kept line break."""
 
     @property
     def last(self) -> Line:
@@ -78,7 +78,7 @@ class Block:
 
 
 class Styles:
-    """The usual size, weight and leading of a document's text."""
+    """Measure the usual size, weight and leading of a document's text."""
 
     def __init__(self, pages: Sequence[list[Line]]) -> None:
         sizes: Counter[float] = Counter()
@@ -105,7 +105,7 @@ class Styles:
         }
 
     def leading(self, size: float) -> float:
-        """Return the usual distance in points between baselines of text of this size."""
+        """Return the usual distance between baselines of text of this size, in PDF points."""
         rounded = round(size * 2) / 2
         usual = self._leadings.get(self.body) or 1.2
         ratio = self._leadings.get(rounded) or usual
@@ -115,7 +115,7 @@ class Styles:
 
 
 def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[list[Block], Styles]:
-    """Return a document's blocks in reading order, without heading levels."""
+    """Return a document's blocks in reading order, without heading levels, and its styles."""
     styles = Styles(pages)
     found: list[Block] = []
     notes: list[Block] = []
@@ -294,7 +294,6 @@ def _kind(line: Line) -> Kind:
 
 
 def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line | None) -> Joint:
-    """Return how a line follows a block, from position, style and punctuation."""
     last = block.last
     if _is_apart(block, line, styles) or _differs_in_style(last, line, styles):
         return Joint.NEW_BLOCK
@@ -333,7 +332,7 @@ def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line
 
 
 def _is_apart(block: Block, line: Line, styles: Styles) -> bool:
-    """Return whether a line is in another column, or above or far below the block."""
+    """Return whether a line is in another column or page, above the block, or far below it."""
     last = block.last
     if line.column != last.column or line.page != last.page:
         return True

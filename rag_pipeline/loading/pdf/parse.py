@@ -34,7 +34,7 @@ from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MAX_RECOGNISED = 500
-"""Maximum number of recognised pages in a document; further scans count as unread."""
+"""Maximum number of recognised pages in a document. Further scans count as unread."""
 _RECOGNITION_SECONDS = 120.0
 _RECOGNITION_BYTES = 3 << 30
 _MAX_UNMAPPED = 0.3
@@ -44,7 +44,7 @@ _MAX_PAGES = 20_000
 
 
 def read_pdf(document_id: str, raw: bytes) -> Parsed:
-    """Read a PDF; raise DocumentError if it is encrypted, corrupt or without text."""
+    """Convert a PDF to Markdown. Raise DocumentError if it is encrypted, corrupt or has no text."""
     if b"%PDF-" not in raw[:1024]:
         raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
     if b"%%EOF" not in raw:
@@ -71,7 +71,6 @@ def read_pdf(document_id: str, raw: bytes) -> Parsed:
 
 
 def _composed(pages: list[Page]) -> tuple[str, str, PageMap]:
-    """Join pages to one text, with its title and page map."""
     heights = [page.height for page in pages]
     body = Styles([page.lines for page in pages]).body
     kept = without_furniture([page.lines for page in pages], heights, body)

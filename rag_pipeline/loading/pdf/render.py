@@ -8,10 +8,10 @@ from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf.drawings import image_pixels
 
 MAX_PIXELS = 300_000_000
-"""Maximum pixels of a page's images together: a sheet of A0 scanned at 400 dpi."""
+"""Maximum pixels of all images of a page, as of a sheet of A0 scanned at 400 dpi."""
 _SCALE = 1.6
 _MAX_SIDE = 1_800
-"""Maximum side of an image in pixels; pages of usual sizes have `_SCALE` pixels per point."""
+"""Maximum side of a page's image in pixels. Usual pages have `_SCALE` pixels per PDF point."""
 
 
 def too_large(pixels: int) -> str:
@@ -20,7 +20,7 @@ def too_large(pixels: int) -> str:
 
 
 def render_page(document_id: str, raw: bytes, number: int) -> bytes:
-    """Return page `number`, from 1, as PNG; raise DocumentError if there is no such page."""
+    """Return page `number` (from 1) as PNG, or raise DocumentError if it can't be shown."""
     with pdfium.PdfDocument(raw) as document:
         if not 1 <= number <= len(document):
             raise DocumentError(document_id, f"there is no page {number}: it has {len(document)}")

@@ -1,4 +1,4 @@
-"""Find tables with a horizontal line after each row; cells may have several lines."""
+"""Find tables with a horizontal line after each row, whose cells may have several lines."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -11,13 +11,13 @@ from rag_pipeline.loading.pdf.lines import between, join, rows_of
 _TOUCH = 3.0
 _MIN_ROWS = 3
 _MAX_HEAD = 3
-"""Maximum number of lines of heads above the first horizontal line."""
+"""Maximum number of text lines in column heads above the first horizontal line."""
 _MAX_CELL_WORDS = 80
 _MOST = 0.7
 
 
 def joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
-    """Join horizontal lines drawn cell by cell; return the joints, by the rows' left ends."""
+    """Join horizontal lines drawn cell by cell, and count the joints by left end and position."""
     level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
     level.sort(key=lambda r: (round(r.y0), r.x0))
     found: list[Rule] = []
@@ -38,7 +38,7 @@ def row_ruled(
     levels: Sequence[float],
     borders: Sequence[float],
 ) -> TableCells | None:
-    """Return the table in a box if each pair of neighbouring lines encloses one row."""
+    """Return the table in a box if each pair of neighbouring lines encloses one row, or None."""
     if not borders or len(levels) < _MIN_ROWS:
         return None
     inside = [w for w in words if box[0] - 2 <= w.middle[0] <= box[2] + 2]

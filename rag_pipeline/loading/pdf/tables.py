@@ -1,4 +1,4 @@
-"""Find tables: ruled ones, and aligned rows of short cells."""
+"""Find tables with drawn lines, and tables of aligned rows of short cells."""
 
 import re
 import statistics
@@ -29,13 +29,13 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Return a page's words outside of ruled tables and tables of figures, and the tables."""
+    """Return a page's words outside of tables, and its tables with lines or aligned numbers."""
     rest = list(words)
     tables: list[TableCells] = []
     used: list[Sides] = []
 
     def take(table: TableCells | None, box: Sides | None = None) -> None:
-        """Take a table's words from the rest, or all words of a box."""
+        """Add a table, and remove its words, or all words of a box, from the rest."""
         nonlocal rest
         if table is None:
             return
@@ -117,7 +117,7 @@ def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
-    """Join rows that continue the row above: no first cell, lower-case text."""
+    """Join a row with the row above if its first cell is empty and its text starts in lower case."""
     rows: list[list[str]] = []
     for row in cells:
         filled = [cell for cell in row if cell]
@@ -185,9 +185,9 @@ def _grid(inside: Sequence[Word], xs: list[float], ys: list[float]) -> TableCell
 
 
 def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
-    """Split the space between two horizontal lines into rows of short cells.
+    """Split the words between two horizontal lines into rows of short cells.
 
-    Two rows need a column of numbers: without one, they may be one wrapped row.
+    Two rows need a column of numbers, because otherwise they may be one wrapped row.
     """
     lines = [rows_of(cell) for cell in row if cell]
     count = len(lines[0])
@@ -212,7 +212,7 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
 
 
 def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
-    """Return the areas between horizontal lines with the same ends, with the lines' heights."""
+    """Return the areas between horizontal lines with the same ends, and the y of these lines."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
         if rule.x1 - rule.x0 < _MIN_WIDTH or rule.y1 - rule.y0 > 1:
@@ -253,7 +253,7 @@ def _table_between_rules(words: Sequence[Word], levels: Sequence[float]) -> Tabl
 
 
 def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
-    """Return the middle of each vertical gap that hardly any row crosses."""
+    """Return the x coordinate in the middle of each vertical gap that hardly any row crosses."""
     if not rows:
         return []
     left, right = min(w.x0 for r in rows for w in r), max(w.x1 for r in rows for w in r)
