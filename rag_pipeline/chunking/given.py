@@ -23,7 +23,7 @@ class GivenChunking(ChunkingSettings):
     path: str | None = None
 
     def spans(self, document: Document, models: Models) -> Sequence[Span]:
-        """Return the document's spans, untrimmed."""
+        """Return the document's spans as the file has them."""
         return self._read(models.config).get(document.document_id, ())
 
     def covers(self, config: CorpusFile, document_id: str) -> bool:
@@ -50,7 +50,9 @@ class GivenChunking(ChunkingSettings):
         elif config.queries_path:
             path = config.queries_path.parent / "chunks.jsonl"
         else:
-            raise ConfigError("path: needed, as there is no `queries` file to look beside")
+            raise ConfigError(
+                "path: required, because there is no `queries` file with chunks beside it"
+            )
         if not path.is_file():
             raise ConfigError(f"no such file: {path} (a `given` chunking reads its spans from it)")
         return path

@@ -68,7 +68,7 @@ def _headings(text: str) -> Iterator[Span]:
 
 
 def _tokens(text: str) -> "list[Token]":
-    with collection_paused():  # else the time grows faster than the text
+    with collection_paused():  # otherwise the time is not linear
         return _parser().parse(text)
 
 

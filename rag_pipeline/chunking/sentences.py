@@ -89,7 +89,7 @@ def trim(text: str, start: int, end: int) -> Span:
 
 
 def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
-    """Yield the trimmed pieces of `text[start:end]` between ascending cuts, except blank ones."""
+    """Yield the trimmed pieces of `text[start:end]` between ascending cuts. Omit blank pieces."""
     for cut in chain(cuts, [end]):
         if start < cut <= end:
             piece = trim(text, start, cut)

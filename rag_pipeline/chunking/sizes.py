@@ -78,7 +78,7 @@ class SizedChunking(ChunkingSettings):
         if made.max_characters is None and made.max_tokens is None:
             raise ValueError("set max_characters or max_tokens")
         if made.tokens_of is not None and made.max_tokens is None:
-            raise ValueError("tokens_of: counts nothing without max_tokens")
+            raise ValueError("tokens_of: has no effect without max_tokens")
         return made
 
     @property

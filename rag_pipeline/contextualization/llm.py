@@ -108,7 +108,7 @@ class LLMContext(ContextualizerSettings):
         before, _, rest = self.template.partition("{document}")
         between, _, after = rest.partition("{chunk}")
         name = "; ".join(part for part in about(document) if part) if _NAME in self.template else ""
-        # Only now, as a document's name may hold braces too.
+        # Replace the name last, because it may hold braces too.
         return before.replace(_NAME, name), between.replace(_NAME, name), after.replace(_NAME, name)
 
 

@@ -117,7 +117,7 @@ class _Place(NamedTuple):
 
 
 def _outline(text: str) -> tuple[list[int], list[_Place]]:
-    """Return the start and the place of each line with words."""
+    """Return the start offset and the `_Place` of each line with words."""
     starts: list[int] = []
     places: list[_Place] = []
     markdown: list[tuple[int, str]] = []

@@ -1,6 +1,7 @@
 """Load new and changed files or objects into the documents table, and drop missing documents.
 
-A load is a plan, shards that read, parse and commit, and an end. In one process there is one shard.
+A load has a plan (`plan_load`), shards (`load_shard`) and an end (`finish_load`). A shard reads,
+parses and commits documents. A load in one process has one shard.
 """
 
 import json
@@ -56,7 +57,7 @@ class LoadFound:
     loaded: int
     """Number of documents in the table."""
     gone: dict[str, str]
-    """The ids to drop unless this load reads them again, with their objects' keys."""
+    """The ids, with their objects' keys, to drop unless this load reads the documents again."""
     seconds: float = 0.0
 
 
@@ -68,7 +69,7 @@ class Loaded:
     """The ids with the object's key, and the reason for quarantine or ""."""
     unread: set[str] = field(default_factory=set)
     contested: set[str] = field(default_factory=set)
-    """The ids that were not committed, because another object has them too."""
+    """The ids that were not committed, because another object also has the id."""
     seconds: float = 0.0
 
 
@@ -202,7 +203,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
     if report.documents or report.dropped:
         documents.compact()
         workspace.store.hash_table(documents.name)
-    if not unread:  # else the next load tries again, also if no file changes
+    if not unread:  # otherwise the next load tries again, also if no file changes
         workspace.store.write_json(LOADED, found.listing)
     spent = time.perf_counter() - started
     report.seconds = found.seconds + spent + sum(part.seconds for part in parts)

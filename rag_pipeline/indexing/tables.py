@@ -1,6 +1,6 @@
 """Plan and build the tables of chunks, contextualized chunks and vectors.
 
-A table is built in shards of documents. The rows of a shard replace the old ones in one commit.
+A table is built in shards of documents. One commit replaces the old rows of a shard.
 """
 
 import json

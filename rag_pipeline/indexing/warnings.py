@@ -72,7 +72,7 @@ def window_warnings(workspace: Workspace) -> list[str]:
         if long:
             found.append(
                 f"{chunking}: {long:,} of {len(texts):,} sampled chunks have more than the {reads} "
-                f"tokens that {name} reads; the rest of them is in no vector. Set max_tokens: "
+                f"tokens that {name} reads; the vectors omit the rest. Set max_tokens: "
                 f"{reads} in chunkings.{chunking}"
             )
     return found

@@ -122,7 +122,7 @@ def _located(
 
 def _obstacle(member: zipfile.ZipInfo, max_bytes: int) -> str:
     if _OUTSIDE.search(member.filename) or UNSAFE.search(member.filename):
-        return "its name in the .zip leads outside or has invisible characters; pack it again"
+        return "its name leads outside of the .zip or has invisible characters; pack it again"
     if member.flag_bits & 1:
         return "encrypted in its .zip: it needs a password"
     if is_archive(member.filename):

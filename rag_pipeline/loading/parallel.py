@@ -17,7 +17,7 @@ _MAX_BYTES = 64_000_000
 
 T = TypeVar("T")
 ParsedSource = tuple[Source, T, Document | DocumentError]
-"""A source, its companion value, and its document or the error."""
+"""A source, the value that came with it, and its document or the error."""
 
 
 def load_all(

@@ -158,7 +158,7 @@ def _cause_of_death(request: Mapping[str, Any], status: int) -> str:
 
 
 def serve() -> None:
-    """Answer requests on standard input until it ends."""
+    """Answer requests on standard input until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     logging.disable(logging.CRITICAL)  # the libraries' remarks on hostile files help nobody
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

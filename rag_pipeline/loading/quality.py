@@ -111,7 +111,7 @@ class TextQuality:
 def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
-    """Measure a text. `characters` counts characters per page, `unmapped` those without a letter."""
+    """Measure a text. `characters` counts characters by page, `unmapped` those without a letter."""
     words = _words(text)
     in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
     return TextQuality(

@@ -244,7 +244,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
         scorer=Indel.normalized_similarity,
         score_cutoff=0.0 if in_other_folder else _WEAKEST_ID,
     )
-    meant = f"did you mean {_shown(near[0])}? Else " if near else ""
+    meant = f"did you mean {_shown(near[0])}? If not, " if near else ""
     missing = f"there is no document {_shown(document_id)} (or it is in quarantine)"
     return f"{missing}; {meant}correct document_id"
 
@@ -275,7 +275,7 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
     name = _shown(document_id)
     if not found:
         nearest = document.nearest(quote)
-        fix = f"the nearest to it is {_shown(nearest, _MAX_OFFER)}; " if nearest else ""
+        fix = f"the most similar text is {_shown(nearest, _MAX_OFFER)}; " if nearest else ""
         return f"{name} doesn't hold the quote {_shown(quote)}; {fix}copy it from the document"
     if len(found) > 1:
         starts = [start for start, _ in found]

@@ -211,7 +211,9 @@ class Files:
         known = read_list(listed, f"{self.root}/{path}")
         for name, entry in known.items():
             if self.hashes([f"{path}/{name}"]).get(f"{path}/{name}") != entry:
-                raise StoreError(f"{self.root}/{path}/{name}: altered: its hash is not as listed")
+                raise StoreError(
+                    f"{self.root}/{path}/{name}: altered: its hash differs from the list"
+                )
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return [], because a local folder is used without a copy."""

@@ -82,7 +82,7 @@ def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, tar
         try:
             fetched.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was first
+            if not target.is_dir():  # otherwise another process was first
                 raise
     except FileNotFoundError as error:
         raise StoreError(f"{place}: a file is missing ({error}); run `rag run` again") from None

@@ -28,12 +28,12 @@ Hashes = Mapping[str, FileHash]
 
 
 def seal(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with its hash."""
+    """Return a JSON object with its hash added."""
     return {**record, SEAL: _hash(record)}
 
 
 def unsealed(value: Any) -> Any:
-    """Return a JSON value without its hash."""
+    """Return a JSON value with its hash removed."""
     return {k: v for k, v in value.items() if k != SEAL} if isinstance(value, dict) else value
 
 

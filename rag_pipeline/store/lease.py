@@ -111,7 +111,7 @@ def _said(store: Store) -> str:
     said = f"a run is at work on {store.corpus}"
     with suppress(
         ValueError, KeyError, TypeError
-    ):  # it has just ended, or not yet written its name
+    ):  # the run has just ended, or has not written its name yet
         holder = json.loads(store.read_bytes(FILE) or b"")
         said += f" since {holder['since']}, process {holder['pid']} on {holder['host']}"
     return said

@@ -31,7 +31,7 @@ _LASTING = {
 
 
 def attempts() -> int:
-    """Return the number of tries of a request: AWS_MAX_ATTEMPTS, or 6."""
+    """Return the maximum number of attempts per request: AWS_MAX_ATTEMPTS, or 6 by default."""
     value = os.environ.get("AWS_MAX_ATTEMPTS") or _ATTEMPTS
     if not value.isdecimal() or int(value) < 1:
         raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number from 1 on")
@@ -53,7 +53,7 @@ def s3_client() -> Any:
 
 @cache
 def _client(environment: tuple[tuple[str, str], ...]) -> Any:
-    # Keyed by AWS's variables, so that changed variables give a new client.
+    # The cache key is AWS's variables, so that changed variables give a new client.
     import boto3
     from botocore.config import Config
 
@@ -85,7 +85,7 @@ def _is_own(endpoint: str) -> bool:
 
 
 def is_lasting(error: Any) -> bool:
-    """Return whether retries can't overcome boto3's ClientError."""
+    """Return whether retries can't overcome a ClientError of boto3."""
     code = error.response.get("Error", {}).get("Code", "")
     return code in _LASTING or code.endswith("AccessDeniedException")
 

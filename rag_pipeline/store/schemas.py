@@ -12,7 +12,7 @@ def _required(kind: pa.DataType, *names: str) -> list[pa.Field]:
 
 
 _STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
-"""The first fields of every table: the origin of its rows (see `store`)."""
+"""The first fields of every table, which tell what a row was made from (see `store`)."""
 _TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
 _ORIGIN = pa.field("origin", pa.string())
 """The object of a bucket, and its version, that a document was read from. It is null for a file."""

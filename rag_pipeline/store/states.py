@@ -7,7 +7,7 @@ from threading import Lock
 from typing import NamedTuple
 
 _MOST_DOCUMENTS = 500_000
-"""Maximum number of documents in the cache over all tables; each takes some 400 bytes."""
+"""Maximum number of documents in the cache over all tables. Each takes about 400 bytes."""
 
 
 class DocumentState(NamedTuple):
@@ -38,7 +38,7 @@ class StateCache:
         self._lock = Lock()
 
     def get(self, key: StateKey, read: Callable[[], dict[str, DocumentState]]) -> TableState:
-        """Return the state of one version; read it if it is not cached."""
+        """Return the state of one version. Call `read` if it is not cached."""
         with self._lock:
             if key in self._states:
                 self._states.move_to_end(key)

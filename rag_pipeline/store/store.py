@@ -57,7 +57,7 @@ class Store:
         return [n.removesuffix(".lance") for n in self.list("tables") if n.endswith(".lance")]
 
     def drop_table(self, name: str) -> None:
-        """Delete a table with all its versions, readable or not."""
+        """Delete a table with all its versions, also if it can't be read."""
         self.files.remove_folder(f"tables/{name}.lance")
         self.remove_file(_hashes_file(name))
 

@@ -74,7 +74,7 @@ class Table:
 
     def _fits(self, stored: pa.Schema) -> bool:
         """Return whether the stored columns have these names, and vectors of the same width."""
-        # Lance returns JSON columns as binary ones, so the types of others are not compared.
+        # Lance returns JSON columns as binary columns, so other types are not compared.
         same = bool(stored.names == self.schema.names)
         if not same or "vector" not in stored.names:
             return same
@@ -226,7 +226,7 @@ class Table:
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Replace all rows of these documents, and return the number of new rows.
 
-        One commit deletes the old rows and adds the new ones. So every version holds a document's
+        One commit deletes the old rows and adds the new rows. So every version holds a document's
         old rows or its new rows, also after a crash. If another process commits first, the commit
         is repeated on the newer version.
         """

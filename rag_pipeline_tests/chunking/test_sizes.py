@@ -95,7 +95,7 @@ def test_max_tokens_alone_leave_characters_out():
     ("settings", "message"),
     [
         ({"max_characters": None}, "set max_characters or max_tokens"),
-        ({"tokens_of": "minilm"}, "counts nothing without max_tokens"),
+        ({"tokens_of": "minilm"}, "has no effect without max_tokens"),
     ],
 )
 def test_settings_that_say_nothing_are_refused(settings, message):

@@ -19,7 +19,7 @@ LONG = "rent " * 400
             {"method": "recursive", "max_characters": 2000},
             [
                 "recursive_150: 1 of 2 sampled chunks have more than the 254 tokens that minilm "
-                "reads; the rest of them is in no vector. Set max_tokens: 254 in "
+                "reads; the vectors omit the rest. Set max_tokens: 254 in "
                 "chunkings.recursive_150"
             ],
         ),

@@ -80,7 +80,7 @@ def damaged() -> bytes:
             {
                 **dict.fromkeys(
                     ("a.zip/../a.txt", "a.zip//b.txt", "a.zip/C:\\c.txt"),
-                    "its name in the .zip leads outside or has invisible characters; pack it again",
+                    "its name leads outside of the .zip or has invisible characters; pack it again",
                 ),
                 "a.zip/d.txt": "Rent",
             },

@@ -74,7 +74,7 @@ LOST_SPANS = [
     ({"document_id": "a", "quote": "FEE"}, 'holds the quote "FEE" 2 times (at 0, 14)'),
     (
         {"document_id": "a", "quote": "The free of 5 € was due"},
-        'the nearest to it is "The fee of 5 € is due\\nmonthly"; copy it',
+        'the most similar text is "The fee of 5 € is due\\nmonthly"; copy it',
     ),
     ({"document_id": "a", "quote": "yearly"}, """doesn't hold the quote "yearly"; copy it"""),
 ]

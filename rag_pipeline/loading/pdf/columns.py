@@ -41,7 +41,7 @@ class _Band:
     mask: int = 0
     gutters: list[tuple[int, int]] = field(default_factory=list)
     expected: list[tuple[int, int]] = field(default_factory=list)
-    """Gutters of the first strips, which the strips below must confirm."""
+    """Gutters of the first strips, which must also be white in the strips below."""
 
 
 def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:

@@ -88,7 +88,7 @@ class Line:
     table: list[list[str]] | None = None
     row_bases: list[float] = field(default_factory=list)
     parts: tuple[str, ...] = ()
-    """The text, split at wide gaps."""
+    """The parts of the text between wide gaps."""
 
     @property
     def top(self) -> float:

@@ -44,7 +44,7 @@ def _engine() -> Any:
             "Global.max_side_len": _LARGEST_SIDE,
             "Global.text_score": _MIN_CONFIDENCE,
             "Global.use_cls": False,
-            # Detect lines in a smaller image, with a third of the memory; read them in the large.
+            # Detect lines in a smaller image, which takes a third of the memory.
             "Det.limit_type": "max",
             "Det.limit_side_len": _FINDING_SIDE,
             "Rec.rec_batch_num": 1,

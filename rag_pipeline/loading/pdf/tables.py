@@ -117,7 +117,7 @@ def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
-    """Join a row with the row above if its first cell is empty and its text starts in lower case."""
+    """Join a row with the row above if its first cell is empty and its text is lower-case."""
     rows: list[list[str]] = []
     for row in cells:
         filled = [cell for cell in row if cell]
