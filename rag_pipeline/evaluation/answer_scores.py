@@ -1,4 +1,4 @@
-"""Scores of an answer's text, the packaged one and those of other packages."""
+"""Define scores of an answer's text, and score answers by word overlap."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+")
 
 
 class AnswerScore(Settings):
-    """Settings of a score of answers; `evaluation.scores` names it by `score`."""
+    """Settings of a score of answers. `evaluation.scores` names it by `score`."""
 
     metrics: ClassVar[tuple[Metric[Answered], ...]]
     """Its metrics. All installed metrics need different names."""
@@ -23,15 +23,15 @@ class AnswerScore(Settings):
     def measure(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[Mapping[str, float | None] | ProviderError]:
-        """Return each answer's values by metric, or the failure; override it to ask a model."""
+        """Return each answer's values by metric, or the failure. Override it to ask a model."""
         return [{m.name: m.measure(one) for m in self.metrics} for one in answered]
 
 
 def token_overlap(answered: Answered) -> float | None:
-    """Return the F1 of the words shared with the expected answer; None without one.
+    """Return the F1 of the words shared with the expected answer, or None without one.
 
-    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016, without the removal of
-    English articles.
+    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016. Unlike there, English
+    articles count.
     """
     if answered.query.answer is None:
         return None
@@ -45,7 +45,7 @@ def token_overlap(answered: Answered) -> float | None:
 
 
 class TokenOverlap(AnswerScore):
-    """Compare answers with the expected ones, word by word."""
+    """A score that compares answers with expected answers, word by word."""
 
     score: Literal["token_overlap"]
     metrics: ClassVar[tuple[Metric[Answered], ...]] = (

@@ -1,4 +1,4 @@
-"""A run -> an answer with citations to each query."""
+"""Answer each query of a run, with citations."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ from rag_pipeline.workspace import Workspace
 
 
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Answer every query from the run's first chunks; return the note.
+    """Answer every query from the run's first chunks, and return the note.
 
-    `missing` counts failed answers, `unanswered` answers without a result, `flagged` answers with
-    a wrong citation. `calibration` is fitted to the run.
+    In the note, `missing` counts failed answers. `unanswered` counts answers without a result, and
+    `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
     """
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
@@ -63,13 +63,13 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
 def _found(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
 ) -> tuple[list[SearchResult], Mapping[str, Sequence[ScoredChunk]]]:
-    """Return each query with the run's chunks that its answer is made from, and all chunks."""
+    """Return each query with the chunks for its answer, and the first chunks of each query."""
     settings = workspace.config.evaluation.answers
     kinds = [detect(query.query).kind for query in queries]
     asked = list(zip(queries, kinds, strict=True))
     most = [most_contexts_of(query.query, kind, settings) for query, kind in asked]
     ranked = load_ranked(workspace, configuration.name, max(most, default=0))
-    # Without the part that names a document: the chunks are of that document already.
+    # These texts lack the part that names a document, because the chunks are from that document.
     search_texts = load_search_texts(workspace, configuration.name)
     found = [
         SearchResult(
@@ -93,7 +93,10 @@ def save_answers(
     counts: CallCounts,
     calibration: Calibration = DEFAULT,
 ) -> dict[str, Any]:
-    """Write an answer or a failure per query; return the note. `source` is from `made_from`."""
+    """Write an answer or a failure per query, and return the note.
+
+    `source` is the value of `ANSWERS.made_from`.
+    """
     answers = [answer for answer in made if isinstance(answer, Answer)]
     columns: dict[str, Sequence[Any]] = {
         "query_id": [q.query_id for q in queries],
@@ -111,7 +114,7 @@ def save_answers(
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
-    """Return the answers by query id, None for a failed one; {} before the first run."""
+    """Return the answers by query id, or {} before the first run. A failed answer is None."""
     return {
         row["query_id"]: read_as(Answer, json.loads(row["answer"])) if row["answer"] else None
         for row in ANSWERS.rows(workspace, configuration)
@@ -126,7 +129,10 @@ def _extracted(
     counts: CallCounts,
     calibration: Calibration,
 ) -> list[Answer]:
-    """Answer from the queries' passages; definitions else from the passages of neutral queries."""
+    """Answer from the queries' passages.
+
+    If that gives no definition, search for `NEUTRAL_QUERIES` and answer from their passages.
+    """
     index = searched_index(workspace, configuration)
     found = [with_token_vectors(index, one) for one in found]
     made = form_answers(found, settings, sentence_vectors, calibration)
@@ -154,6 +160,6 @@ def _extracted(
 
 
 def load_calibration(workspace: Workspace, configuration: str) -> Calibration:
-    """Return the calibration of the last run of a configuration, else the default."""
+    """Return the calibration of a configuration's last run, or else the default."""
     record = ANSWERS.note(workspace, configuration).get("calibration")
     return Calibration(**{**record, "weights": tuple(record["weights"])}) if record else DEFAULT

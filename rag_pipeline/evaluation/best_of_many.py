@@ -1,9 +1,9 @@
-"""The best of many configurations -> its mean on queries that did not choose it.
+"""Measure the best of many configurations on queries that did not choose it.
 
 The best mean of many is too high, because the same queries chose it. Cross-fitting chooses on one
-half of the groups and measures on the other, both ways, over several divisions (Varma and Simon,
-BMC Bioinformatics 2006). The bootstrap repeats all of it, the choice included, on groups drawn with
-replacement (Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+half of the groups and measures on the other half, both ways, over several divisions (Varma and
+Simon, BMC Bioinformatics 2006). The bootstrap repeats the choice and the measurement on groups
+drawn with replacement (Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class BestOfMany:
-    """The measure of the best configuration, on queries that did not choose it.
+    """The mean of the best configuration, on queries that did not choose it.
 
-    `naive` is the best mean over all queries. `honest` is the mean of the choices on the halves
-    left out. `again` is the share of these choices that are the best configuration over all.
+    `naive` is the best mean over all queries. `honest` is the mean of each choice on the other half
+    of the groups. `again` is the share of choices (0 to 1) that are equal to `best`.
     """
 
     metric: str
@@ -55,11 +55,11 @@ class BestOfMany:
 def best_of_many(
     metric: str, values: Mapping[str, Mapping[str, float | None]], groups: Mapping[str, str]
 ) -> BestOfMany | None:
-    """Return the cross-fitted measure; None for one configuration or few groups.
+    """Return the cross-fitted mean, or None for one configuration or fewer than 10 groups.
 
-    `values` holds each configuration's values by query, within 0..1; only queries that all have are
-    used. `groups` names the group of a query; a group is never divided. Divisions and bootstrap
-    samples are reproducible.
+    `values` holds each configuration's values (0 to 1) by query. Only queries with a value of every
+    configuration count. `groups` names the group of a query. A group is never divided. Divisions
+    and bootstrap samples are reproducible.
     """
     known = [{q for q, v in own.items() if v is not None} for own in values.values()]
     common = sorted(set.intersection(*known)) if known else []
@@ -93,7 +93,7 @@ def best_of_many(
 
 
 def _cross_fitted(sums: Any, sizes: Any, weights: Any, halves: Any, best: int) -> tuple[Any, float]:
-    """Return the mean by each row of group weights, and the share of choices that are `best`."""
+    """Return the mean for each row of group weights, and the share of choices equal to `best`."""
     rows, whole = np.arange(len(weights)), weights @ sums
     found, chosen = np.zeros(len(weights)), 0
     for half in halves:

@@ -1,7 +1,7 @@
-"""A run and its queries with gold -> a calibration: the chance that passages answer.
+"""Fit a calibration, which estimates the probability that passages answer, to a run with gold.
 
-Each query counts twice: with the passages of the run, and with passages of all documents except
-its gold ones, which cannot answer. Unanswerable queries count too.
+Each query counts twice: with the passages of the run, and with passages of all documents but its
+gold documents, which cannot answer. Unanswerable queries count, too.
 """
 
 import zlib
@@ -43,7 +43,7 @@ _UNANSWERABLE = "unanswerable"
 _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
 _MOST_EMBEDDED = 40
-"""The same without token vectors in the index: the passages are then embedded."""
+"""The same maximum without token vectors in the index, because the passages are then embedded."""
 
 
 class Examples(NamedTuple):
@@ -52,11 +52,11 @@ class Examples(NamedTuple):
     rows: Floats
     answers: list[bool]
     removed: list[bool]
-    """Whether the gold documents were left out."""
+    """Whether the search left out the gold documents."""
     groups: list[str]
-    """Queries of one group are not independent."""
+    """The group of each row's query. Queries of one group are not independent."""
     asked: list[str]
-    """Rows of the same query, or of its other wordings, have the same value."""
+    """One value per query, or per group of wordings of the same query."""
 
 
 def calibrated(
@@ -66,7 +66,7 @@ def calibrated(
     ranked: Mapping[str, Sequence[ScoredChunk]],
     counts: CallCounts,
 ) -> Calibration:
-    """Fit a calibration to a run; return the default if too few queries have gold."""
+    """Fit a calibration to a run. Return the default if too few queries have gold."""
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
     found = None
@@ -84,10 +84,10 @@ def examples(
     counts: CallCounts,
     most: int | None = None,
 ) -> Examples | None:
-    """Return evidence of at most `most` queries with gold; None without a run.
+    """Return evidence of at most `most` queries with gold, or None without a run.
 
-    The search without gold documents uses no paid reranker and no boosted query. It makes no call
-    that the run did not make.
+    The search without gold documents uses no paid reranker and no boosted query. It makes no other
+    calls than the run.
     """
     config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
@@ -143,7 +143,7 @@ def examples(
 
 
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:
-    """Return a result with its chunks' tokens, as a search of the release returns them."""
+    """Return a result whose chunks have token signs, as in a search of the release."""
     if index is None or not found.chunks:
         return found
     chunks = with_tokens(index, found.chunks)

@@ -1,4 +1,4 @@
-"""Scores of configurations -> paired comparisons with the baseline and with the release."""
+"""Compare the scores of configurations in pairs, with the baseline and with the release."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Groups = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The configuration that others are compared with: a label for people, name and scores."""
+    """A configuration to compare with: a label for people, its name and its scores."""
 
     label: str
     configuration: str
@@ -23,19 +23,19 @@ class Reference:
 
 
 def baseline(workspace: Workspace) -> Reference:
-    """Return the baseline of the corpus file, else its first configuration."""
+    """Return the baseline of the corpus file, or else its first configuration."""
     name = workspace.config.baseline_name
     return Reference("baseline", name, read_scores(workspace, name))
 
 
 def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
-    """Return one metric's values on the queries that both have."""
+    """Return the pairs (one, other) of a metric's values on the queries that both have."""
     mine, theirs = one.get(metric, {}), other.get(metric, {})
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
 
 def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
-    """Return the differences in one metric by query, on which both have a value; a loss is < 0."""
+    """Return the gain of `one` over `other` by query, where both have a value. A loss is < 0."""
     sign, theirs = -1 if direction(metric) == "lower" else 1, other.get(metric, {})
     return {
         q: sign * (mine - known)
@@ -45,7 +45,7 @@ def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
 
 
 def groups_of(one: Scores, other: Scores, metric: str, groups: Groups) -> list[str]:
-    """Return the groups of the queries of `pairs`, in their order."""
+    """Return the groups of the queries of `pairs`, in the same order."""
     theirs = other.get(metric, {})
     return [groups.get(q, f"query {q}") for q in one.get(metric, {}) if q in theirs]
 
@@ -57,7 +57,7 @@ def compare(
     alpha: float = ALPHA,
     groups: Groups | None = None,
 ) -> dict[str, Comparison]:
-    """Compare two configurations on several metrics; the metrics are one family."""
+    """Compare two configurations on several metrics. The metrics are one family."""
     wanted = {m: (one, other, m) for m in metrics if direction(m) != "neither"}
     return _compared(wanted, groups or {}, alpha)
 
@@ -68,10 +68,10 @@ def compare_all(
     metrics: Iterable[str],
     groups: Groups | None = None,
 ) -> dict[str, dict[str, Comparison]]:
-    """Compare every configuration with a reference; return comparisons by metric and name.
+    """Compare every configuration with a reference, and return comparisons by metric and name.
 
-    All configurations are one family per metric. One metric alone calls an equal configuration
-    better in at most one case of forty.
+    For each metric, all configurations are one family. One metric calls an equal configuration
+    better with a probability of at most 1/40.
     """
     others = {name: own for name, own in scores.items() if name != reference.configuration}
     return {
@@ -90,13 +90,16 @@ def _compared(
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
-    """Return the metrics that a leaderboard compares: its order, the gate and the headlines."""
+    """Return the metrics that a leaderboard compares: `serve_metric`, gate and default metrics."""
     wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
 
 
 def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
-    """Return the metrics, or `DOCUMENT_METRIC` if only that has values: gold is whole documents."""
+    """Return the metrics, or `DOCUMENT_METRIC` if only that has values.
+
+    That happens if gold consists of whole documents.
+    """
     every = list(scores)
 
     def is_measured(metric: str) -> bool:

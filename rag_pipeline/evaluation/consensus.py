@@ -1,8 +1,8 @@
-"""Passages of similar queries -> the chance that each first passage answers, without any gold.
+"""Estimate without gold the probability that the first passage of a query answers it.
 
 Queries may ask the same of many documents ("how long is the notice?" of each contract). The right
-passages are then similar, and wrong ones differ. A passage is judged by its similarity to the first
-passages of similar queries in other documents. It is a free judge for `prediction_powered`.
+passages are then similar, and wrong passages differ. A passage is judged by its similarity to the
+first passages of similar queries in other documents. This judge is free (`prediction_powered`).
 """
 
 import math
@@ -21,7 +21,7 @@ _ALIKE = 0.5
 _MOST_ALIKE = 50
 _MOST_QUERIES = 2_000
 _NEARNESS = 20.0
-"""A passage is e times as likely as one with a cosine lower by 1 / 20."""
+"""Weight of the cosine: a passage is e times as likely as a passage with 1/20 less cosine."""
 
 Tokenize = Callable[[str], Iterable[str]]
 
@@ -29,12 +29,13 @@ Tokenize = Callable[[str], Iterable[str]]
 def first_answers(
     ranked: Mapping[str, Sequence[ScoredChunk]], asks: Mapping[str, str], tokenize: Tokenize
 ) -> dict[str, float]:
-    """Return by query id the chance, 0..1, that its first passage answers.
+    """Return by query id the probability (0 to 1) that the first passage answers.
 
-    `ranked` holds passages by query id, best first; `asks` each query's text without the document's
-    name. The chance is a softmax over the first 5 passages, of TF-IDF cosine plus retrieval score.
-    The unit of the score is the mean lead of a first passage. Queries without a similar one in
-    another document are left out. Of more than 2,000 queries a fixed sample is judged.
+    `ranked` holds passages by query id, best first. `asks` holds each query's text without the
+    document's name. The probability is a softmax over the first 5 passages, of the TF-IDF cosine
+    plus the retrieval score. The score is divided by the mean lead of first over second passages.
+    Queries without a similar query in another document are left out. At most 2,000 queries, a fixed
+    sample, are judged.
     """
     known = sorted((q for q, found in ranked.items() if len(found) > 1 and q in asks), key=_drawn)
     ids = known[:_MOST_QUERIES]
@@ -67,7 +68,7 @@ def _drawn(query_id: str) -> tuple[int, str]:
 def _alike(
     asked: Sequence[str], found: Sequence[Sequence[ScoredChunk]], tokenize: Tokenize
 ) -> Iterable[Any]:
-    """Yield for each query the most similar others that found another document first."""
+    """Yield for each query the most similar queries whose first passage is in another document."""
     words = [frozenset(tokenize(text)) for text in asked]
     column = {word: at for at, word in enumerate(sorted(frozenset().union(*words)))}
     held = np.zeros((len(words), len(column)), np.float32)

@@ -1,4 +1,4 @@
-"""Scores and runs -> which queries fail under a configuration, why, and their passages."""
+"""Find the queries that fail under a configuration, with the reasons and the passages."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ _PLACED = 3
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A retrieved chunk, its rank from 1, and whether it answers by the judge or else by gold.
+    """A retrieved chunk with its rank (from 1), and whether it answers by the judge or by gold.
 
-    Only the first 3 have a `place`.
+    Only the first 3 chunks have a `place`.
     """
 
     rank: int
@@ -60,7 +60,7 @@ class RankedPassage:
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A gold span with its text; None if the document is gone."""
+    """A gold span with its text, which is None if the document is gone."""
 
     document_id: str
     start: int
@@ -71,7 +71,7 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One query under one configuration; `rank` is the rank of the first answering chunk."""
+    """One query under one configuration. `rank` is the rank of the first answering chunk."""
 
     query: Query
     configuration: str
@@ -81,7 +81,7 @@ class Diagnosis:
     gold: tuple[GoldText, ...]
     retrieved: tuple[RankedPassage, ...]
     judgement: ContextJudgement | None = None
-    """The judgement of the answer's contexts; None without one."""
+    """The judgement of the answer's contexts, or None without one."""
 
     @property
     def why(self) -> str:
@@ -101,9 +101,9 @@ class Diagnosis:
 
 
 def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
-    """Return every query that fails at k, by reason and then in the order of the queries.
+    """Return every query that fails at k, sorted by reason and then in the order of the queries.
 
-    A query without gold cannot fail. Raises StoreError before the first evaluation.
+    A query without gold can't fail. Raise StoreError before the first evaluation.
     """
     scores = _scores(workspace, configuration, k)
     measured = scores[f"AnswerPresence@{k}"]
@@ -195,7 +195,10 @@ def _span(chunk: ScoredChunk) -> GoldSpan:
 def _reason(
     scores: Scores, query_id: str, k: int, rank: int | None = None, by_gold: int | None = None
 ) -> Reason:
-    """Return the earliest failure; `rank` and `by_gold` are the first ranks by judge and gold."""
+    """Return the earliest stage that fails.
+
+    `rank` and `by_gold` are the first answering ranks by the judge and by gold.
+    """
     if scores[f"AnswerPresence@{k}"].get(query_id):
         stated = scores.get("CriticalRecall", {}).get(query_id)
         if stated is None:
@@ -209,7 +212,7 @@ def _reason(
 
 
 def _texts(workspace: Workspace, spans: Collection[GoldSpan]) -> dict[GoldSpan, tuple[str, Place]]:
-    """Return text and place of spans in the current documents; read one document at a time."""
+    """Return the text and place of spans in the current documents."""
     of_document: dict[str, list[GoldSpan]] = {}
     for span in spans:
         of_document.setdefault(span.document_id, []).append(span)

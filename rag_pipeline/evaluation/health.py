@@ -1,7 +1,7 @@
-"""Context metrics of all queries -> the health of a configuration, and alerts with a cure.
+"""Measure the health of a configuration by its context metrics, and make alerts with a cure.
 
 Source: Mastra, "Building better RAG with context-aware evaluation" (2025), section "Measuring RAG
-system health", which names the five figures and gives three thresholds.
+system health", which names the five measures and gives three thresholds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,26 +47,26 @@ _CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Means over the queries with judged contexts; None without any."""
+    """Means over the queries with judged contexts. They are None without such queries."""
 
     queries: int
     missing: int
     """Count of queries without judged contexts."""
     average_relevance: float | None
-    """Mean ContextRelevance relative to the attainable one, 0..1."""
+    """Mean ContextRelevance divided by its attainable value, from 0 to 1."""
     usage_rate: float | None
-    """Mean share of used contexts relative to the attainable one, 0..1."""
+    """Mean share of used contexts divided by its attainable value, from 0 to 1."""
     missing_rate: float | None
     ranking_efficiency: float | None
     """Mean of max(0, ContextPrecision - RankingPenalty) over queries with a relevant context."""
     optimal_rate: float | None
     raw_relevance: float | None
-    """Mean ContextRelevance / scale, as a release keeps it, 0..1."""
+    """Mean ContextRelevance / scale, from 0 to 1, which a release stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One value and its threshold; `value` is None if it is unknown."""
+    """One value and its threshold. `value` is None if it is unknown."""
 
     name: str
     passed: bool
@@ -77,9 +77,10 @@ class Alert:
 
 
 class Attainable(NamedTuple):
-    """The best possible values of one query under perfect retrieval, 0..1.
+    """The best possible values (0 to 1) of one query under perfect retrieval.
 
-    `usage` is the share of contexts of high or medium relevance. With 0 the whole scale counts.
+    `usage` is the share of contexts with high or medium relevance. An attainable value of 0 is
+    ignored.
     """
 
     relevance: float = 1.0
@@ -91,7 +92,7 @@ def measure_health(
     scale: float = 1.0,
     attainable: Sequence[Attainable] = (),
 ) -> Health:
-    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to the `attainable` values."""
+    """Summarize `CONTEXT_METRICS`, with one row per query, relative to the `attainable` values."""
     best = attainable or [Attainable()] * len(rows)
     judged = [
         ({name: value or 0.0 for name, value in row.items()}, at)
@@ -120,10 +121,9 @@ def measure_health(
 def find_alerts(
     health: Health, thresholds: HealthThresholds, released_relevance: float | None = None
 ) -> list[Alert]:
-    """Compare the health with its thresholds; return one alert per threshold that is set.
+    """Compare the health with its thresholds, and return one alert per configured threshold.
 
-    `released_relevance` is the raw relevance of the served release, None without a release. A
-    value of None passes.
+    `released_relevance` is the raw relevance of the served release, or None without a release.
     """
     set_ones = ((check, getattr(thresholds, check.threshold)) for check in _CHECKS)
     alerts = [
@@ -137,7 +137,7 @@ def find_alerts(
 
 
 def alert_subjects(thresholds: HealthThresholds) -> dict[str, str]:
-    """Return the subjects of the alerts with a threshold, by name."""
+    """Return the subject of each alert that has a threshold, by the alert's name."""
     subjects = {check.name: check.subject for check in _CHECKS}
     subjects[_DROP] = "Average relevance compared with that of the served release."
     return {a.name: subjects[a.name] for a in find_alerts(measure_health([]), thresholds)}

@@ -1,8 +1,9 @@
-"""Values of a metric, one a query -> 95 % confidence intervals.
+"""Compute 95 % confidence intervals of a metric from one value per query.
 
-The unit is the query, or the group if queries share one: queries about one document are not
-independent. Quantiles are Student's; fewer or less equal groups give fewer degrees of freedom.
-`scipy.stats` has no interval for clustered shares, so Wilson's formula is here.
+The independent unit is the query. If queries share groups, the unit is the group, because queries
+about one document are not independent. Quantiles are Student's. Fewer or less equal groups give
+fewer degrees of freedom. `scipy.stats` has no interval for clustered shares, so Wilson's formula is
+here.
 """
 
 import math
@@ -12,11 +13,14 @@ from typing import Any
 import numpy as np
 
 FEWEST_GROUPS = 6
-"""With fewer groups no sign-flip test reaches 0.05, so the query is the unit of such tests."""
+"""With fewer groups no sign-flip test reaches p = 0.05, so such tests use single queries."""
 
 
 def few_groups(groups: Sequence[str]) -> int | None:
-    """Return the number of groups if it is too small for conclusions about other groups."""
+    """Return the number of groups if it is too small for conclusions about other groups.
+
+    Return None if there are enough groups.
+    """
     number = len(set(groups))
     return number if number < min(FEWEST_GROUPS, len(groups)) else None
 
@@ -24,7 +28,8 @@ def few_groups(groups: Sequence[str]) -> int | None:
 def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[Any, int | None]:
     """Return the sorted sums of the values of each unit of a test, and the number of groups.
 
-    The number is None if the query is the unit: no two share a group, or there are few groups.
+    The units are groups, or single queries if no two share a group or if there are few groups. The
+    number is None for single queries.
     """
     if groups is not None:
         sums, _ = _group_sums(values, groups)
@@ -40,7 +45,7 @@ def mean_interval(
 
     For values within 0..1 it is Wilson's score interval (1927). Its n is the effective number of
     independent queries with the same variance of the mean (Korn and Graubard, 1998). For other
-    values it is the mean +- t standard errors among the units.
+    values it is the mean +- t standard errors (`variance_of_mean`).
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -55,7 +60,7 @@ def mean_interval(
 
 
 def wilson(mean: float, variance: float, freedom: float) -> tuple[float, float]:
-    """Return Wilson's interval of a mean within 0..1 by its variance and degrees of freedom."""
+    """Return Wilson's interval of a mean from 0 to 1, given its variance and degrees of freedom."""
     spread = max(mean * (1 - mean), 1e-12)
     return _wilson(mean, spread / max(variance, 1e-15), _quantile(freedom))
 
@@ -74,9 +79,9 @@ def difference_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two paired differences.
 
-    It is the mean +- t standard errors among the units. The sum of squares counts one more pair
-    with the greatest difference (1 if no pair differs); see Agresti and Min (2005). Without it, few
-    differing pairs would look certain.
+    It is the mean +- t standard errors (`variance_of_mean`). The sum of squares counts one more
+    pair with the greatest difference, or 1 if no pair differs (Agresti and Min, 2005). Without this
+    pair, few differing pairs would look certain.
     """
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -89,9 +94,10 @@ def difference_interval(
 
 
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
-    """Return the probability of a mean at most this low if the true one is 0 (Student's, CR2).
+    """Return the probability of a mean at most this low if the true mean is 0.
 
-    If all units are equal, one more pair that differs is counted (see `difference_interval`).
+    It is Student's test with CR2 errors (`variance_of_mean`). If all units are equal, one more
+    differing pair counts (see `difference_interval`).
     """
     from scipy.special import stdtr
 
@@ -105,10 +111,10 @@ def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> 
 def smallest_loss(
     values: Sequence[float], groups: Sequence[str], error: float, loss: float
 ) -> tuple[float, float]:
-    """Return the least loss that a test finds in 9 of 10 cases, and the queries to find `loss`.
+    """Return the least loss with a test power of 0.9, and the number of queries to find `loss`.
 
     `values` are paired differences, and `error` is the one-sided error of the test. A loss of x
-    also adds x (m - x) to the variance of the values, m the largest difference.
+    also adds x (m - x) to the variance of the values, where m is the largest difference.
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, _, freedom = variance_of_mean(values, mean, groups)
@@ -121,7 +127,7 @@ def smallest_loss(
 
 
 def interval_groups(groups: Sequence[str]) -> int | None:
-    """Return the number of groups behind an interval; None if the query is the unit."""
+    """Return the number of groups that an interval uses, or None if it uses single queries."""
     number = len(set(groups))
     return number if 2 <= number < len(groups) else None
 

@@ -1,4 +1,4 @@
-"""Scores of every configuration -> the leaderboard: best first, with verdicts."""
+"""Make the leaderboard of all configurations from their scores, best first, with verdicts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -40,7 +40,7 @@ Against = Mapping[str, Mapping[str, Comparison]]
 
 
 def origin(synthetic: int, queries: int) -> str:
-    """Return a sentence with the number of synthetic questions; "" without any."""
+    """Return a sentence with the number of synthetic questions, or "" without any."""
     if not synthetic:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
@@ -50,7 +50,7 @@ def origin(synthetic: int, queries: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """One configuration: variants, metrics, calls and seconds of its run, comparisons."""
+    """One configuration with its variants, metrics and comparisons, and the costs of its run."""
 
     name: str
     chunking: str
@@ -60,14 +60,14 @@ class BoardRow:
     reranker: str
     chunks: int
     seconds: float
-    """Duration of the run over all queries."""
+    """Duration of the run over all queries, in seconds."""
     calls: CallCounts
     costs: Totals = field(default_factory=Totals)
     """Costs of all calls for this configuration so far."""
     latency_ms: float | None = None
-    """Median time of a search, one query at a time."""
+    """Median time of a search for one query, in milliseconds."""
     usd_per_query: float | None = None
-    """Cost of the calls of one search; None if it is not known."""
+    """Cost of the calls of one search in USD, or None if unknown."""
     metrics: Mapping[str, Summary]
     against: Against = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class BoardRow:
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a comparison; None with itself or without values."""
+        """Return a comparison, or None for the reference itself or without values."""
         return self.against.get(kind, {}).get(metric)
 
 
@@ -101,11 +101,11 @@ class Board:
     queries: int = 0
     synthetic: int = 0
     few_groups: int | None = None
-    """Number of documents or groups behind all queries, if it is too small."""
+    """Number of documents or groups of all queries, or None if it is large enough."""
     chosen: BestOfMany | None = None
-    """Cross-fitted measure of the best by `serve_metric`; None for one configuration."""
+    """Cross-fitted mean of the best configuration by `serve_metric`, None for one configuration."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
-    """References by kind, `baseline` and `released`; None without one."""
+    """References by kind, `baseline` and `released`. None stands for a missing reference."""
 
     @property
     def origin(self) -> str:
@@ -114,7 +114,7 @@ class Board:
 
     @property
     def scope(self) -> str:
-        """Return a warning about few documents; "" if there are enough."""
+        """Return a warning about few documents, or "" if there are enough."""
         if self.few_groups is None:
             return ""
         if self.few_groups == 1:
@@ -138,7 +138,7 @@ class Board:
         return [row.name for row in self.configurations]
 
     def sorted_on(self, metric: str) -> "Board":
-        """Return the board sorted by another metric; raise InputError naming the known ones."""
+        """Return the board sorted by another metric. Raise InputError for an unknown metric."""
         if not self.configurations:
             return self
         known = self.configurations[0].metrics
@@ -153,7 +153,7 @@ class Board:
 
 
 def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
-    """Sort rows by their mean of a metric, the better one first, unmeasured ones last."""
+    """Sort rows by their mean of a metric, with the best row first and unmeasured rows last."""
     sign = 1 if direction(metric) == "lower" else -1
     means = ((row.summary(metric).mean, row) for row in rows)
     ordered = sorted(means, key=lambda pair: (pair[0] is None, sign * (pair[0] or 0.0)))
@@ -181,10 +181,10 @@ def update_leaderboard(
     released: Reference | None = None,
     costs: Mapping[str, Totals] | None = None,
 ) -> Board:
-    """Summarize every evaluated configuration, best first by the serving metric.
+    """Summarize every evaluated configuration, best first by `serve_metric`, and save the board.
 
-    Each is compared with the baseline and with `released`. `costs` holds the costs of the calls by
-    configuration. Raises ConfigError for an unknown serving or gate metric.
+    Each configuration is compared with the baseline and with `released`. `costs` holds the costs of
+    the calls by configuration. Raise ConfigError for an unknown `serve_metric` or gate metric.
     """
     config = workspace.config
     scores = evaluated_scores(workspace)
@@ -264,7 +264,7 @@ def with_verdicts(
 
 
 def load_leaderboard(workspace: Workspace) -> Board:
-    """Return the last leaderboard; raise StoreError without a valid one."""
+    """Return the last leaderboard. Raise StoreError if it is missing or invalid."""
     written = workspace.store.read_json(LEADERBOARD_FILE)
     if written is None:
         raise StoreError(

@@ -1,7 +1,7 @@
-"""The queries of a corpus -> the weights of a `learned` retriever.
+"""Learn the weights of a `learned` retriever from the queries of a corpus.
 
-A query is measured with weights that were learned without it and its group (`load_groups`). A
-release serves the weights that were learned from all queries.
+A query is measured with weights learned without the queries of its group (`load_groups`). A release
+serves the weights learned from all queries.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ class QueryGroup(NamedTuple):
 
 
 class LearnedSearch(NamedTuple):
-    """The settings by query group, and the weights to serve; None if none were learned."""
+    """The settings by query group, and the weights to serve, or None if none were learned."""
 
     asked: list[QueryGroup]
     weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
-    """Return a retriever, or the one inside a staged retriever, with other weights."""
+    """Return a retriever with other weights. In a staged retriever, the inner one gets them."""
     if weights is None:
         return settings
     if isinstance(settings, ContextAwareRetriever):
@@ -45,7 +45,10 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 def cross_fitted(
     searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
 ) -> LearnedSearch:
-    """Learn weights for a `learned` retriever with enough queries."""
+    """Learn weights for each fold of queries from the other folds, and from all queries.
+
+    Return the unchanged settings for any other retriever, or if too few queries have gold.
+    """
     settings = searcher.retriever
     over = single_pass(settings)
     known = [q for q in queries if q.gold_spans]

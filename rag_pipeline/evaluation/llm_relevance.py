@@ -33,7 +33,7 @@ _CHOICES = ("YES", "NO")
 
 
 class ChatRelevance(RelevanceJudge):
-    """A chat model judges each query's first `passages`, YES or NO."""
+    """A judge that asks a chat model whether each of the first `passages` answers, YES or NO."""
 
     judge: Literal["llm"]
     chat: ChatName
@@ -87,9 +87,9 @@ class Evaluator:
         *,
         workspace: Workspace | None = None,
     ) -> None:
-        """Raise ValueError for a template without `{query}` or without a place for the passage.
+        """Raise ValueError for a template without `{query}` or without a passage.
 
-        The latter is `{passage}`, `{document}` or `{doc_text}`.
+        The passage is `{passage}`, `{document}` or `{doc_text}`.
         """
         own = cache_folder() / "evaluator"
         database = Database(own / "calls.sqlite")
@@ -111,9 +111,9 @@ class Evaluator:
     ) -> dict[str, int | None]:
         """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
 
-        A failed judgement is None, and `errors` gives the reason. Raises ValueError for an entry
-        without a `document`. Raises CallsStoppedError for a wrong key or model or a server that is
-        down, and BudgetError at the workspace's budget.
+        A failed judgement is None, and `errors` gives the reason. Raise ValueError for an entry
+        without a `document`. Raise CallsStoppedError for a wrong key, a wrong model or a server
+        that is down. Raise BudgetError if the workspace's budget is spent.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
@@ -139,8 +139,9 @@ class Evaluator:
     ) -> dict[str, dict[str, float | int | None]]:
         """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
 
-        They rest on the last `get_relevance_labels`. Metrics at k are None if one of the first k
-        labels failed. `show` prints them. Raises ValueError before any labels and for a k below 1.
+        The labels are those of the last `get_relevance_labels`. Metrics at k are None if one of the
+        first k labels failed. `show` prints the metrics. Raise ValueError without labels, and for a
+        k below 1.
         """
         if self.relevance_labels is None:
             raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
@@ -179,8 +180,8 @@ class Agreement:
     def kappa(self) -> float | None:
         """Return Cohen's kappa: (observed - expected) / (1 - expected) agreement.
 
-        None without passages, and if both gave all passages the same label. Cohen, A coefficient
-        of agreement for nominal scales, 1960.
+        Return None without passages, and if both gave all passages the same label. Source: Cohen, A
+        coefficient of agreement for nominal scales, 1960.
         """
         if not self.n:
             return None
@@ -193,7 +194,7 @@ class Agreement:
 
     @property
     def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa, cut to -1..1; None without kappa.
+        """Return the 95 % interval of kappa, cut to -1 to 1, or None without kappa.
 
         Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
         """

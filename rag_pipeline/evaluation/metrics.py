@@ -1,6 +1,6 @@
-"""The metric types, and the metrics of one query's ranking: of its labels and of its characters.
+"""Define metrics, and compute the metrics of one query's ranking by its labels and characters.
 
-`labels` says for each retrieved chunk, best first, whether it is relevant. `relevant` counts the
+`labels` tells for each retrieved chunk, best first, whether it is relevant. `relevant` counts the
 relevant chunks of the whole index. Cutoffs k are at least 1. Without relevant chunks every metric
 is 0, as in trec_eval. The caller leaves out queries without gold.
 """
@@ -21,7 +21,7 @@ Subject = TypeVar("Subject", contravariant=True)
 def answer_presence(labels: Sequence[bool], k: int) -> float:
     """Return AnswerPresence@k: 1.0 if any of the first k chunks answers, else 0.0.
 
-    trec_eval calls it `success`, others hit rate.
+    trec_eval calls it `success`. Another name is hit rate.
     """
     return float(any(labels[:k]))
 
@@ -29,7 +29,7 @@ def answer_presence(labels: Sequence[bool], k: int) -> float:
 def precision(labels: Sequence[bool], k: int) -> float:
     """Return P@k: relevant chunks among the first k, divided by k even if fewer are retrieved.
 
-    van Rijsbergen, Information Retrieval, 1979; trec_eval `P`.
+    Source: van Rijsbergen, Information Retrieval, 1979. It is `P` of trec_eval.
     """
     return sum(labels[:k]) / k
 
@@ -37,8 +37,8 @@ def precision(labels: Sequence[bool], k: int) -> float:
 def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
     """Return R@k: the share of the relevant chunks that are among the first k.
 
-    van Rijsbergen, Information Retrieval, 1979; trec_eval `recall`. If the gold spans are whole
-    given chunks, it is Pass@k of Anthropic, Introducing Contextual Retrieval, 2024.
+    Source: van Rijsbergen, Information Retrieval, 1979. It is `recall` of trec_eval. If the gold
+    spans are whole given chunks, it is Pass@k of Anthropic, Introducing Contextual Retrieval, 2024.
     """
     return sum(labels[:k]) / relevant if relevant else 0.0
 
@@ -46,8 +46,8 @@ def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
 def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
     """Return nDCG@k: the gain of the first k chunks over the highest possible gain.
 
-    The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Järvelin and Kekäläinen,
-    Cumulated gain-based evaluation of IR techniques, 2002; trec_eval `ndcg_cut`.
+    The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Source: Järvelin and Kekäläinen,
+    Cumulated gain-based evaluation of IR techniques, 2002. It is `ndcg_cut` of trec_eval.
     """
     if not relevant:
         return 0.0
@@ -57,9 +57,9 @@ def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
 
 
 def reciprocal_rank(labels: Sequence[bool], k: int) -> float:
-    """Return RR@k: 1 / rank of the first relevant chunk, 0.0 if none is among the first k.
+    """Return RR@k: 1 / rank of the first relevant chunk, or 0.0 if none is among the first k.
 
-    Kantor and Voorhees, The TREC-5 confusion track, 2000. MRR@k is its mean.
+    MRR@k is its mean. Source: Kantor and Voorhees, The TREC-5 confusion track, 2000.
     """
     return next((1 / rank for rank, label in enumerate(labels[:k], 1) if label), 0.0)
 
@@ -67,8 +67,8 @@ def reciprocal_rank(labels: Sequence[bool], k: int) -> float:
 def average_precision(labels: Sequence[bool], relevant: int) -> float:
     """Return AP: the mean over all relevant chunks of the precision at their rank.
 
-    Missing relevant chunks count as precision 0. Harman, Evaluation issues in
-    information retrieval, 1992; trec_eval `map`.
+    Relevant chunks that were not retrieved count as precision 0. Source: Harman, Evaluation issues
+    in information retrieval, 1992. It is `map` of trec_eval.
     """
     if not relevant:
         return 0.0
@@ -84,9 +84,9 @@ def average_precision(labels: Sequence[bool], relevant: int) -> float:
 class CharacterCounts:
     """Character counts of one query at one cutoff, in Unicode code points.
 
-    `gold` counts the characters of the gold spans once. `retrieved` counts the characters of the
-    retrieved chunks, repeated ones again. `found` counts the gold characters that a retrieved chunk
-    covers, once. Source: Smith and Troynikov, Evaluating Chunking Strategies for Retrieval, Chroma
+    `gold` counts each character of the gold spans once. `retrieved` counts the characters of all
+    retrieved chunks, including repetitions. `found` counts each gold character in a retrieved chunk
+    once. Source: Smith and Troynikov, Evaluating Chunking Strategies for Retrieval, Chroma
     Technical Report, 2024, with characters instead of tokens.
     """
 
@@ -96,17 +96,20 @@ class CharacterCounts:
 
     @property
     def recall(self) -> float | None:
-        """Return found / gold; None without gold characters."""
+        """Return found / gold, or None without gold characters."""
         return self.found / self.gold if self.gold else None
 
     @property
     def precision(self) -> float | None:
-        """Return found / retrieved; None if nothing was retrieved."""
+        """Return found / retrieved, or None if nothing was retrieved."""
         return self.found / self.retrieved if self.retrieved else None
 
     @property
     def iou(self) -> float | None:
-        """Return intersection over union: found / (gold + retrieved - found); None over nothing."""
+        """Return found / (gold + retrieved - found), the intersection over union.
+
+        Return None if the divisor is 0.
+        """
         union = self.gold + self.retrieved - self.found
         return self.found / union if union else None
 
@@ -127,7 +130,7 @@ def count_characters(
 def characters_within(
     ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], budget: int
 ) -> CharacterCounts:
-    """Count the same characters of the first `budget` characters of the chunks.
+    """Count gold, retrieved and found characters of the first `budget` characters of the chunks.
 
     The last chunk is cut at the budget, so that chunkings of any size are comparable.
     """
@@ -155,20 +158,20 @@ def union_length(spans: Iterable[SpanLike]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(Generic[Subject]):
-    """A number of one query, measured on a subject: its ranking, its answer or its contexts."""
+    """A number per query, measured on the query's ranking, answer or contexts."""
 
     name: str
     definition: str
-    """One sentence for people, without the name."""
+    """One sentence for people, without the metric's name."""
     measure: Callable[[Subject], float | None]
     """Returns None if the metric is not defined."""
     direction: Direction = "higher"
     is_share: bool = True
-    """Whether values lie in 0..1 and are shown in percent."""
+    """Whether values are from 0 to 1 and are shown in percent."""
     headline: bool = True
     """Whether leaderboards show and compare it by default."""
     version: int = 1
-    """Raise it when the values change; scores are then measured again."""
+    """A number to increase when the values change, so that scores are measured again."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,9 @@ class Ranking:
     labels: Sequence[bool]
     """Whether each chunk answers the query, by gold or by a judge."""
     relevant: int
-    """Count of the chunks of the whole index that answer, plus `lost`: such gold is not found."""
+    """Number of chunks of the whole index that answer, plus `lost`."""
     lost: int = 0
-    """Count of the gold spans that no chunk of the index answers."""
+    """Number of gold spans that no chunk of the index answers."""
     _characters: dict[int, CharacterCounts] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -204,13 +207,13 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMetric(Metric[Ranking]):
-    """A metric of retrieval. `needs` says which data it needs in addition to the ranked chunks.
+    """A metric of retrieval. `needs` names the data that it needs besides the ranked chunks.
 
-    - `labels`: labels of the first `depth` chunks (of all without `depth`), by gold or a judge.
+    - `labels`: labels by gold or a judge of the first `depth` chunks, or of all without `depth`.
     - `relevant`: the number of relevant chunks in the index, by gold only.
     - `spans`: gold spans.
     - `documents`: gold spans or gold documents.
-    - `chunks`: nothing; queries without gold are measured too.
+    - `chunks`: no other data. Queries without gold are also measured.
     """
 
     needs: Needs

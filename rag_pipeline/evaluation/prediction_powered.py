@@ -1,10 +1,11 @@
-"""Few gold labels and a judge's labels of all queries -> a mean with its 95 % interval.
+"""Estimate a mean with its 95 % interval from few gold labels and a judge's labels of all queries.
 
 The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
 prediction-powered inference (Angelopoulos et al., Science 2023), with the judge's weight of PPI++
 (Angelopoulos, Duchi and Zrnic, 2023). The weight for a label comes from the other folds (Zrnic and
-Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance counts groups, and
-that a group has queries with and without gold; its degrees of freedom are Satterthwaite's (1946).
+Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance is computed over
+groups, which may have queries with and without gold. Its degrees of freedom are those of
+Satterthwaite (1946).
 """
 
 from collections import Counter
@@ -17,16 +18,16 @@ import numpy as np
 from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
-"""Weight of one more query on which a YES-or-NO judge errs."""
+"""Weight of an added query on which a YES-or-NO judge errs."""
 _FOLDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A judged mean corrected by gold, with the means that it is made from.
+    """A judge's mean corrected by gold, with the means that it is computed from.
 
-    `labelled` counts the queries with both labels, `judged` all queries with a judge's label.
-    `weight` is the judge's weight: 0 for a useless judge, about 1 for one as good as gold.
+    `labelled` counts queries with both labels, and `judged` counts queries with a judge's label.
+    `weight` is the judge's weight: 0 for a useless judge, and about 1 for a judge as good as gold.
     `gold_low` and `gold_high` bound the interval by gold alone.
     """
 
@@ -62,11 +63,11 @@ def corrected_mean(
     judged: Mapping[str, float | None],
     groups: Mapping[str, str] | None = None,
 ) -> CorrectedMean | None:
-    """Return the mean of a measure in 0..1 over all judged queries, corrected by gold.
+    """Return the mean of a metric (0 to 1) over all judged queries, corrected by gold.
 
-    Both are values by query id. The queries with gold must be a random sample of all. `groups`
-    names the group of each query (see `mean_interval`). Returns None below three queries with both
-    labels, and without further judged queries.
+    `gold` and `judged` hold values by query id. The queries with gold must be a random sample of
+    all queries. `groups` names the group of each query (see `mean_interval`). Return None with
+    fewer than three queries with both labels, and if no query has only a judge's label.
     """
     known = {q: v for q, v in judged.items() if v is not None}
     both = sorted(q for q, v in gold.items() if v is not None and q in known)
@@ -102,7 +103,7 @@ def corrected_mean(
         freedom = (own + judge) ** 2 / (own**2 / own_freedom + judge**2 / judge_freedom)
         low, high = wilson(mean, variance, freedom)
     else:
-        # Equal gold labels say nothing about the judge.
+        # Equal gold labels do not tell how good the judge is.
         mean, weight = gold_mean, 0.0
     every_mean = float(every.mean())
     return CorrectedMean(
@@ -111,7 +112,7 @@ def corrected_mean(
 
 
 def _weight(scores: Any, labels: Any, most: float) -> float:
-    """Return the weight within 0..1 that makes the variance of the corrected mean least."""
+    """Return the weight from 0 to 1 that minimizes the variance of the corrected mean."""
     return min(1.0, max(0.0, float(np.cov(scores, labels)[0, 1]) / most)) if most > 0 else 0.0
 
 

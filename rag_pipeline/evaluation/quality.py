@@ -1,4 +1,4 @@
-"""The run of a configuration and its answers -> labels and scores per query, files of `results`."""
+"""Label and score each query from a configuration's run and answers, in files of `results`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,14 +44,14 @@ from rag_pipeline.workspace import Workspace
 SCORES_VERSION = 2
 
 Labels = dict[str, list[bool | None]]
-"""Labels by query id, best passage first; None for a failed judgement."""
+"""Labels by query id, best passage first. A failed judgement is None."""
 
 
 def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Let the judge label the first passages of every query; return the note.
+    """Let the judge label the first passages of every query, and return the note.
 
-    `missing` counts failed judgements, which are null. `agreement` holds the confusion table with
-    gold and Cohen's kappa over the queries with gold spans.
+    In the note, `missing` counts failed judgements, which are null. `agreement` has the confusion
+    table with gold, and Cohen's kappa over the queries with gold spans.
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
@@ -84,7 +84,7 @@ def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:
-    """Return the labels by query id; {} without any."""
+    """Return the labels by query id, or {} without labels."""
     labels: Labels = {}
     for row in LABELS.rows(workspace, configuration):
         labels.setdefault(row["query_id"], []).append(row["label"])
@@ -112,7 +112,7 @@ def update_scores(
     configuration: str,
     labels: Mapping[str, Sequence[bool | None]] | None = None,
 ) -> dict[str, Summary]:
-    """Measure a configuration's run by gold, per query; return the summaries.
+    """Measure each query of a configuration's run by gold, and return the summaries.
 
     `labels` of a judge, by query id and best passage first, replace gold (see `judged_metrics`).
     """
@@ -142,7 +142,7 @@ def update_scores(
 def _chunks_of_run(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> Iterable[pa.RecordBatch]:
-    """Read the chunks of the run, not the current ones, of the documents with gold spans."""
+    """Read the chunks that the run searched, of the documents with gold spans."""
     pinned = Pinned(**RUN.note(workspace, configuration)["pinned"])
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     documents = sorted({span.document_id for query in queries for span in query.gold_spans})
@@ -151,11 +151,11 @@ def _chunks_of_run(
 
 
 def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Score the answers of every query with annotated entities; return the note.
+    """Score the answers of every query with annotated entities, and return the note.
 
     The metrics of a query are null without annotations, and if its answer or the extraction
     failed. `missing` counts these failures. An answer without a result states no entity. `summary`
-    is that of `summarize_entities`.
+    is the result of `summarize_entities`.
     """
     settings = workspace.config.evaluation.entities
     source = ENTITY_SCORES.made_from(workspace, configuration)
@@ -199,10 +199,10 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
 
 
 def update_context_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Judge the contexts of every query and score them; return the note.
+    """Judge and score the contexts of every query, and return the note.
 
     The metrics of a query are null without contexts, and if its answer or the judgement failed.
-    `missing` counts failed judgements. `health` holds the five figures.
+    `missing` counts failed judgements. `health` holds the values of `Health`.
     """
     settings = workspace.config.evaluation.context
     source = CONTEXT_SCORES.made_from(workspace, configuration)
@@ -259,7 +259,7 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return the best possible values for the chunks of the run; 1 without gold."""
+    """Return the best possible values for the chunks of the run. Without gold they are 1."""
     if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
         return [Attainable() for _ in queries]
     of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)

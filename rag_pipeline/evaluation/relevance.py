@@ -1,4 +1,4 @@
-"""Gold spans -> relevance: which chunks of a chunking answer which query."""
+"""Find the chunks of a chunking that answer each query, by the query's gold spans."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ class SpanLike(Protocol):
 def answers(chunk: SpanLike, gold: SpanLike) -> bool:
     """Return whether a chunk answers a gold span (judge `gold`).
 
-    Both must lie in one document and share at least half of the shorter one. An empty span never
+    Both must lie in one document, and share at least half of the shorter span. An empty span never
     answers.
     """
     if chunk.document_id != gold.document_id:
@@ -92,7 +92,7 @@ def judge_chunks(
 def _by_document(
     batch: pa.RecordBatch, document_ids: Sequence[str]
 ) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yield the chunks of each of these documents: its id, their starts, ends and ids."""
+    """Yield the id of each given document, and the starts, ends and ids of its chunks."""
     import pyarrow.compute as pc
 
     wanted = pa.array(document_ids, pa.string())

@@ -1,4 +1,4 @@
-"""The Parquet files of evaluation: their paths, columns and inputs.
+"""Define the Parquet files of the evaluation: their paths, columns and inputs.
 
 Each file has rows and a note. The note's `digest` identifies the state of the file.
 """
@@ -26,42 +26,42 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One kind of file, named after its asset: one per corpus or one per configuration."""
+    """One kind of file, with its asset's name. A corpus or a configuration has one of each."""
 
     name: str
     schema: pa.Schema
     measures: bool = False
-    """Whether further columns are metrics: numbers or null."""
+    """Whether more columns than `schema` are allowed, which are metrics: numbers or null."""
 
     def file(self, configuration: str = "") -> str:
         """Return the path of a configuration's file in the store."""
         return "/".join(part for part in (_FOLDER, self.name, configuration) if part) + ".parquet"
 
     def read(self, workspace: Workspace, configuration: str = "") -> pa.Table | None:
-        """Return the rows; None before they were written."""
+        """Return the rows, or None if the file was never written."""
         return workspace.store.read_parquet(self.file(configuration))
 
     def rows(self, workspace: Workspace, configuration: str = "") -> list[dict[str, Any]]:
-        """Return the rows as dictionaries; [] before they were written."""
+        """Return the rows as dictionaries, or [] if the file was never written."""
         table = self.read(workspace, configuration)
         return [] if table is None else list(table.to_pylist())
 
     def note(self, workspace: Workspace, configuration: str = "") -> dict[str, Any]:
-        """Return the note; {} before the file was written."""
+        """Return the note, or {} if the file was never written."""
         return workspace.store.read_note(self.file(configuration))
 
     def notes(self, workspace: Workspace) -> Iterator[dict[str, Any]]:
-        """Yield the notes of all configurations, also of removed ones."""
+        """Yield the notes of all configurations, even of removed configurations."""
         folder = f"{_FOLDER}/{self.name}"
         for name in workspace.store.list(folder):
             yield workspace.store.read_note(f"{folder}/{name}")
 
     def digest(self, workspace: Workspace, configuration: str = "") -> str | None:
-        """Return the note's digest; None before the file was written."""
+        """Return the note's digest, or None if the file was never written."""
         return self.note(workspace, configuration).get("digest")
 
     def table(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-        """Return a table of the file's columns; other columns are numbers."""
+        """Return a table with the file's columns. All other columns have numbers."""
         own = {field.name: field.type for field in self.schema}
         types = ((name, own.get(name, pa.float64())) for name in columns)
         return pa.table(dict(columns), schema=pa.schema(types))
@@ -73,7 +73,7 @@ class Results:
         note: Mapping[str, Any],
         configuration: str = "",
     ) -> None:
-        """Write rows and note together; raise ValueError for other columns than the file's."""
+        """Write rows and note together. Raise ValueError for other columns than the file's."""
         is_metric = pa.types.is_float64 if self.measures else lambda kind: False
         own = [field for field in table.schema if not is_metric(field.type)]
         if sorted(own, key=str) != sorted(self.schema, key=str):
@@ -85,18 +85,18 @@ class Results:
 class JudgedResults(Results):
     """Files of model judgements, which may fail and be repeated.
 
-    The note's `made_from` hashes the inputs; its `digest` hashes inputs and rows.
+    The note's `made_from` hashes the inputs. Its `digest` hashes the inputs and the rows.
     """
 
     settings: Callable[[Evaluation], Settings]
     """The judge's section of the corpus file."""
     reads: tuple[Results, ...]
-    """The files it is made from, without the queries."""
+    """The files that it is made from, except the queries."""
     reads_queries: bool = False
-    """Whether it is made from the queries too."""
+    """Whether it is also made from the queries."""
 
     def chats(self, config: CorpusConfig) -> list[ChatSettings]:
-        """Return the chat models that it calls."""
+        """Return the chat models that make the file."""
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores
@@ -120,15 +120,15 @@ class JudgedResults(Results):
         return fingerprint(*parts)
 
     def is_current(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether a file belongs to its current inputs and misses no judgement."""
+        """Return whether a file is made from its current inputs and lacks no judgement."""
         return self._missing(workspace, configuration) == 0
 
     def is_incomplete(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether a file belongs to its current inputs and misses failed judgements."""
+        """Return whether a file is made from its current inputs but lacks failed judgements."""
         return bool(self._missing(workspace, configuration))
 
     def _missing(self, workspace: Workspace, configuration: str) -> int | None:
-        """Return the number of missing judgements; None if the inputs have changed."""
+        """Return the number of missing judgements, or None if the inputs have changed."""
         note = self.note(workspace, configuration)
         is_of_inputs = note and note.get("made_from") == self.made_from(workspace, configuration)
         return int(note["missing"]) if is_of_inputs else None
@@ -143,9 +143,9 @@ class JudgedResults(Results):
         outcomes: Iterable[object],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file and return its note; `source` is the value of `made_from`.
+        """Write a file and return its note. `source` is the value of `made_from`.
 
-        The note holds the first failures among the `outcomes` of the calls.
+        The note has the first 20 failures among the `outcomes` of the calls.
         """
         table = self.table(columns)
         rows = json.dumps(table.to_pylist(), sort_keys=True)
@@ -215,7 +215,7 @@ JUDGED = {results.name: results for results in (LABELS, ANSWERS, ENTITY_SCORES, 
 
 
 def read_as(kind: type[T], value: Any) -> T:
-    """Return a JSON value as a data class; raise pydantic's ValidationError for an invalid one."""
+    """Return a JSON value as a data class. Raise pydantic's ValidationError if it is invalid."""
     read: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # mypy: no hash
     return read
 

@@ -1,4 +1,4 @@
-"""The ranked chunks of one query -> all retrieval metrics, by their published names."""
+"""Compute all retrieval metrics of one query's ranked chunks, with their published names."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -22,7 +22,7 @@ _CUTOFFS = (1, 3, 5, 10, 20)
 _BUDGETS = (2_000, 4_000, 8_000)
 _FEW_CUTOFFS = (1, 3, 5, 10)
 DOCUMENT_METRIC = "DocumentPresence@5"
-"""The metric that replaces those of spans if gold is whole documents."""
+"""The metric that replaces the metrics of spans if gold consists of whole documents."""
 _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
     "nDCG@10",
     "RR@10",
@@ -42,7 +42,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff; the cutoff is also the depth of labels."""
+    """Yield a metric at each cutoff. The cutoff is also the depth of labels."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",
@@ -108,18 +108,19 @@ def evaluate_query(
     metrics: Sequence[RankingMetric] = RANKING_METRICS,
     lost: int = 0,
 ) -> dict[str, float | None]:
-    """Return the metrics of one query by name; a share of nothing is None.
+    """Return the metrics of one query by name. A ratio with denominator 0 is None.
 
-    `ranked` holds the retrieved chunks, best first. `relevant_chunk_ids` are all chunks of the same
-    chunking that answer the query. `lost` counts the gold spans that no chunk answers (see
+    `ranked` holds the retrieved chunks, best first. `relevant_chunk_ids` has all chunks of the same
+    chunking that answer the query. `lost` is the number of gold spans that no chunk answers (see
     `judge_chunks`).
 
-    - Without gold text, every metric that needs it is None. Document metrics need gold documents.
-    - A lost gold span counts as a relevant chunk that is not found. R, nDCG and AP are 0.0 if no
-      chunk answers.
+    - Without gold spans, every metric that needs them is None. Document metrics need gold spans or
+      gold documents.
+    - A lost gold span counts as a relevant chunk that is not retrieved. R, nDCG and AP are 0.0 if
+      no chunk answers.
 
-    Raises ValueError if a chunk is ranked twice, or if `relevant_chunk_ids` and the gold spans
-    disagree about a ranked chunk.
+    Raise ValueError if a chunk is ranked twice. Raise ValueError if `relevant_chunk_ids` and the
+    gold spans disagree about a ranked chunk.
     """
     _check_unique(query, ranked)
     labels = relevance_labels(ranked, query.gold_spans)
@@ -140,10 +141,10 @@ def judged_metrics(
 ) -> dict[str, float | None]:
     """Return AnswerPresence@k, P@k and RR@10 by a judge's labels of the first passages.
 
-    A metric is None if one of its passages has no label: the judgement failed (None), or fewer
-    passages were judged than the metric needs. This also holds if another label is YES, since
-    keeping only such queries would raise the mean. R@k, nDCG@10 and AP are None, because the
-    passages that were not retrieved have no labels. Other metrics are left out.
+    A metric is None if one of its passages has no label. Either the judgement failed (None), or
+    fewer passages were judged than the metric needs. This also holds if another label is YES,
+    because keeping only such queries would raise the mean. R@k, nDCG@10 and AP are None, because
+    passages that were not retrieved have no labels. All other metrics are left out.
     """
 
     def measured(metric: RankingMetric) -> float | None:

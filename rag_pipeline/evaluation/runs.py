@@ -1,6 +1,6 @@
-"""Index and queries -> the run of a configuration: a Parquet file with a note of its sources.
+"""Make the run of a configuration from an index and queries, as a Parquet file with a note.
 
-A run is current until its sources change.
+The note names the sources of the run. A run is current until its sources change.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from rag_pipeline.workspace import Workspace
 
 _CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "score", "text")
 _FEW = 0.05
-"""Maximum share of queries that a model may fail on; above it the run fails."""
+"""Maximum share of queries (0 to 1) on which a model may fail. A run with more failures fails."""
 
 
 def queries_digest(workspace: Workspace) -> str:
@@ -48,14 +48,14 @@ def queries_digest(workspace: Workspace) -> str:
 
 
 def queries_are_current(workspace: Workspace) -> bool:
-    """Return whether the resolved queries are those of the current file and documents."""
+    """Return whether the resolved queries are made from the current file and documents."""
     return QUERIES.digest(workspace) == queries_digest(workspace)
 
 
 def update_queries(workspace: Workspace) -> list[str]:
-    """Resolve the queries' gold spans against the loaded documents; return the problems.
+    """Resolve the queries' gold spans against the loaded documents, and return the problems.
 
-    A query with a span that can't be resolved is left out and reported, the rest go on.
+    A query with an unresolvable span is left out and reported. All other queries are saved.
     """
     made_from = queries_digest(workspace)
     path = workspace.config.queries_path
@@ -77,7 +77,10 @@ def save_queries(
     problems: Sequence[str],
     read: int,
 ) -> None:
-    """Write resolved queries; `made_from` is the `queries_digest`, `read` the file's queries."""
+    """Write resolved queries.
+
+    `made_from` is the `queries_digest`. `read` is the number of queries in the queries file.
+    """
     rows = QUERIES.table(
         {
             "query_id": [q.query_id for q in queries],
@@ -90,18 +93,18 @@ def save_queries(
 
 
 def load_queries(workspace: Workspace) -> list[Query]:
-    """Return the resolved queries; [] before the queries asset has run."""
+    """Return the resolved queries, or [] before the queries asset has run."""
     return [read_as(Query, json.loads(row["record"])) for row in QUERIES.rows(workspace)]
 
 
 def count_left_out(workspace: Workspace) -> int:
-    """Return the number of queries that are not measured; a query may lack several spans."""
+    """Return the number of queries that are left out, each of which may have several problems."""
     problems = QUERIES.note(workspace).get("problems", [])
     return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
 
 
 def left_out(workspace: Workspace) -> str:
-    """Return a sentence with the number of queries that are not measured; "" for none."""
+    """Return a sentence with the number of queries that are left out, or "" if none is."""
     note, lost = QUERIES.note(workspace), count_left_out(workspace)
     if not lost or "read" not in note:
         return ""
@@ -125,7 +128,7 @@ def count_synthetic(workspace: Workspace, query_ids: Collection[str]) -> int:
 
 
 def load_groups(workspace: Workspace) -> dict[str, str]:
-    """Return each query's group: its own `group`, else its first gold document, else itself.
+    """Return each query's group: its `group`, or its first gold document, or the query itself.
 
     Queries of one group are not independent (see `evaluation.intervals`).
     """
@@ -182,7 +185,7 @@ def _digest_without(made_from: str, failed: Sequence[str]) -> str:
 def update_run(
     workspace: Workspace, configuration: Configuration, only: Sequence[Query] | None = None
 ) -> dict[str, Any]:
-    """Retrieve for every query under one configuration, or for some; return the note of the run."""
+    """Search with every query, or with `only` some, and return the note of the run."""
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
@@ -234,7 +237,7 @@ def update_run(
 def _searcher(
     workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
 ) -> Searcher:
-    """Return the configuration's searcher; its reranker keeps the order of queries it fails on."""
+    """Return the configuration's searcher. If its reranker fails, the chunks keep their order."""
     reranker = workspace.config.rerankers[configuration.reranker]
     # The scorer gets the unchanged settings: the keys of its calls may name them all.
     score = passage_scorer(workspace, reranker, counts)
@@ -261,10 +264,10 @@ class _Run:
     lacking: set[str] = field(default_factory=set)
     """The ids of queries that a model failed on."""
     search_texts: dict[str, str] = field(default_factory=dict)
-    """The search texts by query id, where they differ from the query."""
+    """The search texts by query id, of queries whose search text differs from the query."""
 
     def embed(self, searcher: Searcher) -> Sequence[Query]:
-        """Embed all search texts in few calls; return the queries that can be searched for."""
+        """Embed all search texts in few calls, and return the queries that have vectors."""
         texts = [
             parse_query(searcher.index, query.query, searcher.retriever).search_text
             for query in self.queries
@@ -283,7 +286,7 @@ class _Run:
         return self.queries
 
     def add(self, query: Query, found: SearchResult, timed: bool) -> None:
-        """Add the ranked chunks of a query, and the failures of models on it."""
+        """Add the ranked chunks of a query, and the failures of its model calls."""
         if found.latency_ms is not None and timed:
             self.latencies.append(found.latency_ms)
         if found.rerank_error is not None:
@@ -314,9 +317,9 @@ def _are_few(failures: Sequence[str], queries: Sequence[Query]) -> bool:
 def usd_per_query(
     charged: Totals | None, spent: float, unpriced: int, counts: CallCounts, queries: int
 ) -> float | None:
-    """Return the mean cost of a query's calls; a cached call counts like a call that was made.
+    """Return the mean cost of a query's calls in USD. A cached call counts like a new call.
 
-    None if the cost is unknown: a call had no price, or no meter counted.
+    Return None if the cost is unknown, because a call had no price or calls were not metered.
     """
     if charged is None or charged.unpriced > unpriced or not queries:
         return None
@@ -367,7 +370,7 @@ def load_ranked(
 ) -> dict[str, list[ScoredChunk]]:
     """Return the first `k` ranked chunks of every query of a run, best first, by query id.
 
-    `of` limits the queries to some ids. Raises StoreError without a run.
+    `of` limits the queries to these ids. Raise StoreError without a run.
     """
     import pyarrow.compute as pc
 
@@ -386,7 +389,7 @@ def load_ranked(
 
 
 def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
-    """Return the queries of a run without chunks, because its embedding model failed on them."""
+    """Return the ids of a run's queries without chunks, because the embedding model failed."""
     failed = set(RUN.note(workspace, configuration).get("failed", ()))
     if not failed:
         return failed

@@ -1,4 +1,4 @@
-"""The installed metrics, and the scores of a configuration by metric and query."""
+"""List the installed metrics, and read the scores of a configuration by metric and query."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -19,7 +19,7 @@ from rag_pipeline.evaluation.summary import Summary, summarize
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
-"""A metric's values by query id; None if it is not defined or the judgement failed."""
+"""A metric's values by query id. A value is None if it is undefined or its judgement failed."""
 Scores = Mapping[str, Values]
 
 _OWN: tuple[Metric[Any], ...] = (*RANKING_METRICS, *ENTITY_METRICS, *CONTEXT_METRICS)
@@ -34,7 +34,7 @@ def asset_of(metric: str) -> str:
 
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
-    """Return every metric of retrieval, metrics of other packages last."""
+    """Return every metric of retrieval, with the metrics of other packages last."""
     return tuple(m for m in all_metrics().values() if isinstance(m, RankingMetric))
 
 
@@ -44,7 +44,7 @@ def answer_metrics() -> tuple[Metric[Any], ...]:
 
 
 def all_metrics() -> Mapping[str, Metric[Any]]:
-    """Return every metric by name in display order: first those of retrieval."""
+    """Return every metric by name in display order, which starts with metrics of retrieval."""
     scores = load_group(ANSWER_SCORES, AnswerScore)
     return _checked(tuple(load_group(METRICS).items()), tuple(scores.items()))
 
@@ -83,19 +83,19 @@ def added_metrics() -> list[str]:
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric lies in 0..1 and is shown in percent."""
+    """Return whether a metric is from 0 to 1 and is shown in percent."""
     found = all_metrics().get(metric)
     return found.is_share if found else True
 
 
 def direction(metric: str) -> Direction:
-    """Return the direction of better values; "higher" for an unknown metric."""
+    """Return the direction of better values. An unknown metric has the direction "higher"."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
 
 
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:
-    """Return the values of all measured metrics of a configuration; {} before the first run."""
+    """Return the values of a configuration's measured metrics, or {} before the first run."""
     found: dict[str, dict[str, float | None]] = {}
     for results in SCORES:
         table = results.read(workspace, configuration)
@@ -117,14 +117,14 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 def summarize_over(
     values: Values, ids: Iterable[str], groups: Mapping[str, str], metric: str = "values"
 ) -> Summary:
-    """Summarize a metric over some queries; `groups` is by query id (see `runs.load_groups`)."""
+    """Summarize a metric over some queries. `groups` is by query id (see `runs.load_groups`)."""
     ids = list(ids)
     of_query = [groups.get(q, f"query {q}") for q in ids]
     return summarize([values.get(q) for q in ids], of_query, metric)
 
 
 def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Summary]:
-    """Summarize every metric over all queries of any metric."""
+    """Summarize each metric over all queries that occur in any metric."""
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
     return {
         metric: summarize_over(values, ids, groups, metric) for metric, values in scores.items()

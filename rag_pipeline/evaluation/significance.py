@@ -1,7 +1,7 @@
-"""Compare configurations: paired differences, p values, verdicts.
+"""Compare configurations by paired differences, p values and verdicts.
 
-The sign-flip tests are ours. `scipy.stats.permutation_test` takes 40 times as long on 776 queries,
-because it shuffles every pair and shares no flips between the metrics of a comparison.
+The sign-flip tests are in this module. `scipy.stats.permutation_test` takes 40 times as long on 776
+queries, because it shuffles every pair and shares no flips between the metrics of a comparison.
 """
 
 import math
@@ -23,24 +23,24 @@ Verdict = Literal["better", "worse", "cannot tell"]
 Pair = tuple[float | None, float | None]
 
 ALPHA = 0.05
-"""Largest share of pairs of equal configurations that may be called different."""
+"""Significance level: the maximum probability of calling two equal configurations different."""
 
 _SEED = 0
 _SIGN_FLIPS = 10_000
 _MOST_ENUMERATED = 12
 _BLOCK_CELLS = 1 << 22
 _TOLERANCE = 1e-9
-"""Two sums of the same numbers in another order differ in their last bits."""
+"""Relative tolerance, because sums of the same numbers in another order differ in the last bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The mean of (one - other) over the queries that both measured.
 
-    `n` counts these pairs, `missing` the pairs with a None. `low` and `high` bound the 95 %
-    interval (None below two pairs). `p` is the two-sided p value (None without pairs). `wins` and
-    `losses` count the pairs with a positive and a negative difference. `groups` counts the groups
-    that the test takes as units; None if the query is the unit.
+    `n` counts these pairs, and `missing` counts the pairs with a None. `low` and `high` bound the
+    95 % interval (None below two pairs). `p` is the two-sided p value (None without pairs). `wins`
+    and `losses` count the pairs with a positive and a negative difference. `groups` is the number
+    of groups that the test uses, or None if it uses single queries.
     """
 
     mean: float | None
@@ -65,18 +65,19 @@ class Comparison(Difference):
 def differences(
     pairs: Mapping[str, Sequence[Pair]], groups: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Difference]:
-    """Return the paired difference of each named list of pairs (one, other), one pair a query.
+    """Return the paired difference of each named list, which has a pair (one, other) per query.
 
     `groups` names the group of each pair. If queries share groups, the group is the unit of the
-    interval (see `difference_interval`), and of the test from `FEWEST_GROUPS` groups on.
+    interval (see `difference_interval`). From `FEWEST_GROUPS` groups on, it is also the unit of the
+    test.
 
     p comes from the sign-flip randomisation test of the mean difference (Fisher, The Design of
     Experiments, 1935; Smucker, Allan and Carterette, CIKM 2007). It is exact for up to 12 units
-    that differ, and if all differ by the same amount (then it is the sign test). Otherwise it uses
-    10,000 random flips and counts the observed one in.
+    that differ. If all units differ by the same amount, it is the exact sign test. Otherwise it
+    uses 10,000 random sign patterns and counts the observed pattern, too.
 
-    The order of the queries does not matter. Raises ValueError, naming the list, for a value that
-    is infinite or not a number.
+    The order of the queries does not matter. Raise ValueError, with the name of the list, for a
+    value that is infinite or not a number.
     """
     units: dict[str, list[float]] = {}
     found: dict[str, Difference] = {}
@@ -117,10 +118,10 @@ def decide(
 ) -> dict[str, Comparison]:
     """Return the verdicts on a family of differences.
 
-    A member is *better* or *worse* if its p value is at most `alpha` and its interval does not hold
-    0. Holm's method adjusts p over the family. Otherwise the verdict is *cannot tell*. Among equal
-    configurations any member is called better in at most alpha / 2 of all experiments. For the
-    members in `lower_is_better` a negative difference is better.
+    A member is *better* or *worse* if its p value, adjusted by Holm's method, is at most `alpha`
+    and its interval does not contain 0. Otherwise the verdict is *cannot tell*. If all
+    configurations are equal, the probability that any member is called better is at most alpha / 2.
+    For the members in `lower_is_better`, a negative difference is better.
     """
     adjusted = holm({name: difference.p for name, difference in family.items()})
     return {
@@ -136,16 +137,16 @@ def decide(
 def loss_p_values(
     gains: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return by metric how often equal systems look as bad as this in any of several metrics.
+    """Return by metric the probability that equal systems look as bad in any of the metrics.
 
-    `gains` holds the differences by metric and query, negative for a loss; `groups` the group of
-    each query. The test is a one-sided sign-flip test, and all metrics share the flips. The
-    statistic is the sum over the root of the sum of squares; its reference is the least of all
-    metrics (Westfall and Young, Resampling-Based Multiple Testing, 1993). Metrics that agree
-    therefore cost nothing, unlike with Holm. Equally bad patterns count half (mid-p, Lancaster
-    1961). The test is exact for up to 12 units. Two to five groups have too few patterns: Student's
-    test over groups (CR2) decides, adjusted by Bonferroni. With one group the query is the unit,
-    and the result holds for that group alone.
+    `gains` holds the differences by metric and query, and a loss is negative. `groups` holds the
+    group of each query. The test is a one-sided sign-flip test, and all metrics share the flips.
+    The statistic is the sum divided by the root of the sum of squares. It is compared with the
+    least statistic of all metrics (Westfall and Young, Resampling-Based Multiple Testing, 1993).
+    Unlike with Holm's method, metrics that agree do not raise p. Equally bad patterns count half
+    (mid-p, Lancaster 1961). The test is exact for up to 12 units. Two to five groups have too few
+    patterns, so Student's test over groups (CR2) with Bonferroni's adjustment replaces the test.
+    With one group, the query is the unit, and the result holds only for that group.
     """
     ids = sorted({query_id for own in gains.values() for query_id in own})
     if not ids:
@@ -179,10 +180,10 @@ def loss_p_values(
 
 
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Adjust p values for their number by Holm's step-down; a None does not count.
+    """Adjust p values for their number by Holm's step-down method. None does not count.
 
-    The i-th smallest of m becomes (m - i + 1) p, at least the one before it and at most 1. Holm, A
-    simple sequentially rejective multiple test procedure, 1979.
+    The i-th smallest of m values becomes (m - i + 1) p, but at least the value before it and at
+    most 1. Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)
@@ -243,7 +244,10 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Count for each of rows x n differences the sign patterns with a sum as far from 0."""
+    """Return for each row the number of sign patterns whose sum is at least as far from 0.
+
+    `columns` has shape (rows, n) with n differences per row.
+    """
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(
         (np.abs(columns @ signs) >= observed[:, None]).sum(axis=1)
@@ -252,13 +256,16 @@ def _as_far(columns: Any) -> Any:
 
 
 def _signs(n: int) -> Iterable[Any]:
-    """Yield blocks, n x patterns, of signs: every pattern of up to 12 units, else random ones."""
+    """Yield arrays of signs (+1 or -1) with shape (n, patterns) for n units.
+
+    The arrays hold every pattern for up to 12 units, and random patterns for more units.
+    """
     return _one_block(n) if n * _SIGN_FLIPS <= _BLOCK_CELLS else _random_signs(n)
 
 
 @lru_cache(maxsize=4)
 def _one_block(n: int) -> tuple[Any, ...]:
-    """Return the blocks in memory: all metrics of a comparison are flipped by the same patterns."""
+    """Return the arrays of `_signs`, cached because all metrics of a comparison use them."""
     if n <= _MOST_ENUMERATED:
         return (2.0 * ((np.arange(2**n)[None, :] >> np.arange(n)[:, None]) & 1) - 1.0,)
     return tuple(_random_signs(n))

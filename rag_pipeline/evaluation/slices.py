@@ -1,4 +1,4 @@
-"""Values per query -> means over slices of the queries and of the judged contexts."""
+"""Compute means over slices of the queries and of the judged contexts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.workspace import Workspace
 
 SHORT, LONG = 10, 16
-"""Short queries have up to `SHORT` words, long ones at least `LONG`."""
+"""Short queries have at most `SHORT` words. Long queries have at least `LONG` words."""
 _COUNTS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 _CHARACTERS = ((0, 999), (1_000, 1_999), (2_000, 3_999), (4_000, 7_999), (8_000, None))
 _SCORES = ("ContextRelevance", "EntityF1")
@@ -29,7 +29,7 @@ class Slice:
 def slices(
     queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
 ) -> list[Slice]:
-    """Return a metric's mean over every slice, by kind, the worst of each kind first."""
+    """Return a metric's mean over every slice, sorted by kind and with the worst slice first."""
     members: dict[tuple[str, str], list[str]] = {}
     for query in queries:
         for kind, names in slices_of(query).items():
@@ -44,7 +44,7 @@ def slices(
 
 
 def slices_of(query: Query) -> Mapping[str, Iterable[str]]:
-    """Return the slices of a query by kind; there may be several or none."""
+    """Return the slices of a query by kind. A query may be in several slices of a kind, or none."""
     return {
         "tag": query.tags,
         "length": [_length(query.query)],
@@ -78,8 +78,8 @@ def context_breakdown(
 ) -> list[ContextPart]:
     """Return parts by position, by number of contexts and by their total characters.
 
-    A position has the shares of relevant contexts (high or medium) and of used ones. A number or a
-    length has the scores of the queries. Returns [] without judgements.
+    A position has the shares of relevant (high or medium) contexts and of used contexts. A number
+    or a length has the scores of the queries. Return [] without judgements.
     """
     judged = load_judgements(workspace, configuration)
     depth = max((len(j.contexts) for j in judged.values()), default=0)

@@ -1,4 +1,4 @@
-"""Scores of configurations -> the effect of each stage: curves over matched configurations.
+"""Measure the effect of each stage by curves over matched configurations.
 
 Matched configurations differ in one stage only. The curve of a variant is its mean over matched
 configurations, so that the effect of the other stages cancels out.
@@ -16,15 +16,16 @@ from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12
-"""With more variants, subsets are not searched for a better match."""
+"""Maximum number of variants whose subsets are searched for the best match."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageEffect:
     """One stage's variants with their Answer Presence@k curves and differences to `reference`.
 
-    All curves rest on the same `matched` choices of the other stages. `compared_at` names the
-    metric of the differences. `left_out` names the variants without a match.
+    `matched` is the number of configurations in each curve. They choose the same variants in all
+    other stages. `compared_at` names the metric of the differences. `left_out` names the variants
+    without a match.
     """
 
     stage: str
@@ -45,8 +46,8 @@ def stage_effects(
 ) -> list[StageEffect]:
     """Return the effect of every stage with at least two matched variants.
 
-    `scores` is by configuration name; configurations without scores are ignored. Variants are
-    compared with the variant of `reference`, else with the first one listed. The variants of one
+    `scores` is by configuration name. Configurations without scores are ignored. Variants are
+    compared with the variant of `reference`, or else with the first variant. The variants of one
     stage are a family.
     """
     evaluated = [c for c in configurations if c.name in scores]
@@ -94,7 +95,7 @@ def _effect(
 
 
 def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the variants with the most matched configurations; in a tie, more variants."""
+    """Return the variants with the most matched configurations. More variants win a tie."""
     if len(variants) > _MOST_VARIANTS:
         return [v for v in variants if all(v in choice for choice in choices)]
     best: tuple[int, int, list[str]] = (0, 0, [])
@@ -109,7 +110,7 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return a variant's mean over matched configurations by query; None if one has no value."""
+    """Return a variant's mean over matched configurations by query, or None if a value is None."""
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

@@ -1,4 +1,4 @@
-"""Values of a metric, one a query -> a mean with its n, missing count and interval."""
+"""Summarize the values of a metric, one per query, by a mean with its count and interval."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from rag_pipeline.evaluation.intervals import interval_groups, mean_interval
 class Summary:
     """The mean of a metric over queries, with its counts and interval.
 
-    `n` counts the values, `missing` the values of None. `low` and `high` bound the 95 % confidence
-    interval. `mean` is None if n is 0; `low` and `high` are None if n is below 2. `groups` counts
-    the groups behind the interval; None if the query is the unit.
+    `n` counts the values, and `missing` counts the queries with None. `low` and `high` bound the
+    95 % confidence interval. `mean` is None if n is 0. `low` and `high` are None if n is below 2.
+    `groups` is the number of groups that the interval uses, or None if it uses single queries.
     """
 
     mean: float | None
@@ -28,7 +28,7 @@ UNMEASURED = Summary(None, 0, 0, None, None)
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None without any."""
+    """Return the mean of the values that are not None, or None without such values."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 
@@ -36,10 +36,10 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 def summarize(
     values: Sequence[float | None], groups: Sequence[str] | None = None, metric: str = "values"
 ) -> Summary:
-    """Summarize the values of one metric, one a query; None counts as missing.
+    """Summarize the values of one metric, with one value per query. None counts as missing.
 
     `groups` names the group of each value (see `mean_interval`). The order of the values does not
-    matter. Raises ValueError, naming the metric, for a value that is infinite or not a number.
+    matter. Raise ValueError with the metric's name for a value that is infinite or not a number.
     """
     of_value = groups if groups is not None else [str(n) for n in range(len(values))]
     pairs = sorted((v, g) for v, g in zip(values, of_value, strict=True) if v is not None)
