@@ -104,7 +104,7 @@ class LLMContext(ContextualizerSettings):
         return most_tokens(document.text) > room
 
     def parts(self, document: Document) -> tuple[str, str, str]:
-        """Return the template's text before the document, before the chunk, and after the chunk."""
+        """Return the template's texts before the document, up to the chunk, and after the chunk."""
         before, _, rest = self.template.partition("{document}")
         between, _, after = rest.partition("{chunk}")
         name = "; ".join(part for part in about(document) if part) if _NAME in self.template else ""

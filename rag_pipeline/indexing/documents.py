@@ -1,8 +1,8 @@
 """Compare the files or objects of a corpus with the documents that were read from them.
 
 The row of a document from a bucket has an `origin`: the object's key, ETag, size and number of
-documents, and the missing extra, if any. An object is unchanged if that number of rows has exactly
-its origin, and the extra is still missing. An interrupted load leaves fewer rows.
+documents, and the missing extra, if any. An object is unchanged if this number of rows have its
+origin, and the extra is still missing. An interrupted load leaves fewer rows.
 """
 
 import hashlib

@@ -90,7 +90,7 @@ def quarantine_rows(
     stage: str,
     origins: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
-    """Return quarantine rows from (document_id, content_hash, reason) and `origin` values."""
+    """Return quarantine rows from (document_id, content_hash, reason) tuples and `origins`."""
     columns: dict[str, Sequence[object]] = {
         "document_id": [r[0] for r in refused],
         "content_hash": [r[1] for r in refused],

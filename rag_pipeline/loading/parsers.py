@@ -32,7 +32,7 @@ from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
 
 _ONE_AT_A_TIME = threading.Lock()
-"""A lock that lets one parser run at a time, as it ignores warnings in the whole process."""
+"""The lock of the running parser, because ignoring warnings affects the whole process."""
 
 _MAX_CELLS = 20_000_000
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}

@@ -150,7 +150,7 @@ class BucketFiles(Files):
         return Path(tempfile.mkdtemp(prefix="rag-building-"))
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Upload a complete local folder, with its list of files last, and delete it here."""
+        """Upload a complete local folder, with its list of files last, and delete the local one."""
         if not self.has_folder(path):
             for file in sorted(p for p in built.rglob("*") if p.is_file()):
                 name = f"{path}/{file.relative_to(built).as_posix()}"

@@ -46,7 +46,7 @@ def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
 
 
 def demote_front_matter(blocks: Sequence[Block], title: Block | None) -> None:
-    """Turn large lines under a title into text, because authors are not headings."""
+    """Turn large lines between the title and the first section, such as authors, into text."""
     if title is None:
         return
     start = next(index for index, block in enumerate(blocks) if block is title) + 1

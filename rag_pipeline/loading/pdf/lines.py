@@ -183,7 +183,7 @@ def _units(text: str) -> list[str]:
 
 
 def _directions(units: Sequence[str], base: str) -> list[str]:
-    """Return each character's direction, the common direction of its neighbours, or `base`."""
+    """Return each letter's direction. A neutral sign has its neighbours' direction, or `base`."""
     own = [_DIRECTIONS.get(unicodedata.bidirectional(unit[0]), "") for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [
