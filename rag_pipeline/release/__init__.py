@@ -1,4 +1,4 @@
-"""Releases: each manifest pins the exact builds of one configuration for serving.
+"""Publish releases: each manifest pins the exact builds of one configuration for serving.
 
 A manifest never changes. `releases/current.json` names the served release and is replaced
 atomically, so a reader sees one whole release. Both files are written conditionally: of two

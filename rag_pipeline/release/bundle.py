@@ -48,17 +48,18 @@ _SCORES = "scores.parquet"
 _IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
 _MOST_GROWTH = 100
-"""Maximum bytes of the rows of a file, as a multiple of the file's bytes."""
+"""Maximum size of a file's rows in memory, as a multiple of the file's size."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
-"""Errors that `zipfile` raises for a damaged file; RuntimeError for unknown compression."""
+"""Errors that `zipfile` raises for a damaged file or an unknown compression."""
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
-    """Write a release into a new file; raise InputError if the file exists.
+    """Write a release into a new file, and return the release.
 
-    Raise StoreError if a file of the release is missing or altered.
+    Raise InputError if the file exists. Raise StoreError if a file of the release is missing or
+    altered.
     """
     if file.exists():
         raise InputError(f"{file}: exists already; name a new file")
@@ -93,7 +94,10 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
 
 
 def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[str, Path]:
-    """Return the files of a release by their name in the bundle, tables written to `folder`."""
+    """Write the tables of a release to `folder`.
+
+    Return the paths of all files of the release, by name in the bundle.
+    """
     pinned, store = release.pinned, workspace.store
     vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
     schema = _vector_schema(vectors.open(version).schema)
@@ -169,12 +173,12 @@ def import_release(
     *,
     trust_endpoints: bool = False,
 ) -> Release:
-    """Import a bundle into a store and serve it; return the release with its new id.
+    """Import a bundle into a store, serve it, and return the release with its new id.
 
-    Wait while a run or another import holds the corpus, and report the holder to `waiting`.
-    Raise InputError for a damaged file, and for settings that name an address or a variable that
-    the corpus file does not name, unless `trust_endpoints`; nothing changes before. Raise
-    StoreError for a store with its own builds, because the import would replace its tables.
+    Wait while a run or another import holds the corpus, and report the holder to `waiting`. Raise
+    InputError for a damaged file. Raise InputError for settings with an address or variable that
+    the corpus file does not name, unless `trust_endpoints` is set. Raise StoreError for a store
+    with its own builds, because the import would replace its tables.
     """
     if not trust_endpoints:
         refuse_foreign(file, foreign_endpoints(file, workspace.config))
@@ -264,7 +268,7 @@ def _check_content(release: Release, folder: Path, file: Path) -> None:
 def _checked_rows(
     rows: pa.RecordBatchReader, schema: pa.Schema, file: Path
 ) -> tuple[int, set[str]]:
-    """Return the number of rows and the ids of their documents; raise ValueError for bad rows."""
+    """Return the number of rows and the ids of their documents. Raise ValueError for bad rows."""
     found, size, documents = 0, 0, set[str]()
     for batch in rows:
         batch = _with_schema(batch, schema)
@@ -316,7 +320,7 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
 
 
 def _written_table(store: Store, name: str, file: Path) -> Table:
-    """Return a table of the store whose rows are replaced by those of a file."""
+    """Replace the rows of a store's table with the rows of a file, and return the table."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
         is_documents = file.name == _DOCUMENTS
         schema = DOCUMENTS_SCHEMA if is_documents else _vector_schema(rows.schema)

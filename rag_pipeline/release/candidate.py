@@ -27,7 +27,8 @@ _LISTED_DOCUMENTS = 20
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration that `serve` names, or the best by `serve_metric`, with reasons.
 
-    All reasons but the first are notes, such as configurations whose builds were rolled back.
+    The first reason explains the choice. All other reasons are notes, such as configurations whose
+    builds were rolled back.
     """
     config = workspace.config
     evaluated = [row.name for row in load_leaderboard(workspace).configurations]
@@ -84,8 +85,8 @@ def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
     """Return the common queries and the configurations that can be compared on them.
 
-    Leave out configurations that lack the metric on more than a share of `maximum_missing` of all
-    measured queries. They may lack it on the queries that they answer worst.
+    Leave out configurations that lack the metric on more than a share of `maximum_missing` (0 to 1)
+    of all measured queries. They may lack it on the queries that they answer worst.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
     any_has = set().union(*known.values())
@@ -145,10 +146,10 @@ def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
 def served_reference(
     workspace: Workspace, candidate: Configuration | None = None
 ) -> Reference | None:
-    """Return the served release as a reference for comparisons; None before the first release.
+    """Return the served release as a reference for comparisons, or None before the first release.
 
-    Its scores are the configuration's present scores if the configuration is unchanged and is
-    not the candidate. Otherwise they are the scores kept with the release.
+    Its scores are the configuration's current scores if the configuration is unchanged and is not
+    the candidate. Otherwise they are the scores stored with the release.
     """
     try:
         serving = current(workspace)
@@ -168,7 +169,7 @@ def served_reference(
 
 
 def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], release_id: str) -> bool:
-    """Compare fingerprints: settings that change no result may differ."""
+    """Return whether settings have the same fingerprints, which ignore harmless differences."""
     if served["names"] != present["names"]:
         return False
     with suppress(ConfigError):
@@ -182,7 +183,7 @@ def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], releas
 
 
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
-    """Return the reasons why a configuration's builds can't be published; [] if they can."""
+    """Return the reasons why a configuration's builds can't be published, or [] if they can."""
     return (
         _stale_tables(workspace, configuration)
         or _stale_scores(workspace, configuration)

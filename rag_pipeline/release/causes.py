@@ -50,8 +50,8 @@ _OTHER_DOCUMENTS = 5
 class Cause:
     """The change that makes a query better in one build, with its document or setting.
 
-    Ranks are those of the first chunk that answers, None if no chunk does. The worse build has
-    `change`; the better one does not.
+    A rank is the rank of the first chunk that answers, or None if no chunk answers. Only the worse
+    build has `change`.
     """
 
     query_id: str
@@ -73,14 +73,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Difference:
-    """One thing that can be moved from one build into the other."""
+    """One difference between two builds that can be copied from one build to the other."""
 
     change: Change
     where: str
     documents: tuple[str, ...] = ()
-    """Documents whose rows are moved."""
+    """The documents whose rows are copied."""
     setting: tuple[str, str | None] | None = None
-    """The stage whose settings are moved, and one field of it or None for all fields."""
+    """The stage whose settings are copied, and the copied field. None means all fields."""
 
 
 def causes(
@@ -88,8 +88,8 @@ def causes(
 ) -> Iterator[Cause]:
     """Yield for each query why one build finds its answer earlier than the other.
 
-    A build that finds it within the first k chunks is better, or else the one with the higher
-    rank. Raise StoreError if a build does not exist.
+    The better build has the answer at a lower rank number. Raise StoreError if a build does not
+    exist.
     """
     builds = open_build(workspace, one), open_build(workspace, other)
     return causes_between(workspace, *builds, query_ids, k)
@@ -134,7 +134,7 @@ class _ComparedQuery:
     k: int
 
     def cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
-        """Complete an unknown cause; raise UnknownReplyError if a model call is needed."""
+        """Complete an unknown cause. Raise UnknownReplyError if a model call is needed."""
         ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
         better, worse = sorted((one, other), key=lambda build: ranks[build.name])
         high, low = ranks[better.name], ranks[worse.name]
@@ -161,7 +161,11 @@ class _ComparedQuery:
     def _score(
         self, difference: _Difference, better: ComparedBuild, worse: ComparedBuild, limit: float
     ) -> int:
-        """Return 2 if moving a difference restores and spoils the result, 1 for one of both."""
+        """Return the number of confirmations (0 to 2) that a difference causes the change.
+
+        Copying it into the worse build confirms it if the result is restored. Copying it into the
+        better build confirms it if the result is spoiled.
+        """
         restored = self._rank_or_none(_moved(difference, worse, better))
         spoiled = self._rank_or_none(_moved(difference, better, worse))
         return int(restored is not None and restored <= limit) + int(
@@ -175,7 +179,7 @@ class _ComparedQuery:
             return None
 
     def _rank(self, variation: Variation) -> float:
-        """Return the rank of the first chunk that answers; infinity if none does."""
+        """Return the rank of the first chunk that answers, or infinity if no chunk answers."""
         for rank, chunk in enumerate(self.variations.search(variation, self.query), 1):
             build = variation.rows[chunk.document_id]
             if any(answers(chunk, gold) for gold in self.gold[build.name]):

@@ -30,7 +30,7 @@ from rag_pipeline.workspace import Workspace
 _DOCUMENTS_AT_ONCE = 64
 _UNIT_TOLERANCE = 1e-3
 VERSION = 1
-"""Raise it when a check finds new faults: every document is then checked again."""
+"""Increase it when a check finds new faults, so that every document is checked again."""
 FOLDER = "passed_checks"
 _MAX_CACHED_ROWS = 100
 """Results over at most this many rows are cached: Great Expectations needs 0.1 s for any number."""
@@ -38,7 +38,7 @@ _MAX_CACHED_ROWS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The outcome of a check over `checked` rows; each failure names examples."""
+    """The outcome of a check over `checked` rows. Each failure names examples."""
 
     passed: bool
     checked: int
@@ -185,9 +185,10 @@ CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
 def _row_counts(
     workspace: Workspace, upstream: Table, table: Table, only: Collection[str] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a row per document with its missing and surplus rows, and the number of documents.
+    """Return the numbers of missing and surplus rows per document, and the number of documents.
 
-    Documents in quarantine are left out. With `only`, other documents without a fault are too.
+    Documents in quarantine are left out. With `only`, all other documents without a missing or
+    surplus row are also left out.
     """
     before, after = upstream.state(), table.state()
     every = sorted((set(before) | set(after)) - set(workspace.quarantine(table.name).state()))
@@ -228,7 +229,7 @@ def _expect(
 
 @lru_cache(maxsize=256)
 def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
-    """Return the columns with failed expectations, of rows of keys and numbers of faults."""
+    """Return the columns with failed expectations. A row has a key and a number of faults."""
     gx = import_great_expectations()
     import pandas as pd
     from great_expectations import expectations as gxe
@@ -249,7 +250,7 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
 
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
-    """Return the batch definition for frames; creating one takes as long as a check."""
+    """Return the cached batch definition for frames, whose creation takes as long as a check."""
     context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
@@ -262,7 +263,10 @@ def _batch_definition() -> Any:
 def _on_changed_rows(
     check: Callable[..., CheckResult], tables_of: Callable[[Workspace, str], tuple[Table, ...]]
 ) -> Callable[[Workspace, str], CheckResult]:
-    """Return a check that reads the changed documents of tables; the first is the one checked."""
+    """Return a check that reads only the changed documents of tables.
+
+    The first table is the table that is checked.
+    """
 
     @wraps(check)
     def incremental(workspace: Workspace, key: str) -> CheckResult:
@@ -311,4 +315,4 @@ INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHEC
     "vector_index": _on_changed_rows(check_vector_index, lambda w, key: (w.vector_index(key),)),
     "lexical_index": _lexical,
 }
-"""The same checks; those of rows read only documents that have changed since they passed."""
+"""The same checks, but the checks of rows read only documents that changed since they passed."""

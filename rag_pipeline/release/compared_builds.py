@@ -1,7 +1,7 @@
 """Open the builds of two releases or configurations, and search variations made of both.
 
-Rows and their vectors come from the store, vectors of queries from the call cache. Nothing here
-calls a model.
+Rows and their vectors come from the store. Vectors of queries come from the call cache. No function
+of this module calls a model.
 """
 
 import tempfile
@@ -64,15 +64,15 @@ class Variation:
     """A build with some rows and settings of another build."""
 
     rows: Mapping[str, ComparedBuild]
-    """By document id, the build whose rows are searched; other documents have no rows."""
+    """The build whose rows are searched, by document id. Missing documents have no rows."""
     settings: ReleaseSettings
     lexical: Lexical
     key: tuple[Any, ...]
-    """Distinguishes the rows from those of other variations."""
+    """A key that is equal only for variations with the same rows."""
 
 
 def open_build(workspace: Workspace, name: str) -> ComparedBuild:
-    """Open a configuration's last run or a release; raise StoreError if it does not exist."""
+    """Open a configuration's last run or a release. Raise StoreError if it does not exist."""
     config = workspace.config
     if name in config.all_configurations:
         note = RUN.note(workspace, name)
@@ -112,7 +112,7 @@ class _CachedCallsWorkspace(Workspace):
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):
-    """Searches variations; deletes the indexes it built when the context ends."""
+    """A search over variations. At the end of the context, it deletes the indexes that it built."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = _CachedCallsWorkspace(workspace.config)
@@ -124,7 +124,7 @@ class VariationSearch(AbstractContextManager["VariationSearch"]):
         self._folder.cleanup()
 
     def search(self, variation: Variation, query: str) -> Sequence[ScoredChunk]:
-        """Return the ranked chunks; raise UnknownReplyError if a model call is needed."""
+        """Return the ranked chunks. Raise UnknownReplyError if a model call is needed."""
         settings = variation.settings
         embedder = open_embedder(self._workspace.config.located(settings.embedding))
         cache = self._workspace.cache
@@ -198,5 +198,5 @@ def differing(one: ComparedBuild, other: ComparedBuild) -> list[str]:
 
 
 def column_of(table: pa.Table, name: str) -> list[Any]:
-    """Return a column of a document's rows; [] if the table lacks the column."""
+    """Return a column of a document's rows, or [] if the table lacks the column."""
     return list(table.column(name).to_pylist()) if name in table.schema.names else []

@@ -1,7 +1,8 @@
-"""Compare a candidate with a reference release, as small losses of many releases add up.
+"""Compare a candidate with a reference release, because small losses of many releases add up.
 
-The reference is `gate.reference`, else the best release of the last year: the served one at first,
-then each later release that is shown to be better. Retention keeps the scores of the reference.
+The reference is `gate.reference`, or else the best release of the last year. It starts as the
+served release. Each later release that is shown to be better replaces it. Retention keeps the
+scores of the reference.
 """
 
 import math
@@ -21,10 +22,10 @@ _LONGEST = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRelease:
-    """The reference, the number of the first comparison with it, and when it became so.
+    """The reference, the number of the first comparison with it, and its start time.
 
-    `drifted` says that a build was shown to be worse which the served release let pass. From then
-    on a candidate must be measured at least as good as the reference.
+    `drifted` means that a build was shown to be worse than the reference but not than the served
+    release. From then on, a candidate must have at least the mean of the reference.
     """
 
     release_id: str
@@ -35,9 +36,10 @@ class ReferenceRelease:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The comparison with the reference: `refused` by `shown`, a test, or by a lower mean alone.
+    """The result of the comparison with the reference.
 
-    If `better`, the candidate's release becomes the reference.
+    `shown` means that a test shows a loss. `refused` candidates have such a loss or, after a drift,
+    a lower mean. If `better`, the candidate's release becomes the reference.
     """
 
     reference: ReferenceRelease
@@ -54,7 +56,7 @@ def new_reference(release_id: str, first: int) -> ReferenceRelease:
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the reference of the comparison with this number: pinned, kept or served."""
+    """Return the pinned, stored or served reference for the comparison with this number."""
     pinned = workspace.config.gate.reference
     record = workspace.store.read_json(_FILE)
     if record and pinned in (None, record["release_id"]):
@@ -67,7 +69,7 @@ def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRel
 
 
 def reference_id(workspace: Workspace) -> str | None:
-    """Return the id of the release whose scores are still needed; None without one."""
+    """Return the id of the release whose scores are still needed, or None without one."""
     record = workspace.store.read_json(_FILE) or {}
     return workspace.config.gate.reference or record.get("release_id")
 
@@ -75,10 +77,11 @@ def reference_id(workspace: Workspace) -> str | None:
 def keep_reference(
     workspace: Workspace, drift: Drift | None, passed: bool, released: str | None, number: int
 ) -> None:
-    """Write the reference of the next comparison, whose number is given.
+    """Write the reference of the next comparison, which has the number `number`.
 
-    `passed` says whether the served release let the candidate pass, and `released` names its
-    release. A release without a comparison (the first, or with an empty gate) is a new reference.
+    `passed` tells whether the comparison with the served release allows the candidate. `released`
+    names the candidate's release. A release without a comparison is a new reference. Such a release
+    is the first one, or has an empty gate.
     """
     if released and (drift is None or drift.better):
         workspace.store.write_json(_FILE, asdict(new_reference(released, number)))
@@ -96,10 +99,10 @@ def compare_with_reference(
     number: int,
     margin: float,
 ) -> Drift:
-    """Compare a candidate's values with those of the reference, query by query.
+    """Compare a candidate's values with the values of the reference, query by query.
 
     A metric is shown to be worse if its loss exceeds the margin and Student's one-sided test over
-    groups is significant. The tests of all comparisons with a reference spend 5 % (`spent`), and
+    groups is significant. All tests against one reference have a total error of 5 % (`spent`), and
     the metrics share it (Bonferroni). `number` counts the comparisons.
     """
     measured = {m: g for m in metrics if len(g := gains_of(own, scores, m)) > 1}

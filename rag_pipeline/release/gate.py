@@ -45,22 +45,22 @@ _REFUSED_BUILDS = "gate/refused.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMetric:
-    """One gate metric: the means of the candidate and of the release over the common queries."""
+    """The means of the candidate and of the release in one gate metric, over common queries."""
 
     candidate: float | None
     released: float | None
     comparison: Comparison
     outcome: Outcome
     loss: float | None = None
-    """How often an equal candidate looks as bad in any gate metric."""
+    """The probability that an equal candidate looks as bad in any gate metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The gate's answer for a candidate, with reasons.
+    """The gate's decision about a candidate, with reasons.
 
-    `against` names the compared release, None if nothing is served. `queries` counts the
-    candidate's queries, `common` those that the release has scores for too.
+    `against` names the compared release, or is None if nothing is served. `queries` counts the
+    candidate's queries. `common` counts these of them for which the release has scores, too.
     """
 
     candidate: str
@@ -175,7 +175,7 @@ def compare_scores(
     alpha: float,
     synthetic: int = 0,
 ) -> tuple[dict[str, GateMetric], list[str]]:
-    """Return the outcome and a sentence for each wanted metric, by the values of both."""
+    """Return the outcome and a sentence for each wanted metric."""
     measured, own = own, _worst_case(own, served, wanted)
     compared = compare(own, served, wanted, alpha, groups)
     gains = {m: of_query for m in compared if (of_query := gains_of(own, served, m))}
@@ -199,9 +199,10 @@ def compare_scores(
 
 
 def comparison_number(workspace: Workspace, candidate: str) -> int:
-    """Return the number of this comparison with a release, from 1; each build counts once.
+    """Return the number of this comparison with a release, from 1. Each build counts once.
 
-    Refused builds count like released ones, so nightly comparisons can't drift to a verdict.
+    Refused builds count like released builds, so repeated nightly comparisons can't force a
+    verdict.
     """
     digest = RUN.note(workspace, candidate).get("digest")
     refused = [build for build in _refused(workspace) if build != digest]

@@ -36,19 +36,19 @@ class Release:
     format: int = FORMAT
 
     def typed_settings(self) -> ReleaseSettings:
-        """Parse the settings; raise ConfigError where a method is not installed."""
+        """Parse the settings. Raise ConfigError if a method is not installed."""
         return read_settings(self.settings, self.release_id)
 
     @property
     def digest(self) -> str:
-        """Hash the run and the answers' settings; only the run if a method is not installed."""
+        """Hash the run and the answers' settings, or only the run if a method is not installed."""
         with suppress(ConfigError):
             return self.typed_settings().digest(self.run_digest)
         return self.run_digest
 
 
 def current(workspace: Workspace) -> Release:
-    """Return the served release; raise NotReleasedError if there is none."""
+    """Return the served release. Raise NotReleasedError if there is none."""
     release_id = current_id(workspace)
     if release_id is None:
         corpus, file = workspace.config.corpus, workspace.config.where
@@ -57,7 +57,7 @@ def current(workspace: Workspace) -> Release:
 
 
 def load(workspace: Workspace, release_id: str) -> Release:
-    """Return a release by its id; raise NotReleasedError if there is no such release."""
+    """Return a release by its id. Raise NotReleasedError if there is no such release."""
     corpus = workspace.config.corpus
     named = re.fullmatch(r"release-\d+", release_id)
     record = workspace.store.read_json(manifest_file(release_id)) if named else None
@@ -68,7 +68,7 @@ def load(workspace: Workspace, release_id: str) -> Release:
 
 
 def read(record: Any, where: str) -> Release:
-    """Parse a manifest; errors call it `where`. Raise StoreError for another format."""
+    """Parse a manifest. Raise StoreError, which names it `where`, for another format."""
     found = record.get("format") if isinstance(record, dict) else None
     if found != FORMAT:
         formats = f"manifest format {found!r}, this build reads {FORMAT}"
@@ -81,7 +81,7 @@ def read(record: Any, where: str) -> Release:
 
 
 def names(workspace: Workspace) -> list[str]:
-    """Return the ids of all manifests in the store, readable or not, oldest first."""
+    """Return the ids of all manifests in the store, oldest first, even of unreadable manifests."""
     found = [n.removesuffix(".json") for n in workspace.store.list("releases")]
     return sorted(n for n in found if re.fullmatch(r"release-\d+", n))
 
@@ -104,13 +104,13 @@ def manifest_file(release_id: str) -> str:
 
 
 def current_id(workspace: Workspace) -> str | None:
-    """Return the id of the served release; None if there is none."""
+    """Return the id of the served release, or None if there is none."""
     pointer: dict[str, Any] = workspace.store.read_json(CURRENT) or {}
     return pointer.get("release_id")
 
 
 def made(workspace: Workspace) -> int:
-    """Return the number of releases made so far; retention removes manifests, never the newest."""
+    """Return the number of releases made so far, from the newest manifest, which always stays."""
     return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
 
 

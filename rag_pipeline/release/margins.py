@@ -33,7 +33,7 @@ class MetricComparison:
     """The group of each pair's query."""
     lower_is_better: bool
     loss: float | None
-    """How often an equal candidate looks as bad in any gate metric."""
+    """The probability that an equal candidate looks as bad in any gate metric."""
     metrics: int = 1
     """Number of the metrics that are compared together."""
     synthetic: int = 0
@@ -43,10 +43,10 @@ class MetricComparison:
 
 
 def spent(comparison_number: int) -> float:
-    """Return the error that the n-th comparison with a release may spend, n from 1.
+    """Return the allowed error of the n-th comparison with a release, with n from 1.
 
-    It is 0.05 / n(n+1), so the sum over all comparisons is at most 0.05 (alpha spending; Lan and
-    DeMets, 1983). Nightly comparisons on the same questions can't drift to a verdict.
+    It is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05 (alpha spending; Lan
+    and DeMets, 1983). Repeated comparisons on the same questions therefore can't force a verdict.
     """
     return ALPHA / (comparison_number * (comparison_number + 1))
 
@@ -105,7 +105,10 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
 
 
 def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
-    """Say which loss the guard finds in 9 of 10 cases, and how many more questions two margins."""
+    """Return a sentence about the loss that the guard finds in 9 of 10 cases.
+
+    Also tell the number of questions that are missing to find a loss of two margins.
+    """
     if len(gains) < 2:
         return "one question can show no loss"
     # The sign flips of many groups judge the metrics jointly; with few groups they share the error.

@@ -56,7 +56,7 @@ def publish(workspace: Workspace) -> Release:
 
 
 def _try_to_publish(workspace: Workspace) -> Release | None:
-    """Publish once; return None if another process changed the served release meanwhile."""
+    """Publish a release. Return None if another process changed the served release meanwhile."""
     seen = workspace.store.read_tagged_json(CURRENT)
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
@@ -112,7 +112,10 @@ def _new_release(
 
 
 def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> bool:
-    """Return False, and leave no manifest, if another process made a release meanwhile."""
+    """Write the manifest of a release and serve it.
+
+    Return False, and leave no manifest, if another process made a release meanwhile.
+    """
     # Pin before writing the manifest, so that a cleanup never removes the tables it names.
     _pin(workspace, release)
     file = manifest_file(release.release_id)
@@ -171,7 +174,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
 
 
 def serve(workspace: Workspace, release_id: str) -> None:
-    """Serve a release without a condition, when the served one is unusable."""
+    """Serve a release unconditionally, in place of an unusable served release."""
     load(workspace, release_id)
     try:
         held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
@@ -181,7 +184,7 @@ def serve(workspace: Workspace, release_id: str) -> None:
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
-    """Serve a release of another store under a new id; its builds must be in this store."""
+    """Serve a release of another store under a new id. Its builds must be in this store."""
     seen = workspace.store.read_tagged_json(CURRENT)
     release = replace(
         made,
@@ -199,10 +202,10 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
 
 
 def forget(workspace: Workspace, release: Release) -> bool:
-    """Remove a release that is not served; keep it and return False if it is served meanwhile.
+    """Remove a release that is not served. Keep it and return False if it is served meanwhile.
 
     `roll_back` moves the pointer and then looks for the manifest. This function removes the
-    manifest and then looks at the pointer. So one of the two notices the other.
+    manifest and then looks at the pointer. So at least one of them notices the other change.
     """
     file = manifest_file(release.release_id)
     workspace.store.remove_file(file)
@@ -217,7 +220,7 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest and unneeded scores; its tables stay pinned."""
+    """Delete a release's manifest and unneeded scores. Its tables stay pinned."""
     workspace.store.remove_file(manifest_file(release_id))
     if release_id != reference_id(workspace):
         workspace.store.remove_file(kept_file(release_id))
@@ -230,7 +233,7 @@ def _move_pointer(
     hold_back: Sequence[str] = (),
     allow: Collection[str] = (),
 ) -> bool:
-    """Serve a release; return False, and change nothing, if the pointer changed since `seen`."""
+    """Serve a release. Return False, and change nothing, if the pointer changed since `seen`."""
     record, tag = seen
     before = (record or {}).get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]

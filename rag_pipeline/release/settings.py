@@ -1,4 +1,4 @@
-"""The settings of a release, typed as in a corpus file."""
+"""Define the settings of a release, with the types of a corpus file."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class ReleaseSettings(BaseModel):
     answers: Answers
     answers_chats: dict[str, ChatVariant] = Field(default={})
     calibration: Calibration | None = None
-    """Fitted to the run that the release serves; not a setting of the corpus file."""
+    """The calibration fitted to the run of the release. The corpus file has no such setting."""
 
     def digest(self, run_digest: str) -> str:
         """Hash a run together with the settings of its answers."""
@@ -47,7 +47,7 @@ def record_chats(settings: Settings, config: CorpusConfig) -> dict[str, Any]:
 
 
 def read_settings(record: Any, release_id: str) -> ReleaseSettings:
-    """Parse the settings of a manifest; raise ConfigError where a method is not installed."""
+    """Parse the settings of a manifest. Raise ConfigError if a method is not installed."""
     try:
         return ReleaseSettings.model_validate(record)
     except ValidationError as error:

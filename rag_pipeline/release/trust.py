@@ -1,7 +1,7 @@
-"""The addresses and variables in a bundle's settings that its importer did not choose.
+"""Find addresses and variables in a bundle's settings that its importer did not choose.
 
-Whoever makes a bundle could otherwise name a variable of the importer, and an address to send its
-value and all questions to.
+Otherwise the maker of a bundle could name a variable of the importer, and an address that receives
+the variable's value and all questions.
 """
 
 import os
@@ -16,13 +16,13 @@ from rag_pipeline.config.parsing import ENVIRONMENT
 from rag_pipeline.errors import InputError
 
 ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
-"""The variable with the names, divided by commas, that settings of a bundle may read."""
+"""The variable with the comma-separated names of variables that a bundle's settings may read."""
 _NAMED = re.compile(r".*(?:url|env|address|host|command|module|path|folder)", re.IGNORECASE)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def refuse_variables(value: Any, where: str) -> None:
-    """Raise InputError for a text of JSON that a corpus file would replace by a variable."""
+    """Raise InputError for a text that a corpus file would replace with a variable's value."""
     if isinstance(value, str) and (found := ENVIRONMENT.search(value)):
         raise InputError(f"{where}: its settings contain {found[0]}, which would read a variable")
     if isinstance(value, (dict, list)):
@@ -33,8 +33,8 @@ def refuse_variables(value: Any, where: str) -> None:
 def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
     """Return a line for each part of a bundle's settings with a foreign address or variable.
 
-    `made` holds models of settings. Default values are trusted, and so are the values that one
-    part of the importer's corpus file `own` has together.
+    `made` holds models of settings. Default values are trusted. A combination of values is also
+    trusted if one part of the importer's corpus file `own` has the same combination.
     """
     trusted = [dict(values) for _, values in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}

@@ -1,4 +1,4 @@
-"""Judge contexts by a chat model: level and use of each, and missing facts."""
+"""Judge contexts by a chat model: the level and use of each context, and missing facts."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -21,9 +21,9 @@ _OVERALL = " Last, in `overallAssessment`, say in one sentence how well they ser
 
 
 class ChatContext(ContextJudge):
-    """A chat model judges level and use of each context, and lists missing facts.
+    """A chat model that judges the level and use of each context, and lists missing facts.
 
-    With `overall` it also rates all contexts together in one sentence.
+    With `overall`, it also rates all contexts together in one sentence.
     """
 
     code_version = 2
@@ -34,7 +34,7 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Call the model once a query with contexts."""
+        """Call the model once for each query with contexts."""
         shown = [n for n, one in enumerate(answered) if one.contexts]
         prompts = [_prompt(answered[n], self.overall) for n in shown]
         judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]

@@ -1,4 +1,4 @@
-"""Judge contexts without a chat model: levels by gold or similarity, use by key phrases."""
+"""Judge contexts without a chat model, by gold spans, similarity and key phrases."""
 
 import itertools
 import re
@@ -21,9 +21,9 @@ _LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 
 
 class RuleContext(ContextJudge):
-    """Levels from gold spans; without gold, from the cosine of the nearest sentence.
+    """A judge that sets levels by gold spans, or else by the cosine of the nearest sentence.
 
-    `similarities` are the minimum cosines of high, medium and low.
+    `similarities` are the minimum cosines of the levels high, medium and low.
     """
 
     code_version = 2
@@ -45,8 +45,8 @@ def judge_by_rules(
     With gold spans: `high` answers one (see `relevance.answers`), `medium` overlaps one, `low` is
     in the same document, `none` is elsewhere. Without gold spans the level follows `similarities`.
 
-    Missing are the gold spans that no context answers. Without gold spans, missing are the
-    annotated facts that no context states; without facts, an answer that was not found.
+    `missing` lists the gold spans that no context answers. Without gold spans, it lists the
+    annotated facts that no context states. Without facts, it lists an answer that was not found.
     """
     judged = []
     for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
@@ -64,7 +64,7 @@ def judge_by_rules(
 def key_phrases(text: str) -> frozenset[str]:
     """Return runs of two to four words between stop words and punctuation, in lower case.
 
-    Single words with a digit count too. Source: the candidate phrases of RAKE (Rose et al.,
+    Single words with a digit count, too. Source: the candidate phrases of RAKE (Rose et al.,
     Automatic keyword extraction from individual documents, 2010).
     """
     stop_words = _stop_words()
@@ -85,9 +85,10 @@ def key_phrases(text: str) -> frozenset[str]:
 
 
 def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
-    """Return whether an answer has one key phrase of a `high` context, or two of a lower one.
+    """Return whether an answer contains enough key phrases of a context.
 
-    A context of level `none` is never used.
+    One phrase is enough for level `high`, and two for `medium` and `low`. A context of level `none`
+    is never used.
     """
     if level == "none":
         return False
@@ -115,9 +116,10 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
 
 
 def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
-    """Return the highest possible levels of this number of `contexts`, best first.
+    """Return the highest possible levels of `contexts` contexts, best first.
 
-    `chunks` are all chunks of the documents with gold spans. Contexts beyond these are `none`.
+    `chunks` has all chunks of the documents with gold spans. If there are too few chunks, the other
+    levels are `none`.
     """
     levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=_LEVELS.index)
     nothing: list[Level] = ["none"] * contexts
@@ -157,7 +159,10 @@ def _missing(one: Answered) -> list[str]:
 
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
-    """Return each context's highest cosine of a sentence and the query; [] for gold queries."""
+    """Return for each context the highest cosine between one of its sentences and the query.
+
+    Return [] for queries with gold spans.
+    """
     needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]

@@ -1,7 +1,8 @@
-"""The context metrics of one query, from judgements of its contexts, best first.
+"""Compute the context metrics of one query from judgements of its contexts, best first.
 
 Source of the formulas: Mastra, "Building better RAG with context-aware evaluation" (2025). All
-rates are settings. Unlike there, every metric is None without contexts, and nothing is rounded.
+rates are settings. Unlike in the source, every metric is None without contexts, and no value is
+rounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +16,12 @@ _RELEVANT = ("high", "medium")
 
 
 def context_relevance(judgement: ContextJudgement, rates: Context) -> float | None:
-    """Return max(0, relevance - usage penalty - missing penalty) x scale; None without contexts.
+    """Return max(0, relevance - usage penalty - missing penalty) x scale.
 
-    Relevance is the mean of the contexts' weights (high 1.0, medium 0.7, low 0.3, none 0) over the
-    weight of high. The usage penalty is 0.1 for each unused high context. The missing penalty is
-    0.15 for each missing item, at most 0.5.
+    Relevance is the mean weight of the contexts (high 1.0, medium 0.7, low 0.3, none 0) divided by
+    the weight of high. The usage penalty is 0.1 for each unused high context. The missing penalty
+    is 0.15 for each missing item, and at most 0.5. These numbers are the defaults. Return None
+    without contexts.
     """
     contexts = judgement.contexts
     if not contexts:
@@ -33,9 +35,10 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
 
 
 def context_precision(contexts: Sequence[Judged]) -> float | None:
-    """Return the average precision over high and medium contexts; None without contexts.
+    """Return the average precision of the contexts, of which high and medium are relevant.
 
-    0 if none is relevant. Contexts that were not retrieved do not count, unlike in `AP`.
+    Return 0 if no context is relevant, and None without contexts. Unlike in `AP`, chunks that were
+    not retrieved do not count.
     """
     if not contexts:
         return None
@@ -44,7 +47,10 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
 
 
 def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
-    """Return 0.05 per place after the third over high contexts, at most 0.3; None without any."""
+    """Return the penalty for `high` contexts that rank below the third, by default 0 to 0.3.
+
+    Each of these contexts adds 0.05 for each rank below the third. Return None without contexts.
+    """
     if not contexts:
         return None
     late = sum(
@@ -111,7 +117,7 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
         headline=False,
     ),
 )
-"""Metrics of a query's contexts in display order; None without contexts."""
+"""The metrics of a query's contexts, in display order."""
 
 
 def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:

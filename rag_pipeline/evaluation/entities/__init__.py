@@ -1,1 +1,1 @@
-"""Compare answers with facts: extract entities, match them with the ground truth, score."""
+"""Extract entities from answers, match them with the ground truth, and score the answers."""

@@ -1,4 +1,4 @@
-"""Sums of money and percentages in a text -> ("USD", 10000), ("percent", 50)."""
+"""Find sums of money and percentages in a text, such as ("USD", 10000) and ("percent", 50)."""
 
 import re
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ _MONEY = (
 )
 _EUROS = rf"(?i)\b(?P<words>{FOREIGN_WORDS})\s+euros?\b"
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
-"""A number in German notation; in dollars and pounds the point is decimal."""
+"""A number in German notation. In dollars and pounds, the point is a decimal point."""
 _PERCENT = (
     rf"(?i)(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?\s*"
     r"(?:(?P<points>basis\s+points?|bps)\b|%|(?:percent|per\s+cent|pct|Prozent|v\.\s?H|pour\s+cent|"
@@ -99,7 +99,7 @@ def amounts_in(text: str) -> Iterator[Found]:
 
 
 def percentages_in(text: str) -> Iterator[Found]:
-    """Yield the percentages of a text, with halves, thirds and quarters."""
+    """Yield the percentages of a text, including halves, thirds and quarters."""
     for match in compiled(_PERCENT).finditer(text):
         fraction = match["fraction"]
         if fraction:

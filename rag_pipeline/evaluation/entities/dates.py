@@ -1,4 +1,4 @@
-"""Dates and times of day -> ("date", month, day[, year]), ("month", …), ("clock", minutes)."""
+"""Find dates and times: ("date", month, day[, year]), ("month", …), ("clock", minutes)."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Periods in a text -> months or seconds: "five (5) years", "half a year", "30 Tage"."""
+"""Find periods in a text, such as "five (5) years" or "30 Tage", in months or seconds."""
 
 import re
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ _ONE = (
     r"|\ban?\s+(?P<before>hour|day|week|month|year)(?=\s+(?:after|before|from|later)\b|['’]s\s+notice)"
     r"|\ba\s+(?P<long>fortnight|decade|century)\b"
 )
-"""One unit; "a day" alone is mostly a rate."""
+"""A period of one unit. The bare "a day" is missing, because it is mostly a rate."""
 _PART = (
     r"(?i)\b(?P<part>half|a\s+quarter|three[\s-]quarters)\s+(?:of\s+)?(?:an?|one)\s+"
     r"(?P<unit>minute|hour|day|month|year)\b"
@@ -87,7 +87,7 @@ _MAY_BE_FOREIGN = (
 
 
 def durations_in(text: str) -> Iterator[Found]:
-    """Yield the periods of a text, and ordinal ones such as "the third year"."""
+    """Yield the periods of a text, including ordinal periods such as "the third year"."""
     last: Found | None = None
     for match in compiled(_DURATION).finditer(text):
         amount = read_number(match["number"] + (match["half"] or ""))

@@ -1,4 +1,4 @@
-"""Text -> entities of the seven types, by a chat model."""
+"""Extract entities of seven types from a text by a chat model."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -24,14 +24,14 @@ ENTITIES_SCHEMA = object_schema(
 
 
 class ChatEntities(EntityExtractor):
-    """A chat model lists the entities; `rules` and `llm` share the matching."""
+    """An extractor that asks a chat model for the entities."""
 
     code_version = 4
     extractor: Literal["llm"]
     chat: ChatName
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
-        """Call the model once a text; drop entities that are not in the text."""
+        """Call the model once for each text, and drop entities that are not in the text."""
         asked = [n for n, text in enumerate(texts) if text.strip()]
         prompts = [
             Prompt(f"Text:\n{texts[n]}", system=_SYSTEM, schema=ENTITIES_SCHEMA) for n in asked

@@ -1,4 +1,4 @@
-"""Find a fact in a text: quantities by value, words by stems and spelling."""
+"""Find a fact in a text. Compare quantities by value, and words by stems and spelling."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ _SAME = {
     "corporation": "corp",
     "company": "co",
 }
-"""Words with the same meaning in an agreement, and one word for them."""
+"""Words that have a synonym in agreements, with that synonym."""
 _IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -37,7 +37,7 @@ _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text's words for comparison: stems without articles, and their positions."""
+    """A text's words for comparison: stems without articles, and the spans of the words."""
 
     stems: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
@@ -45,7 +45,7 @@ class Words:
 
 @lru_cache(maxsize=20_000)
 def words_of(text: str) -> Words:
-    """Return the words of a text; "Employee's" and "Employee’s" are the same."""
+    """Return the words of a text. "Employee's" and "Employee’s" are the same word."""
     stems: list[str] = []
     places: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(text):
@@ -63,7 +63,7 @@ def _folded(word: str) -> str:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Yield the parts of a word: "don't" is do not, "nontransferable" is non transferable."""
+    """Yield the parts of a word: do, not for "don't", and non, transferable for the compound."""
     contracted = _CONTRACTED.fullmatch(word)
     if contracted and (word == "cannot" or "'" in word):
         said = {"can": "can", "won": "will", "shan": "shall"}.get(contracted[1], contracted[1])
@@ -100,7 +100,7 @@ def _stemmer():  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=20_000)
 def value_of(kind: str, text: str) -> FactValue | None:
-    """Return the value of a text that is one quantity and loose words."""
+    """Return the value of a text that consists of one quantity and loose words, or else None."""
     if kind not in _QUANTITY_TYPES:
         return None
     found = [q for q in quantities(text) if q.kind == kind]
@@ -125,13 +125,13 @@ _LOOSE = frozenset(
 
 
 def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, int] | None:
-    """Return the span where a text states a fact; None if it does not.
+    """Return the span where a text states a fact, or None if it does not.
 
-    A quantity matches a quantity of the same value. "At least" does not match "at most"; without
-    such a word either matches. Other variants match a run of the text's words of the same length,
-    or of one word fewer or more. The stems must be `similarity` percent alike (normalised
-    Levenshtein). A fact of four words or more may have two other words between. Both sides need the
-    same negations and numbers: "may not terminate" does not state "terminate".
+    A quantity matches a quantity of the same value. "At least" does not match "at most". A quantity
+    without such words matches both. Any other variant matches a run of words that has the same
+    length, or one word fewer or more. The stems must be `similarity` percent alike (normalised
+    Levenshtein). Two other words may stand inside a run for a fact of at least four words. Both
+    sides need the same negations and numbers: "may not terminate" does not state "terminate".
     """
     value = value_of(kind, variant)
     if value is not None:
@@ -170,7 +170,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
 
 _LONG, _INSERTED = 4, 2
-"""Minimum words of a fact that may have other words between, and the maximum of these."""
+"""Minimum words of a fact whose run may have inserted words, and the maximum of these words."""
 
 
 def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -210,7 +210,7 @@ def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _marks(stems: Iterable[str]) -> frozenset[str]:
-    """Return the stems that must agree exactly: negations, numbers, roles such as "licensee"."""
+    """Return the stems that must match exactly: negations, numbers and roles like "licensee"."""
     return frozenset(
         "not" if s in _NEGATIONS else s
         for s in stems

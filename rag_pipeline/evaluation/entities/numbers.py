@@ -1,4 +1,4 @@
-"""Digits and words -> numbers, in English, German, French and Spanish notation."""
+"""Read numbers in digits and words, in English, German, French and Spanish notation."""
 
 import re
 from decimal import Decimal
@@ -24,7 +24,7 @@ NUMBER = (
     rf"(?:\b{WORDS}\s*\(\s*(?:{DIGITS})\s*%?\s*\)"
     rf"|(?<![\w.,])(?:{DIGITS})(?:\s*\(\s*{WORDS}\s*\))?|\b{WORDS})"
 )
-"""Digits, words, or both with one in parentheses; then the digits count."""
+"""Digits, words, or both with one of them in parentheses. Of both, the digits count."""
 
 _FOREIGN = {
     "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
@@ -74,7 +74,7 @@ Found = tuple[int, int, FactValue]
 
 
 def read_number(text: str) -> Decimal | None:
-    """Return the number that digits, words or both spell; None if they spell none."""
+    """Return the number that digits, words or both spell, or None if they spell no number."""
     half = _HALF.search(text)
     if half:
         whole = read_number(text[: half.start()])

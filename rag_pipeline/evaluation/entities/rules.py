@@ -1,4 +1,4 @@
-"""Text -> entities by patterns and word lists for contracts and policies in English."""
+"""Extract entities by patterns and word lists for contracts and policies in English."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -11,7 +11,7 @@ from rag_pipeline.imports import compiled
 
 
 class RuleEntities(EntityExtractor):
-    """Patterns and word lists."""
+    """An extractor with patterns and word lists."""
 
     code_version = 4
     extractor: Literal["rules"] = "rules"
@@ -129,7 +129,7 @@ _PATTERNS = {
 
 
 def extract(text: str) -> list[Entity]:
-    """Return the entities of a text, type by type, in order; each text of a type once."""
+    """Return the distinct entities of a text, type by type and in order."""
     found = dict.fromkeys(
         entity for entity in _all(text) if any(character.isalnum() for character in entity.text)
     )

@@ -1,7 +1,7 @@
-"""An answer's entities against the ground truth: precision, recall and F1.
+"""Score an answer's entities against the ground truth by precision, recall and F1.
 
 The ground truth maps a type to facts, and a fact is a group of acceptable variants. An answer
-states a fact if an extracted entity of that type or its text does (see `matching.find`). Types
+states a fact if its text or an extracted entity of that type states it (see `matching.find`). Types
 without ground truth do not count.
 """
 
@@ -20,7 +20,7 @@ FactGroups = Mapping[str, Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of entities extracted and right, and of facts expected and found."""
+    """The numbers of extracted and right entities, and of expected and found facts."""
 
     extracted: int = 0
     right: int = 0
@@ -32,19 +32,20 @@ class Counts:
 
     @property
     def precision(self) -> float | None:
-        """Return right / extracted; None if nothing was extracted."""
+        """Return right / extracted, or None if nothing was extracted."""
         return self.right / self.extracted if self.extracted else None
 
     @property
     def recall(self) -> float | None:
-        """Return found / facts; None without facts."""
+        """Return found / facts, or None without facts."""
         return self.found / self.facts if self.facts else None
 
     @property
     def f1(self) -> float | None:
-        """Return the harmonic mean of precision and recall; None without facts.
+        """Return the harmonic mean of precision and recall, or None without facts.
 
-        0 if nothing was extracted or found. van Rijsbergen, Information Retrieval, 1979.
+        It is 0 if nothing was extracted or found. Source: van Rijsbergen, Information Retrieval,
+        1979.
         """
         return None if self.recall is None else _harmonic_mean(self.precision or 0.0, self.recall)
 
@@ -60,16 +61,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class EntityScore:
-    """One answer's counts by type, and each fact with whether it was found."""
+    """One answer's counts by type, and a flag for each fact that tells whether it was found."""
 
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
     facts: tuple[tuple[str, str, bool], ...] = ()
     """(type, first variant, found)."""
     stated: int = 0
-    """Count of entities of any type, also of types without ground truth."""
+    """Number of entities of any type, including types without ground truth."""
     right: int = 0
-    """Count of these that state an expected fact."""
+    """Number of these entities that state an expected fact."""
 
     @property
     def total(self) -> Counts:
@@ -78,7 +79,7 @@ class EntityScore:
 
     @property
     def critical_recall(self) -> float | None:
-        """Return the recall over the critical types; None if they have no facts."""
+        """Return the recall over the critical types, or None if these types have no facts."""
         critical = (self.by_type.get(kind, Counts()) for kind in self.critical_types)
         return sum(critical, Counts()).recall
 
@@ -124,8 +125,8 @@ def score_entities(
 ) -> EntityScore:
     """Count an answer's entities and facts, by type of the ground truth.
 
-    Entities of equal value count once. A fact that the text states without an extracted entity
-    counts as one entity, extracted and right. Entities that occur only inside of it do not count.
+    Entities of equal value count once. A fact that only the text states counts as one extracted and
+    right entity. Entities that occur only inside this fact do not count.
     """
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
@@ -168,8 +169,8 @@ def summarize_entities(scores: Iterable[EntityScore]) -> dict[str, Any]:
     """Summarize the scores of the queries with facts, as plain values.
 
     `micro` and `by_type` hold `Counts.record` over all queries. The `mean_` values are means over
-    queries; `mean_precision` covers queries with entities. `f1_of_means` is the harmonic mean of
-    the mean precision and recall. It differs from `mean_f1`, and papers publish either.
+    queries. `mean_precision` covers only queries with entities. `f1_of_means` is the harmonic mean
+    of the mean precision and the mean recall. It differs from `mean_f1`, and papers publish both.
     """
     judged = [score for score in scores if score.total.facts]
     by_type: dict[str, Counts] = {}

@@ -1,8 +1,8 @@
-"""Quantities in a text -> comparable values: "five (5) years" equals "60 months".
+"""Read quantities in a text as comparable values: "five (5) years" equals "60 months".
 
 A value is a tuple: ("months", 60), ("USD", 10000), ("percent", 50), ("date", 6, 30). Only exact
-conversions are made: years to months; weeks, days, hours and minutes to seconds. A month is not a
-number of days, and a business day is not a day.
+conversions are made. Years become months. Weeks, days, hours and minutes become seconds. A month is
+not a number of days, and a business day is not a day.
 """
 
 import re
@@ -28,7 +28,8 @@ class Quantity:
 def quantities(text: str) -> list[Quantity]:
     """Return the durations, dates, times of day, sums and percentages of a text, in order.
 
-    Of two that overlap, the first one is kept; of two with the same start, the longer one.
+    Of two overlapping quantities, only the first is returned. If both have the same start, only the
+    longer is returned.
     """
     found = [Quantity("PERCENTAGE", *place) for place in percentages_in(text)]
     found += [Quantity("MONEY", *place) for place in amounts_in(text)]
@@ -41,7 +42,7 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def same_value(one: FactValue, other: FactValue) -> bool:
-    """Return whether two values are the same; a date without a year matches any year.
+    """Return whether two values are the same. A date without a year matches any year.
 
     1/2/2024 matches the second of January and the first of February. Cents match any currency.
     """
@@ -66,7 +67,7 @@ def same_value(one: FactValue, other: FactValue) -> bool:
 
 
 def states(said: FactValue, wanted: FactValue) -> bool:
-    """Return whether a value states the wanted one; a day states its month too."""
+    """Return whether `said` states `wanted`. A date also states its month."""
     if wanted[0] == "month" and said[0] == "date" and len(said) == 4:
         return (said[1], said[3]) == wanted[1:]
     return same_value(said, wanted)
