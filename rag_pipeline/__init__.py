@@ -1,7 +1,8 @@
 """Turn raw documents into a searchable, evaluated and released RAG index.
 
-The map of the package, from left to right as data flows. Earlier parts never import later ones,
-and only `orchestration` imports Dagster; an import contract in pyproject.toml checks both.
+The list below shows the parts of the package in the order of the data flow. Earlier parts never
+import later parts, and only `orchestration` imports Dagster. An import contract in pyproject.toml
+checks both rules.
 
 Shared by all
     errors             all own errors in one tree

@@ -73,7 +73,7 @@ def without_secrets(text: str) -> str:
 
 
 class ProviderError(RagPipelineError):
-    """A model or its provider failed; the message shows no known key.
+    """A model or its provider failed. The message shows no known key.
 
     `status` is the status of the HTTP reply, if there was one.
     """
@@ -134,10 +134,10 @@ class CallsStoppedError(ProviderError):
 
 
 class RefusedError(CallsStoppedError):
-    """A server refused a call for a reason that may concern every input, or this one alone.
+    """A server refused a call for a reason that may concern every input or only this input.
 
-    `said` leaves out the cure. `inputs` is the number of inputs that are known to be refused, 0 if
-    one of them may be the reason. `calls` decides by other inputs; see `Circuit.refuse`.
+    `said` leaves out the cure. `inputs` is the number of inputs that are known to be refused. It is
+    0 if one of them may be the reason. `calls` decides by other inputs (see `Circuit.refuse`).
     """
 
     def __init__(self, said: str, cure: str, inputs: int = 0) -> None:

@@ -43,7 +43,7 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two values.
 
-    For values within 0..1 it is Wilson's score interval (1927). Its n is the effective number of
+    For values from 0 to 1 it is Wilson's score interval (1927). Its n is the effective number of
     independent queries with the same variance of the mean (Korn and Graubard, 1998). For other
     values it is the mean +- t standard errors (`variance_of_mean`).
     """

@@ -336,7 +336,7 @@ def retriever_of(workspace: Workspace, configuration: Configuration) -> Retrieve
 def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
 ) -> Sequence[ScoredChunk]:
-    """Return the chunks for another query in the builds of the last run; [] without a run."""
+    """Return the chunks for another query in the builds of the last run, or [] without a run."""
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run without an earlier run
         return []

@@ -75,7 +75,7 @@ def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Return whether a run failed for a reason other than its inputs, so a new run may succeed.
 
     Either the run was canceled, its process or a worker died, the project could not be loaded, or
-    its store failed, for example on a full disk.
+    its store failed.
     """
     if run.status == dg.DagsterRunStatus.CANCELED:
         return True

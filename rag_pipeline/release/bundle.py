@@ -1,7 +1,7 @@
 """Export a release as one zip file, and import it into the store of another machine.
 
-    bundle.json        format, corpus, manifest, and the size and SHA-256 of each file; by section
-                       of the corpus file, the variants that the release's settings refer to
+    bundle.json        format, corpus, manifest, the size and SHA-256 of each file, and the variants
+                       of the corpus file that the release's settings refer to, by section
     vectors.arrow      pinned rows of the vector index, Arrow IPC
     documents.arrow    pinned documents, which citations show
     scores.parquet     the release's scores, for the gate

@@ -115,7 +115,7 @@ def served_digest(workspace: Workspace, configuration: Configuration) -> str:
 
 
 def gate_decision(workspace: Workspace) -> Decision:
-    """Return whether the chosen configuration may be published; write nothing."""
+    """Return the gate's decision about the chosen configuration, without writing anything."""
     configuration, why = choose(workspace)
     name = configuration.name
     problems = obstacles(workspace, configuration)
@@ -247,7 +247,7 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
 
 
 def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
-    """Return a sentence that names the documents on which a model failed; "" if there are none."""
+    """Return a sentence that names the documents on which a model failed, or "" without any."""
     partitions = [open_partition(workspace, asset, configuration.key) for asset in TABLES]
     missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:

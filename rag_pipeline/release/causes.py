@@ -1,6 +1,6 @@
 """Find the change that made a query better or worse between two releases or configurations.
 
-One difference at a time is moved from one build to the other, and the query is searched again.
+One difference at a time is copied from one build to the other, and the query is searched again.
 The cause is the difference that restores the better result or spoils it.
 """
 

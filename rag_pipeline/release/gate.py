@@ -79,10 +79,11 @@ class Decision:
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
     """Refuse a candidate that is, or looks, worse than the served release in a gate metric.
 
-    The metrics are those that the release has; if its gold is whole documents, the metric of
-    documents. `decide_metric` holds the rules. Where only the candidate lacks a value, the worst
-    value counts. A candidate that can't be compared in any metric is refused, unless the release
-    was never measured. Raise ConfigError for a metric that no configuration measures.
+    The metrics are the gate metrics that the release has. If its gold consists of whole documents,
+    the metric of documents replaces them. `decide_metric` holds the rules. If only the candidate
+    lacks a value, the worst value counts. A candidate that can't be compared in any metric is
+    refused, unless the release was never measured. Raise ConfigError for a metric that no
+    configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
@@ -137,10 +138,10 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
 def _not_comparable(
     workspace: Workspace, own: Scores, served: Reference, metrics: Sequence[str]
 ) -> str:
-    """Return why a candidate is refused that no value can be compared with; "" if it is allowed.
+    """Return the reason to refuse a candidate that can't be compared, or "" to allow it.
 
-    It is allowed if the release never had a value in the metrics, as its questions had no gold,
-    and the candidate has values on the questions that can be measured.
+    It is allowed if the release never had a value in the metrics, and if the candidate has values
+    on the questions that can be measured.
     """
     gate, where = workspace.config.gate, workspace.config.where
     way_out = f"or set gate.metrics to [] in {where} for one release"
