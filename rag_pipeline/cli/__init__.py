@@ -1,4 +1,4 @@
-"""`rag`: run, inspect and search a corpus from the command line."""
+"""Run, inspect and search a corpus with the command `rag`."""
 
 import atexit
 import os
@@ -15,8 +15,8 @@ __all__ = ["app", "main"]
 def main() -> NoReturn:
     """Run the command line, and end the process without the interpreter's clean-up.
 
-    The clean-up can race with threads of native libraries that still release Python objects. The
-    race aborts the process, so a successful command would seem to fail.
+    During the clean-up, threads of native libraries can still release Python objects. This can
+    abort the process, so that a successful command seems to fail.
     """
     code: object = 0
     try:
@@ -25,6 +25,6 @@ def main() -> NoReturn:
         code = stop.code
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader of a pipe may have ended
+        with suppress(OSError, ValueError):  # the reader of a pipe may be gone
             stream.flush()
     os._exit(code if isinstance(code, int) else int(bool(code)))

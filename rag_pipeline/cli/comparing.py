@@ -1,4 +1,4 @@
-"""`rag compare` and `rag explain`: results of the evaluation, query by query."""
+"""Implement `rag compare` and `rag explain`, which show the evaluation query by query."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -44,7 +44,7 @@ _QUERIES = 5
 
 
 def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
-    """Compare two configurations or releases, query by query."""
+    """Print a comparison of two configurations or releases, query by query."""
     workspace = Workspace(load_config(file))
     first, second = (resolve(workspace, name) for name in (one, other))
     wanted = [m for m in shown_metrics(workspace.config) if m in first.scores or m in second.scores]
@@ -66,7 +66,10 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
 def show_explanation(
     file: Path, query_id: str, configuration: str | None, k: int, as_json: bool
 ) -> None:
-    """Show a query's rank under every configuration, and its passages under one."""
+    """Print a query's rank in every configuration, and its passages in one configuration.
+
+    That is `configuration`, by default the served one.
+    """
     if f"AnswerPresence@{k}" not in METRICS:
         raise InputError(f"-k {k} is not one of: 1 to 10, 20")
     workspace = Workspace(load_config(file))
@@ -99,7 +102,10 @@ def show_explanation(
 
 
 def resolve(workspace: Workspace, name: str) -> Reference:
-    """Return the current scores of a configuration, or the kept scores of a release."""
+    """Return the current scores of a configuration, or the stored scores of a release.
+
+    Raises ConfigError if the name is unknown. Raises StoreError if there are no scores.
+    """
     config = workspace.config
     if name in config.all_configurations:
         if scores := read_scores(workspace, name):
@@ -143,7 +149,7 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
             coloured_verdict(difference.verdict),
         )
     console.print(table)
-    # Questions of one document count together in intervals and p values.
+    # Queries about the same document are one unit in intervals and p values.
     groups = max((c.groups for c in found.values() if c.groups), default=None)
     unit = f" Unit: the document or `group` ({groups})." if groups else ""
     console.print(
@@ -154,9 +160,9 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
 
 
 def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:
-    """Print the queries that one side answers better, the greatest changes first.
+    """Print the queries that A answers better or worse than B, largest differences first.
 
-    Returns the first query that A wins and the first that it loses.
+    Return the first query that A wins and the first query that A loses, if they exist.
     """
     firsts = []
     texts = {q.query_id: q.query for q in load_queries(workspace)}

@@ -1,4 +1,4 @@
-"""Output of the command line: results to standard output, errors to standard error."""
+"""Print results to standard output and errors to standard error."""
 
 import codecs
 import difflib
@@ -40,12 +40,12 @@ errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def set_quiet(quiet: bool) -> None:
-    """Silence everything but errors."""
+    """Set whether only errors are printed."""
     console.quiet = quiet
 
 
 def make_legible() -> None:
-    """Write characters that the terminal's encoding lacks as the nearest ASCII."""
+    """Replace characters that the terminal's encoding lacks by similar ASCII characters."""
     codecs.register_error("legible", _legible)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -61,10 +61,10 @@ def _legible(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def outside_capture() -> Iterator[None]:
-    """Print to the terminal itself, also while Dagster captures standard output."""
+    """Print to the terminal even while Dagster captures standard output."""
     try:
         copy = os.dup(sys.stdout.fileno())
-    except (OSError, ValueError):  # standard output is no file
+    except (OSError, ValueError):  # standard output is not a file
         yield
         return
     with os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors="legible") as terminal:
@@ -76,7 +76,7 @@ def outside_capture() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON and nothing else; as ASCII if the terminal's encoding lacks a character."""
+    """Print JSON alone. Escape non-ASCII characters if the terminal's encoding lacks one."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -86,28 +86,28 @@ def print_json(value: Any) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error's sentence that suggests a similar known name, or ""."""
+    """Return the end of an error message that suggests a similar known name, or ""."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def command(text: str) -> str:
-    """Return the markup of a command to copy."""
+    """Return a command in bold, as rich markup."""
     return f"[bold]{escape(text)}[/bold]"
 
 
 def say(markup: str) -> None:
-    """Print a line without breaking it, so that its paths and commands can be copied."""
+    """Print markup without line breaks, so that users can copy its paths and commands."""
     console.print(markup, soft_wrap=True)
 
 
 def show_next(line: str) -> None:
-    """Print the command that usually comes next."""
+    """Print the command that users usually run next."""
     say(f"Next: {command(line)}")
 
 
 def new_table(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:
-    """Return an empty table with columns of these names; `numbers` are aligned to the right."""
+    """Return an empty table with these columns. The columns `numbers` are right-aligned."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for name in names:
         table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
@@ -120,27 +120,27 @@ def counted(count: int, noun: str) -> str:
 
 
 def megabytes(size: int) -> str:
-    """Return a size in MB."""
+    """Return a size in bytes as text in MB."""
     return f"{size / 1e6:,.1f} MB"
 
 
 def cut(text: str, length: int) -> str:
-    """Return a text on one line of at most this many characters."""
+    """Return a text on one line of at most `length` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= length else f"{flat[: length - 1]}…"
 
 
 def visible(text: str) -> str:
-    """Return the markup of a foreign text on one line, with visible control characters.
+    """Return untrusted text as markup on one line, with escaped control characters.
 
-    Otherwise a document's control characters could change the reader's terminal.
+    Unescaped control characters of a document could change the user's terminal.
     """
     line = " ".join(text.split())
     return escape("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line))
 
 
 def indented(text: str, indent: str = "   ") -> str:
-    """Return a text wrapped to the terminal's width, or one line without a terminal."""
+    """Return an indented text, wrapped to the terminal's width, or one line without a terminal."""
     width = console.width if console.is_terminal or "COLUMNS" in os.environ else sys.maxsize
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
@@ -148,7 +148,7 @@ def indented(text: str, indent: str = "   ") -> str:
 
 
 class _Count(ProgressColumn):
-    """Shows the number done, the total if it is known, the unit, and the rate per second."""
+    """Shows the number done, the total if known, the unit and the rate per second."""
 
     def render(self, task: Task) -> Text:
         if not task.completed and task.total is None:
@@ -160,7 +160,7 @@ class _Count(ProgressColumn):
 
 
 def progress_bar() -> Progress:
-    """Return a live progress display, which only terminals show."""
+    """Return a live progress display, which is invisible without a terminal."""
     name = Column(no_wrap=True, overflow="ellipsis", min_width=12)
     return Progress(
         SpinnerColumn("line" if console.options.ascii_only else "dots"),
@@ -177,7 +177,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar; yield a function that takes the number done and the total."""
+    """Show a progress bar, and yield a function to call with the number done and the total."""
     with progress_bar() as progress:
         task = progress.add_task(description, total=None, unit=unit, also="")
 

@@ -1,4 +1,4 @@
-"""`rag costs`, the estimated costs of a run in words, and their comparison with the actual ones."""
+"""Implement `rag costs`, and compare the estimated costs of a run with the actual costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ _NO_PRICE = "an unknown price, set the model's `price` in the corpus file"
 
 
 def show_costs(file: Path, by: str, as_json: bool) -> None:
-    """Print tokens and USD per group, the total, and the rest of the budget."""
+    """Print tokens and USD per group, their totals, and the rest of the budget."""
     if by not in GROUPS:
         raise InputError(f"--by {by!r} is not one of: {', '.join(GROUPS)}")
     config = load_config(file)
@@ -68,7 +68,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
 
 
 def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
-    """Return the estimated costs of a run, a line per paid model."""
+    """Return a line with the estimated costs of a run for each paid model."""
     lines = []
     for model in dict.fromkeys(f.model for f in found if f.model):
         own = [f for f in found if f.model == model]
@@ -91,10 +91,10 @@ def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
 
 
 def keep_outcome(plan: RunPlan, position: int) -> str:
-    """Write estimate and actual costs of a run to the store; return both in words.
+    """Write estimated and actual costs of a run to the store, and return both in words.
 
-    The charges after `position` in the ledger are the run's. Returns "" for a run without
-    paid or expected calls.
+    The charges after `position` in the ledger belong to the run. Return "" if the run has no paid
+    models, or if it had no calls and no cost was expected.
     """
     if not plan.pays:
         return ""
@@ -134,7 +134,7 @@ def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
 
 
 def usd(totals: Totals) -> str:
-    """Return a cost in words: exact, a lower bound, or unknown."""
+    """Return the cost in USD as text. With unknown prices it is a lower bound or "unknown"."""
     if totals.is_known:
         return f"{totals.usd:,.4f}"
     return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

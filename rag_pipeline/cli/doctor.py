@@ -1,4 +1,4 @@
-"""`rag doctor`: checks of this machine, the corpus file and its store."""
+"""Implement `rag doctor`, which checks this machine, the corpus file and its store."""
 
 import importlib.metadata
 import os
@@ -30,10 +30,10 @@ _ROUNDS = 3
 
 
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
-    """Print one line per check; return whether all are well.
+    """Print one line per check, and return whether all checks pass.
 
-    `find` returns the corpus file. With `repair`, repair the store first; with `full`, read every
-    byte of it.
+    `find` returns the corpus file. With `repair`, the store is repaired first. With `full`, every
+    byte of the store is read.
     """
     if repair:
         _repair(find(), full)
@@ -102,7 +102,7 @@ def _hashes(workspace: Workspace) -> str:
 
 
 def _repair(file: Path, full: bool) -> None:
-    """Repair the store in several rounds, because one repair may reveal another fault."""
+    """Repair the store in up to 3 rounds, because a repair can reveal another fault."""
     config = load_config(file)
     workspace = Workspace(config)
     mended = 0
@@ -157,7 +157,7 @@ def _inputs(config: CorpusConfig) -> str:
 
 def _disk(config: CorpusConfig) -> str:
     store = Path(config.store_url)
-    # A check must not create a folder: without a store, its parent is tested.
+    # A check must not create a folder, so the nearest existing parent is tested.
     folder = next(path for path in (store, *store.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=folder) as file:

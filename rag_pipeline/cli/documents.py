@@ -1,4 +1,4 @@
-"""`rag show` and `rag quarantine`: a document's text as it was read, and refused documents."""
+"""Implement `rag show` and `rag quarantine`, which print documents and refused documents."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 
 class Refusal(NamedTuple):
-    """The reason why a stage refuses a document."""
+    """Holds the reason why a stage refused a document."""
 
     document_id: str
     stage: str
@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
 
 
 def refusals(workspace: Workspace) -> list[Refusal]:
-    """Return every refusal of every stage, by document."""
+    """Return the refusals of all stages, sorted by document."""
     found = set()
     for name in _quarantines(workspace):
         rows = workspace.quarantine(name).read_rows(list(Refusal._fields))
@@ -48,7 +48,7 @@ def _quarantines(workspace: Workspace) -> list[str]:
 
 
 def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
-    """List the quarantine; with `retry` empty it, so that the next run tries again."""
+    """Print the quarantine. With `retry`, empty it, so that the next run tries again."""
     workspace = Workspace(load_config(file))
     found = refusals(workspace)
     if retry:
@@ -78,7 +78,7 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
 
 
 def show_document(file: Path, document_id: str, page: int | None, as_json: bool) -> None:
-    """Print the text that was read of a document, or of one page of it."""
+    """Print the text that was read from a document, or from one page of it."""
     workspace = Workspace(load_config(file))
     document = next(iter(read_documents(workspace, [document_id])), None)
     if document is None:
@@ -105,7 +105,7 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
 
 def _page(document: Document, page: int) -> str:
     if document.page_map is None:
-        raise InputError(f"--page {page}: {document.document_id!r} has no pages; it is no PDF")
+        raise InputError(f"--page {page}: {document.document_id!r} has no pages; it is not a PDF")
     placed = PageMap.from_bytes(document.page_map)
     count = len(placed.sizes)
     if not 1 <= page <= count:
@@ -121,4 +121,4 @@ def _unknown(workspace: Workspace, document_id: str) -> str:
         return f"{document_id!r} is in quarantine: {refused[0].reason}"
     known = list(workspace.documents().state())
     near = did_you_mean(document_id, known)
-    return f"no document {document_id!r} among the {len(known):,} loaded ones{near}"
+    return f"no document {document_id!r} among the {len(known):,} loaded documents{near}"

@@ -1,4 +1,4 @@
-"""The corpus file of a command: named by path, by name, or not at all."""
+"""Find the corpus file of a command by its path or name, or as the only corpus file."""
 
 import os
 import shlex
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def find_corpus_file(wanted: str | None = None, option: str | None = None, hint: str = "") -> Path:
-    """Return the corpus file of this path or name, or the only one if neither is given.
+    """Return the corpus file with a path or name, or the only corpus file without a name.
 
-    The argument, the option `--corpus` or RAG_CORPUS names a corpus. `hint` ends the error for an
-    unknown name. Raises ConfigError with the found corpora if none or several match, or if
-    argument and option differ.
+    The name comes from the argument, the option `--corpus` or RAG_CORPUS. `hint` is appended to the
+    error for an unknown name. Raises ConfigError with the found corpora if no corpus or several
+    corpora match, or if argument and option differ.
     """
     if wanted and option and wanted != option:
         raise ConfigError(f"two corpora are named: {wanted} and --corpus {option}; name one")
@@ -52,23 +52,23 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
 
 
 def open_corpus(wanted: str | None = None, option: str | None = None, hint: str = "") -> "Corpus":
-    """Return the corpus of `find_corpus_file`."""
+    """Return the corpus of the file that `find_corpus_file` finds."""
     from rag_pipeline.corpus import Corpus
 
     return Corpus.load(find_corpus_file(wanted, option, hint))
 
 
 def rag(*arguments: str, file: Path | None = None, corpus: str = "") -> str:
-    """Return a command line that runs in the working directory.
+    """Return a command line of `rag` for the working directory.
 
-    It ends with the shortest argument that names this corpus file, if one is needed.
+    If needed, it ends with the shortest argument that names the corpus file.
     """
     named = [] if file is None else _shortest(file, corpus)
     return shlex.join((program(), *arguments, *named))
 
 
 def program() -> str:
-    """Return the name of this program: `rag` if PATH finds it, else its path."""
+    """Return `rag` if the shell finds this program by that name, or else its path."""
     called, found = Path(sys.argv[0]), shutil.which("rag")
     is_elsewhere = called.name == "rag" and called.exists() and called.parent != Path()
     if is_elsewhere and not (found and Path(found).samefile(called)):
@@ -77,7 +77,7 @@ def program() -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path, relative to the working directory if it is below it."""
+    """Return a path relative to the working directory. Return a path outside it unchanged."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

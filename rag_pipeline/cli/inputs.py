@@ -1,4 +1,4 @@
-"""Checks of a run's inputs and models before anything is spent."""
+"""Check a run's inputs and models before the run makes paid calls."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from rag_pipeline.models.providers import open_embedder, open_scorer
 
 
 def check_inputs(config: CorpusConfig) -> None:
-    """Read the queries and given chunks.
+    """Check the names of metrics, the queries, and the inputs of all variants.
 
-    Raises InputError with file, line and value; ConfigError for a missing file or an unknown
-    metric.
+    Raises InputError with file, line and value if a value is wrong. Raises ConfigError if a file is
+    missing or a metric is unknown.
     """
     check_metric_names(config)
     if config.queries_path is not None:
@@ -24,10 +24,10 @@ def check_inputs(config: CorpusConfig) -> None:
 
 
 def check_models(config: CorpusConfig, configuration: str | None = None) -> int:
-    """Open every model of the configurations without a request; return their number.
+    """Open every model of the configurations without a request, and return the number of models.
 
-    Raises ConfigError with a line for each unusable model: a missing key, package, folder or
-    dimension.
+    Raises ConfigError with a line for each unusable model. The cause is a missing key, package,
+    folder or dimension.
     """
     mistakes: list[str] = []
     models = dict(_models(config, configuration))
@@ -55,7 +55,7 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
 
 
 def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[str, Settings]]:
-    """Yield the models' settings with their places in the corpus file."""
+    """Yield the models' settings with their paths in the corpus file."""
     chosen = config.all_configurations
     if configuration:
         chosen = {configuration: config.configuration(configuration)}

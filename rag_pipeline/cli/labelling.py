@@ -1,4 +1,4 @@
-"""`rag questions import` and `label`: a sample of a server's log, and its gold spans."""
+"""Implement `rag questions import` and `label`, which sample a server's log and add gold spans."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _KEYS = "numbers of answering passages, [n]othing, [d]rop, [s]kip, [q]uit"
 
 
 def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
-    """Write a sample of a log's unknown questions to the file that `label` reads."""
+    """Write a sample of at most `number` new questions of a log to the file that `label` reads."""
     config = load_config(file)
     asked = read_log(log)
     target = _unlabelled(config)
@@ -43,7 +43,7 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
 
 
 def label_questions(file: Path) -> None:
-    """Show the passages that the release finds for each question; write the named gold spans."""
+    """Print the passages that the release finds for each question, and ask for gold spans."""
     corpus = Corpus.load(file)
     target = _unlabelled(corpus.config)
     waiting = files.read_questions(target)
@@ -77,7 +77,7 @@ def label_questions(file: Path) -> None:
 
 
 def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | None:
-    """Ask for the gold spans; return None to stop, or a word if there are none."""
+    """Ask for the gold spans. Return `skip` or `drop` for these answers, or None to quit."""
     while True:
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()
         if said in ("q", "s", "d", "n"):
@@ -85,12 +85,12 @@ def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | No
         numbers = said.replace(",", " ").split()
         if numbers and all(n.isdigit() and 1 <= int(n) <= len(found) for n in numbers):
             break
-        console.print(f"{said[:40]!r} is no number of a passage and no letter")
+        console.print(f"{said[:40]!r} is neither a passage's number nor one of the letters")
     return [_within(corpus, found[int(n) - 1], n) for n in dict.fromkeys(numbers)]
 
 
 def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
-    """Ask for the answering words of a passage; no words mean the whole passage."""
+    """Ask for the answering words of a passage. Without words, the whole passage is gold."""
     text = corpus.document(chunk.document_id).text[chunk.start : chunk.end]
     while True:
         words = typer.prompt(f"answering words of {number} (all)", default="").strip()
@@ -99,7 +99,7 @@ def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
         at = Searchable(text).find(words)
         if at:
             return GoldSpan(chunk.document_id, chunk.start + at[0][0], chunk.start + at[0][1])
-        console.print("the passage does not hold these words")
+        console.print("the passage does not contain these words")
 
 
 def _unlabelled(config: CorpusConfig) -> Path:

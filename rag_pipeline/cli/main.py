@@ -1,4 +1,4 @@
-"""`rag`: its commands in the order of its help, and the exit codes of its errors."""
+"""Assemble the commands of `rag` in the order of its help, and turn errors into exit codes."""
 
 import importlib.metadata
 import os
@@ -24,9 +24,9 @@ from rag_pipeline.orchestration.secrets import load_secrets
 
 
 class _Commands(TyperGroup):
-    """Adds the commands of the entry points `rag_pipeline.commands`.
+    """Adds the commands of the entry points in the group `rag_pipeline.commands`.
 
-    Entry points are loaded for help and for unknown commands only, so that other commands start
+    The entry points are loaded only for help and unknown commands, so that all other commands start
     fast.
     """
 
@@ -98,8 +98,8 @@ def _before_each_command(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with one message, without a traceback."""
-    # Lance warns about normal operations; its errors become errors of this package.
+    """Run the command line. A user's mistake ends it with one message and no traceback."""
+    # Lance warns about normal operations. Its errors become errors of this package.
     os.environ.setdefault("LANCEDB_LOG", "error")
     make_legible()
     set_quiet(False)

@@ -1,4 +1,4 @@
-"""Short forms to declare arguments and options, and those that several commands share."""
+"""Declare arguments and options of commands, including the shared ones."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
 
 
 def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
-    """Declare an option with a value; without names it is called after its parameter."""
+    """Declare an option with a value. Without names, the name comes from the parameter."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
@@ -23,7 +23,7 @@ def flag(name: str, help: str, *short: str) -> Any:
 
 
 def names(incomplete: str) -> list[str]:
-    """Return the corpora whose names begin with `incomplete`, for the completion of shells."""
+    """Return the names of corpora that begin with `incomplete`, for shell completion."""
     return [name for _, name in corpus_files() if name.startswith(incomplete)]
 
 

@@ -1,4 +1,4 @@
-"""`rag plan`: the steps of a run with their documents, calls and costs."""
+"""Implement `rag plan`, which shows the steps of a run with their documents, calls and costs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -75,7 +75,7 @@ def show_plan(file: Path, as_json: bool) -> None:
 
 
 def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
-    """Print gain and cost of another embedding, predicted from a sample."""
+    """Print the predicted gain and cost of another embedding, measured on a sample."""
     config = load_config(file)
     check_inputs(config)
     found = predict(Workspace(config), old, new)
@@ -87,7 +87,7 @@ def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
 
 
 def migration_lines(found: Prediction, old: str) -> Iterator[str]:
-    """Yield a prediction in words."""
+    """Yield the lines that describe a prediction."""
     whole = found.sampled == found.chunks
     sample = "all " if whole else f"{found.sampled:,} of "
     yield (
@@ -129,7 +129,7 @@ def _doing(row: PlannedStep) -> str:
 
 
 def totals(found: Sequence[PlannedStep]) -> list[str]:
-    """Return the numbers of steps and texts of the whole run, in words."""
+    """Return lines with the numbers of steps and texts of the whole run."""
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
     known = sum(f.calls for f in busy if f.calls is not None)

@@ -1,4 +1,4 @@
-"""`rag questions make` and `review`: questions from the documents, and decisions on them."""
+"""Implement `rag questions make` and `review`, which make synthetic questions and review them."""
 
 import time
 from collections import Counter
@@ -38,7 +38,7 @@ _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
 class Wanted(NamedTuple):
-    """Numbers of questions: of one passage, of two documents, without an answer."""
+    """Holds numbers of questions: from one passage, from two documents, and without answer."""
 
     number: int
     several: int = 0
@@ -54,7 +54,7 @@ def make_and_write(
     chat: str | None = None,
     plan: bool = False,
 ) -> None:
-    """Make questions and write them to the corpus's queries file; print the next command."""
+    """Make questions, write them to the corpus's queries file, and print the next command."""
     config = load_config(file)
     target = output.expanduser() if output else files.queries_file(config)
     human, synthetic = files.counts(files.read_questions(target))
@@ -143,7 +143,7 @@ def _show_plan(
 
 
 def load_documents(workspace: Workspace) -> list[Document]:
-    """Return the corpus's documents; load those that are new or changed first."""
+    """Load new and changed documents, and return all documents of the corpus."""
     with lease(workspace.store):
         if not plan_documents(workspace).is_current:
             with console.status("reading the documents"):
@@ -155,7 +155,7 @@ def load_documents(workspace: Workspace) -> list[Document]:
 
 
 def review_questions(file: Path) -> None:
-    """Show each undecided synthetic question, and apply the decision."""
+    """Print each undecided synthetic question, ask for a decision and apply it."""
     workspace = Workspace(load_config(file))
     total = len(review.waiting(workspace.config))
     if not total:
@@ -187,7 +187,7 @@ def _show_question(found: review.WaitingQuestion, place: str) -> None:
 
 
 def _decide(workspace: Workspace, found: review.WaitingQuestion) -> str | None:
-    """Ask for a decision on a question and apply it; return None to stop."""
+    """Ask for a decision on a question, apply it and return it. Return None to quit."""
     while True:
         words = found.record.query
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()[:1]

@@ -1,4 +1,4 @@
-"""`rag run`: materialize with live progress, show the leaderboard, write the results."""
+"""Implement `rag run`, which shows live progress, the leaderboard and the release."""
 
 import json
 import time
@@ -60,7 +60,11 @@ def run_corpus(
     allow_deletions: bool = False,
     wait: bool = False,
 ) -> None:
-    """Run the corpus; print its steps, problems, leaderboard and release."""
+    """Run the corpus, and print its steps, problems, leaderboard and release.
+
+    `json_out` is a file for the results. `allow_deletions` lifts the limit `documents.max_deleted`.
+    With `wait`, wait for another run of the corpus to end.
+    """
     config = load_config(file)
     if allow_deletions:
         documents = config.documents.model_copy(update={"max_deleted": 1.0})
@@ -93,7 +97,7 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
     try:
         with outside_capture(), progress_bar() as progress:
             live = _Live(progress, plan.steps)
-            # Dagster takes seconds to import: the inputs are checked before.
+            # Importing Dagster takes seconds, so it is imported after the checks.
             from rag_pipeline.orchestration.one_run import run_steps
 
             results = run_steps(plan, live.listen, live.advance)
@@ -117,7 +121,7 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
 
 
 class _Live:
-    """The progress display: a line for each finished step, and one for the step at work."""
+    """Prints a line for each finished step, and shows the progress of the current step."""
 
     def __init__(self, progress: Progress, wanted: Sequence[Step]) -> None:
         self._wanted = wanted
@@ -127,7 +131,7 @@ class _Live:
         self._also: Counter[str] = Counter()
 
     def listen(self, event: Event) -> None:
-        """Show an event of the driver."""
+        """Show that a step started or ended."""
         total = len(self._wanted)
         match event:
             case Started(step=step, total=work):
@@ -141,7 +145,7 @@ class _Live:
                     self._show(f"checking {self._wanted[self._finished]}", None, "")
 
     def advance(self, step: Step, what: str, count: int) -> None:
-        """Show the progress of the step at work."""
+        """Add `count` units of `what` to the progress of the current step."""
         if what == step.row.unit:
             self._progress.advance(self._task, count)
             return
@@ -160,10 +164,10 @@ class _Live:
 def summarize_run(
     workspace: Workspace, results: Sequence[Done], only: str | None
 ) -> dict[str, Any]:
-    """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
+    """Return the results as `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
-    `calls.embedding` counts the texts of steps without a chat model. A step that several
-    configurations share counts as made for the first, with its seconds, and as saved for others.
+    `calls.embedding` counts the texts of steps without a chat model. Configurations can share a
+    step. Its calls and seconds count for the first one, and its calls count as saved for the rest.
     """
     by_step = {result.step: result for result in results}
     board = {row.name: row for row in load_leaderboard(workspace).configurations}
@@ -229,7 +233,7 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
 
 
 def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
-    """Print the served release and the next commands; with `ask`, answer one of the queries."""
+    """Print the served release and the next commands. With `ask`, also search for a query."""
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
@@ -250,7 +254,10 @@ def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
 
 
 def _sample_question(corpus: Corpus) -> str | None:
-    """Return the shortest query that the release answers by its first chunk, if there is one."""
+    """Return the shortest query whose first chunk answers it.
+
+    If there is none, return the first query, or None without queries.
+    """
     queries = load_queries(corpus.workspace)
     scores = PRESENCE.rows(corpus.workspace, corpus.release().configuration)
     right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}

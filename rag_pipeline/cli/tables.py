@@ -1,4 +1,4 @@
-"""Results as tables for people."""
+"""Print leaderboards, chunks, answers, releases and imports for users."""
 
 import re
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _METRICS = (
     "AnswerPresence@10",
     "RR@10",
 )
-"""Metrics of the leaderboard; a narrow terminal shows the first ones only."""
+"""Metrics of the leaderboard. A narrow terminal shows only the first metrics."""
 _LEGEND = {
     DOCUMENT_METRIC: "Doc@k: with a chunk of a document that answers. ",
     "DocumentMismatch@5": "Miss@5: the share with no chunk of the right document in the first 5. ",
@@ -47,7 +47,7 @@ _MOST_SKIPPED = 20
 
 
 def show_leaderboard(board: Board) -> None:
-    """Print every configuration's means in percent, with the 95 % interval of the sorted one."""
+    """Print every configuration's mean metrics, with the 95 % interval of the sorting metric."""
     by, rows = board.sorted_by, board.configurations
     against = board.references if console.width >= _WIDE_ENOUGH else {}
     metrics = _fitting_metrics(board, len(against))
@@ -96,13 +96,13 @@ def show_leaderboard(board: Board) -> None:
 
 
 def _fitting_metrics(board: Board, references: int) -> list[str]:
-    """Return the other metrics that the terminal has room for."""
+    """Return the metrics, without the sorting metric, that fit into the terminal's width."""
     rows = board.configurations
     longest = max((len(row.name) for row in rows), default=0)
-    # Each metric takes 9 columns, a verdict 13, everything else about 42; a name may fold.
+    # Each metric takes 9 columns, a verdict 13, and everything else about 42. A name may wrap.
     room = (console.width - 42 - min(longest, 44) - 13 * references) // 9
     wider = any(r.summary(DOCUMENT_METRIC).n > r.summary(_METRICS[1]).n for r in rows)
-    documents = [DOCUMENT_METRIC] if wider else []  # some queries' gold is whole documents
+    documents = [DOCUMENT_METRIC] if wider else []  # some queries have whole documents as gold
     offered = dict.fromkeys((*documents, *_METRICS[:2], *added_metrics(), *_METRICS[2:]))
     measured = {metric for row in rows for metric in row.metrics} - {board.sorted_by}
     known = [metric for metric in offered if metric in measured]
@@ -117,7 +117,7 @@ def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:
 
 
 def coloured_verdict(verdict: str) -> str:
-    """Return the markup of a comparison's verdict."""
+    """Return a verdict as coloured markup."""
     colour = {"better": "green", "worse": "red"}.get(verdict)
     return f"[{colour}]{verdict}[/{colour}]" if colour else verdict
 
@@ -125,7 +125,7 @@ def coloured_verdict(verdict: str) -> str:
 def show_chunks(
     chunks: Sequence[ScoredChunk], query: str, places: "Sequence[Place | None]" = ()
 ) -> None:
-    """Print retrieved chunks: source, place, score, and the part that matches the query."""
+    """Print source, place, score and best-matching excerpt of each retrieved chunk."""
     if not chunks:
         console.print("nothing found")
     for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
@@ -147,7 +147,7 @@ def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
 
 
 def show_answer(made: "AssistedAnswer", trace: bool) -> None:
-    """Print the answer, its sources, problems and warnings, and with `trace` the stages."""
+    """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
     for line in made.text.splitlines():
         say(visible(line))
     if made.sources:
@@ -176,7 +176,7 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
 def source_of(
     span: "ScoredChunk | Source | RankedPassage | GoldText", place: "Place | None"
 ) -> str:
-    """Return document and place of a span; its offsets if the place is unknown."""
+    """Return document and place of a span as text. Without a place, use the offsets."""
     return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"
 
 
@@ -200,7 +200,7 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
 
 
 def show_import(report: "ImportReport", destination: Path) -> None:
-    """Print the numbers of an import, its skipped parts, and the command that makes a corpus."""
+    """Print the counts and skipped parts of an import, and the command that makes a corpus."""
     chunks = f", {report.chunks:,} chunks" if report.chunks else ""
     documents = f"{report.documents:,} documents, {report.queries:,} queries{chunks}"
     say(f"{escape(str(destination))}: {documents}")

@@ -1,4 +1,4 @@
-"""`rag why` and `rag compare --why`: the change that made queries better or worse."""
+"""Implement `rag why` and `rag compare --why`, which find the causes of changed results."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _SHOWN = 10
 def show_cause(
     file: Path, query_id: str, of: str | None, against: str | None, k: int, as_json: bool
 ) -> None:
-    """Print the change that makes one query better under one side than under the other."""
+    """Print the cause of a query's different results in two releases or configurations."""
     workspace = Workspace(load_config(file))
     known = {q.query_id: q.query for q in load_queries(workspace)}
     if query_id not in known:
@@ -36,7 +36,7 @@ def show_cause(
 
 
 def show_causes(file: Path, one: str, other: str) -> None:
-    """Print the change behind every query that one side answers better, and totals."""
+    """Print the causes of all queries with different results in two releases or configurations."""
     workspace = Workspace(load_config(file))
     metric = workspace.config.serve_metric
     mine, theirs = (resolve(workspace, name).scores.get(metric, {}) for name in (one, other))
@@ -61,7 +61,7 @@ def show_causes(file: Path, one: str, other: str) -> None:
 
 
 def totals(found: Iterable[Cause]) -> list[str]:
-    """Return a line for each change and the side that it is better on, most frequent first."""
+    """Return a line for each pair of a change and the better side, most frequent first."""
     places: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for cause in found:
         places[cause.better, CHANGES[cause.change]][cause.where] += 1
@@ -73,7 +73,7 @@ def totals(found: Iterable[Cause]) -> list[str]:
 
 
 def _before(workspace: Workspace, name: str) -> str:
-    """Return the release before a release; the baseline for a configuration or the first one."""
+    """Return the release before a release. Return the baseline for any other name."""
     is_release = name not in workspace.config.all_configurations
     previous = release.load(workspace, name).previous if is_release else None
     return previous or workspace.config.baseline_name

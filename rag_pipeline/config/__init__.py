@@ -1,4 +1,4 @@
-"""The typed corpus file: the variants of each stage, the configurations, and their fingerprints."""
+"""Read and check corpus files: the variants of each stage, configurations and fingerprints."""
 
 from rag_pipeline.config.assistant import AssistantSettings as AssistantSettings
 from rag_pipeline.config.assistant import Expansion as Expansion

@@ -1,4 +1,4 @@
-"""The `assistant` section of a corpus file: how the release answers questions."""
+"""Define the `assistant` section of a corpus file, which sets how questions are answered."""
 
 from typing import Annotated, Literal
 
@@ -8,14 +8,14 @@ from rag_pipeline.config.settings import ChatName, Settings, Share
 
 
 class FolderSource(Settings):
-    """Search a folder of documents that are not indexed yet."""
+    """Searches a folder of documents that are not indexed yet."""
 
     source: Literal["folder"]
     path: str
 
 
 class SearxngSource(Settings):
-    """Search the web by a SearXNG server with JSON answers enabled."""
+    """Searches the web with a SearXNG server that allows JSON replies."""
 
     source: Literal["searxng"]
     base_url: str
@@ -24,7 +24,7 @@ class SearxngSource(Settings):
 
 
 class WebSearchSource(Settings):
-    """Search the web by OpenAI's web search tool, with a model of `chats`."""
+    """Searches the web with OpenAI's web search tool and a model of `chats`."""
 
     source: Literal["openai_web_search"]
     chat: ChatName
@@ -36,10 +36,11 @@ ExpansionSource = Annotated[
 
 
 class Expansion(Settings):
-    """Search outside the release when its answer is not confident enough; keep found documents.
+    """Searches outside the release if an answer's confidence is low, and keeps found documents.
 
-    The search starts below `min_confidence`, the chance that the passages hold the answer. At most
-    `max_documents` documents are kept, each with `max_characters`, for `days_to_live` days.
+    The search starts if the probability that the passages hold the answer is below
+    `min_confidence`. At most `max_documents` documents of at most `max_characters` are kept for
+    `days_to_live` days.
     """
 
     look_in: ExpansionSource
@@ -51,12 +52,12 @@ class Expansion(Settings):
 
 
 class AssistantSettings(Settings):
-    """The steps from a question to an answer; without `chat`, rules and verbatim sentences.
+    """Configures the assistant. Without `chat`, it answers by rules with verbatim sentences.
 
-    `evaluation.answers` sets how passages become an answer, so the served method is the measured
-    one. An answer lists `files` leading documents. `boosted_files` and `variants` replace those of
-    the release's retriever. A model may improve its answer `reflections` times. After
-    `model_seconds` without a model's reply, rules take over.
+    `evaluation.answers` sets how passages become an answer, so that the served method is evaluated.
+    An answer lists its first `files` documents. `boosted_files` and `variants` override the
+    release's retriever. A model may improve its answer `reflections` times. If a model does not
+    reply within `model_seconds`, rules replace it.
     """
 
     chat: ChatName | None = None
@@ -78,7 +79,7 @@ class AssistantSettings(Settings):
 
     @property
     def stages(self) -> tuple[int, int] | None:
-        """Return `boosted_files` and `variants`, None for the retriever's own."""
+        """Return `boosted_files` and `variants`, or None to keep the retriever's settings."""
         if self.boosted_files is None and self.variants is None:
             return None
         files = 3 if self.boosted_files is None else self.boosted_files

@@ -1,4 +1,4 @@
-"""The interface of a chunking method; `chunking` holds the methods."""
+"""Declare the interface of chunking methods. The package `chunking` implements them."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -14,38 +14,38 @@ from rag_pipeline.errors import ProviderError
 
 
 class Models(Protocol):
-    """The models of a corpus file: each distinct call is made, counted and charged once."""
+    """Calls the models of a corpus file. Each distinct call is sent and charged only once."""
 
     @property
     def config(self) -> CorpusFile:
         """Return the corpus file."""
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        """Embed texts by a variant of `embeddings`, by the packaged model for None."""
+        """Embed texts with a variant of `embeddings`, or with the packaged model for None."""
 
     def token_starts(self, text: str, embedding: str | None) -> npt.NDArray[np.int64]:
-        """Return each token's offset by the tokenizer of a variant of `embeddings`."""
+        """Return the offset of each token (see `EmbeddingSettings.token_starts`)."""
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        """Ask a model of `chats`; return a reply or an error per prompt."""
+        """Return the reply of a model of `chats` or an error for each prompt."""
 
 
 class ChunkingSettings(Settings):
-    """A method that cuts documents into chunks."""
+    """Configures a method that cuts documents into chunks."""
 
     any_document: ClassVar[bool] = True
-    """Whether documents outside the corpus can be cut, too."""
+    """Whether the method can cut documents from outside the corpus."""
     method: str
 
     @abstractmethod
     def spans(self, document: Document, models: Models) -> Iterable[Span]:
-        """Return half-open spans of the document's text, in any order; they may overlap.
+        """Return half-open spans of the document's text in any order. Spans may overlap.
 
-        A DocumentError quarantines the document.
+        If DocumentError is raised, the document is quarantined.
         """
 
     def covers(self, config: CorpusFile, document_id: str) -> bool:
-        """Return whether the method makes chunks of a document."""
+        """Return whether the method can make chunks of a document."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""A configuration: one variant per stage."""
+"""Define configurations, which name one variant per stage."""
 
 from rag_pipeline.config.keys import Key
 from rag_pipeline.config.settings import Name, Settings
@@ -8,12 +8,12 @@ STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 
 class _Choices(Settings):
     def variant(self, stage: str) -> str:
-        """Return the variant's name of one of the STAGES."""
+        """Return the name of the variant of one of the STAGES."""
         return str(dict(self)[stage])
 
 
 class ConfigurationRule(_Choices):
-    """One line under `configurations`: a variant per stage, or `*` for every variant."""
+    """Names a variant per stage in an entry of `configurations`. `*` means every variant."""
 
     name: Name | None = None
     chunking: str
@@ -24,7 +24,7 @@ class ConfigurationRule(_Choices):
 
 
 class Configuration(_Choices):
-    """A named choice of one variant per stage: the unit of evaluation."""
+    """Names one variant per stage. The evaluation compares configurations."""
 
     name: str
     chunking: str

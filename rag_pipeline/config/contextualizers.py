@@ -1,4 +1,4 @@
-"""The interface of a method that writes contexts; `contextualization` holds the methods."""
+"""Declare the interface of contextualizers. The package `contextualization` implements it."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,19 +17,19 @@ Outcome = tuple[Document, list[ContextualizedChunk] | ProviderError]
 
 
 class ContextualizerSettings(Settings):
-    """A method that writes the context of each chunk."""
+    """Configures a method that writes the context of each chunk."""
 
     method: str
 
     @abstractmethod
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
-        """Return the context of each chunk in order, "" for none.
+        """Return the context of each chunk in order, or "" for a chunk without context.
 
-        A ProviderError fails this document alone; the next run tries it again.
+        If ProviderError is raised, only this document fails. The next run tries it again.
         """
 
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
-        """Yield each document's outcome; a method may send prompts for many documents together."""
+        """Yield each document's outcome. A method may send prompts for many documents together."""
         for document, chunks in documents:
             try:
                 pairs = zip(chunks, self.contexts(document, chunks, models), strict=True)
@@ -42,7 +42,7 @@ class ContextualizerSettings(Settings):
                 yield document, made
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether the document exceeds the model's window; the run counts such documents."""
+        """Return whether the document exceeds the model's context window. Runs report it."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""One corpus file: variants, configurations, paths and the fingerprint of each stage."""
+"""Define the settings of a corpus file, and derive configurations, paths and fingerprints."""
 
 import importlib.util
 import itertools
@@ -36,7 +36,7 @@ from rag_pipeline.config.settings import (
 from rag_pipeline.errors import ConfigError
 
 _VECTORS_VERSION = 2
-"""Raise it when the embedded text of a chunk and its context changes."""
+"""Increase it when the embedded text of a chunk and its context changes."""
 
 _BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
 """Endings of the files that reviews and imports write beside the queries file."""
@@ -46,7 +46,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 class CorpusConfig(Settings):
-    """One corpus file's attributes."""
+    """Holds the attributes of one corpus file."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -140,7 +140,7 @@ class CorpusConfig(Settings):
         return self.section(f"{stage}s")
 
     def chosen(self, configuration: Configuration, stage: str) -> Settings:
-        """Return the settings that a configuration has for one of the STAGES."""
+        """Return the settings of a configuration's variant of one of the STAGES."""
         settings: Settings = self.variants(stage)[configuration.variant(stage)]
         return settings
 
@@ -172,16 +172,16 @@ class CorpusConfig(Settings):
 
     @property
     def all_configurations(self) -> dict[str, Configuration]:
-        """Return every configuration by name, `*` expanded, in the file's order."""
+        """Return every configuration by name, in the file's order, with `*` expanded."""
         return {c.name: c for _, c in self._expanded()}
 
     @property
     def baseline_name(self) -> str:
-        """Return the configuration that others are compared with, the first one by default."""
+        """Return the baseline's name, by default the name of the first configuration."""
         return self.baseline or next(iter(self.all_configurations))
 
     def configuration(self, name: str) -> Configuration:
-        """Return one configuration; raise ConfigError naming the known ones."""
+        """Return one configuration. Raise ConfigError with the known names if it is unknown."""
         known = self.all_configurations
         if name not in known:
             raise ConfigError(
@@ -190,12 +190,12 @@ class CorpusConfig(Settings):
         return known[name]
 
     def configurations_of(self, level: KeyLevel | None, partition: str) -> tuple[str, ...]:
-        """Return the names of the configurations that read a partition, all for no partition."""
+        """Return the names of the configurations that read a partition, or all names for ""."""
         known = self.all_configurations
         return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)
 
     def chat(self, name: str) -> ChatSettings:
-        """Return one chat model; raise ConfigError naming the known ones."""
+        """Return one chat model. Raise ConfigError with the known names if it is unknown."""
         if name not in self.chats:
             known = ", ".join(self.chats) or "none"
             raise ConfigError(f"{self.where}: chats: no chat model {name!r}; there are: {known}")
@@ -203,7 +203,7 @@ class CorpusConfig(Settings):
 
     @property
     def unmeasured(self) -> str | None:
-        """Return a warning if users get other answers than the leaderboard measures, else None."""
+        """Return a warning if the evaluation does not measure the served answers, or None."""
         chat = self.assistant.chat
         if chat is None or not isinstance(self.evaluation.answers, ExtractiveAnswers):
             return None
@@ -214,7 +214,7 @@ class CorpusConfig(Settings):
         )
 
     def check_variants(self) -> None:
-        """Check the inputs of all used variants; raise ConfigError or InputError for the first."""
+        """Check the inputs of all used variants. Raise ConfigError or InputError if one fails."""
         for one in self.all_configurations.values():
             for stage in STAGES:
                 with self._at(f"{stage}s.{one.variant(stage)}"):
@@ -236,11 +236,11 @@ class CorpusConfig(Settings):
 
     @property
     def file(self) -> Path | None:
-        """Return the file of these settings, or None."""
+        """Return the file that holds these settings, or None."""
         return self._file
 
     def path(self, value: str) -> Path:
-        """Resolve a path of the file against its base (see `load_config`)."""
+        """Return an absolute path for a path in the file (see `load_config`)."""
         try:
             return self._base / Path(value).expanduser()
         except RuntimeError as error:
@@ -253,7 +253,7 @@ class CorpusConfig(Settings):
 
     @property
     def documents_source(self) -> DocumentsSource:
-        """Return `documents` without the corpus's own files and its store."""
+        """Return `documents` with the corpus's own files and its store excluded."""
         root = Path(os.path.normpath(self.documents_path))
         if self.documents.s3:
             return self.documents
@@ -275,7 +275,7 @@ class CorpusConfig(Settings):
 
     @property
     def documents_path(self) -> Path:
-        """Return the folder or file that holds the documents, unless a bucket does."""
+        """Return the folder or file with the documents. It has no meaning for a bucket."""
         return self.path(self.documents.path)
 
     @property
@@ -295,11 +295,11 @@ class CorpusConfig(Settings):
 
     @property
     def prices_path(self) -> Path | None:
-        """Return the user's own prices, or None."""
+        """Return the file with the user's own prices, or None."""
         return self.path(self.prices) if self.prices else None
 
     def located(self, settings: SettingsT) -> SettingsT:
-        """Return settings with absolute paths of a model's files."""
+        """Return a model's settings with absolute paths of its files."""
         paths = {
             name: str(self.path(value))
             for name in ("path", "tokenizer")
@@ -316,18 +316,18 @@ class CorpusConfig(Settings):
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
-        """Return the fingerprint of loaded documents, without their bytes."""
+        """Return the fingerprint of loaded documents. It does not depend on their bytes."""
         return fingerprint("documents", self.documents.code_version)
 
     def refusals_fingerprint(self) -> str:
-        """Return the fingerprint of refused documents: limits and installed readers."""
+        """Return the fingerprint of refused documents, which depends on limits and OCR."""
         limits = self.documents.max_bytes, self.documents.parse_seconds
-        # An installed OCR package reads refused scans.
+        # A scan that was refused becomes readable when an OCR package is installed.
         reads_scans = ["ocr"] if importlib.util.find_spec("rapidocr") else []
         return fingerprint("documents", self.documents.code_version, *limits, *reads_scans)
 
     def chunks_fingerprint(self, chunking: str) -> str:
-        """Return the fingerprint of the chunks of one chunking."""
+        """Return the fingerprint of the chunks of a chunking variant."""
         settings, *made_from = self.fingerprint_parts("chunkings", chunking)
         return fingerprint("chunks", settings, self.documents_fingerprint(), *made_from)
 
@@ -347,11 +347,11 @@ class CorpusConfig(Settings):
         return fingerprint("lexical", self.lexical, upstream)
 
     def engine(self, configuration: Configuration) -> LexicalEngine | None:
-        """Return the BM25 engine of a configuration, None for vectors alone."""
+        """Return the BM25 engine of a configuration, or None if it searches only vectors."""
         return self.retrievers[configuration.retriever].lexical_engine
 
     def lexical_engines(self, key: str) -> tuple[str, ...]:
-        """Return the BM25 engines of all configurations with the same contexts."""
+        """Return the BM25 engines of all configurations that share a key's lexical index."""
         context_key = Key.parse(key).at("contextualizer")
         engines = {
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key

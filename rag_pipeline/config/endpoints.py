@@ -1,7 +1,7 @@
-"""Models that move to another address keep their answers and tables.
+"""Keep the cached answers and tables of models that move to another address.
 
-Call keys and fingerprints contain a model's address, as a name such as `default` says little. The
-store notes each model's first address. A model that has moved keeps it as its `cache_identity`.
+Call keys and fingerprints contain a model's address, because a name such as `default` is not
+unique. The store records each model's first address. A moved model has it as `cache_identity`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]]:
-    """Yield the models behind a network: section, name and settings."""
+    """Yield section, name and settings of each model behind a network."""
     for section in _SECTIONS:
         for name, settings in config.section(section).items():
             if isinstance(settings, RemoteModel):
@@ -24,7 +24,7 @@ def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]
 
 
 def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
-    """Return each model and its identity address, for `with_first_endpoints` of a later run."""
+    """Return each model's name and identity address, for `with_first_endpoints` in later runs."""
     return {
         f"{section}.{name}": {"model": _name(settings), "address": settings.identity_url}
         for section, name, settings in remote_models(config)
@@ -34,7 +34,8 @@ def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
 def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> CorpusConfig:
     """Return the settings with each model's first address as its `cache_identity`.
 
-    A set `cache_identity` stays. A variant that names another model now gets none.
+    A configured `cache_identity` is not changed. A variant that now names a different model gets no
+    `cache_identity`.
     """
     changed: dict[str, dict[str, Settings]] = {}
     for section, name, settings in remote_models(config):
@@ -46,20 +47,20 @@ def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> Corp
 
 
 def moved_models(config: CorpusConfig) -> Iterator[str]:
-    """Yield a line for each model with another address than its identity address."""
+    """Yield a message for each model whose address differs from its identity address."""
     for section, name, settings in remote_models(config):
         if settings.identity_url != settings.base_url:
             yield (
                 f"{section}.{name} is called at {settings.base_url or 'its vendor'} and keeps the "
-                f"answers of {settings.identity_url or 'its vendor'}; if it is another model, set "
-                f"cache_identity to a name of its own"
+                f"answers of {settings.identity_url or 'its vendor'}; if it is a different model, "
+                f"set cache_identity to a new name"
             )
 
 
 def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
-    """Return the same model at the address of the corpus file, for a model of a release.
+    """Return the corpus file's settings, with the current address, of a release's model.
 
-    Returns `settings` if the file has no such model.
+    Return `settings` if the corpus file does not have the model.
     """
     if isinstance(settings, RemoteModel):
         same = fingerprint(settings)

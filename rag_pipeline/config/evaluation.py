@@ -1,4 +1,4 @@
-"""The `evaluation` section of a corpus file: judges, answer methods and thresholds."""
+"""Define the `evaluation` section of a corpus file: judges, answer methods and thresholds."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -32,19 +32,19 @@ from rag_pipeline.errors import ProviderError
 
 
 class RelevanceSettings(Settings):
-    """A way to label the retrieved passages that answer a query."""
+    """Configures a judge, which labels the retrieved passages that answer a query."""
 
     judge: str
 
 
 class GoldRelevance(RelevanceSettings):
-    """A passage is relevant if it overlaps a gold span."""
+    """Labels a passage as relevant if it overlaps a gold span."""
 
     judge: Literal["gold"] = "gold"
 
 
 class RelevanceJudge(RelevanceSettings):
-    """A judge that labels each query's first `passages` instead of gold spans."""
+    """Labels the first `passages` of each query. Gold spans are not used."""
 
     passages: int = Field(default=10, ge=1, le=100)
 
@@ -52,7 +52,7 @@ class RelevanceJudge(RelevanceSettings):
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> Sequence[bool | ProviderError]:
-        """Return for each query and passage whether it is relevant, or the error."""
+        """Return for each pair of query and passage whether it is relevant, or the error."""
 
 
 RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
@@ -61,19 +61,19 @@ RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 
 
 class AnswerSettings(Settings):
-    """A method that makes an answer from the first `contexts` chunks of a query."""
+    """Configures a method that makes an answer from the first `contexts` chunks of a query."""
 
     method: str
     contexts: int = Field(default=5, ge=1, le=50)
 
 
 class ExtractiveAnswers(AnswerSettings):
-    """At most `sentences` verbatim sentences, chosen from `contexts` chunks by late interaction.
+    """Answers with at most `sentences` verbatim sentences of the first `contexts` chunks.
 
     If these chunks hardly match the question, four times as many are read. The kind of the question
-    sets the form: quotes, a list, or a table of three times as many chunks. The answer is "nothing
-    found" if the chance that the chunks hold the answer is below `confidence`. By default the
-    threshold rejects at most the share `error` of the answerable questions.
+    sets the form: quotes, a list or a table. Lists and tables use three times as many chunks. If
+    the probability that the chunks hold the answer is below `confidence`, the answer is "nothing
+    found". The default of `confidence` rejects about the share `error` of answerable questions.
     """
 
     code_version = 9
@@ -84,13 +84,13 @@ class ExtractiveAnswers(AnswerSettings):
 
 
 class AnswerMethod(AnswerSettings):
-    """A method that answers from the passages alone, instead of verbatim sentences."""
+    """Answers from the passages with its own words, such as with a chat model."""
 
     @abstractmethod
     def answer(
         self, found: Sequence[SearchResult], models: Models
     ) -> Sequence[Answer | ProviderError]:
-        """Return the answer to each query from all of its `chunks`, or the error."""
+        """Return for each query an answer from all of its `chunks`, or the error."""
 
 
 Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
@@ -99,7 +99,7 @@ Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
 
 
 class EntityExtractor(Settings):
-    """A method that reads facts from an answer; texts match from `similarity` percent on."""
+    """Extracts facts from answers. Two texts match if they are `similarity` percent similar."""
 
     extractor: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
@@ -117,7 +117,7 @@ Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")
 
 
 class ContextJudge(Settings):
-    """A judge of contexts, and the rates in the formulas of their metrics."""
+    """Judges the contexts of answers, and sets the weights and penalties of their metrics."""
 
     judge: str
     contexts: int = Field(default=5, ge=1, le=50)
@@ -157,9 +157,9 @@ AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 
 
 class HealthThresholds(Settings):
-    """Thresholds of a configuration's health; null is no threshold.
+    """Sets thresholds for a configuration's health. null means no threshold.
 
-    `drop` is the largest accepted fall of the average relevance below the served release.
+    `drop` is the largest accepted decrease of the average relevance against the served release.
     """
 
     relevance: Share | None = 0.6
@@ -171,7 +171,7 @@ class HealthThresholds(Settings):
 
 
 class Evaluation(Settings):
-    """Judges, answer methods and thresholds; `scores` lists further scores of the answers."""
+    """Configures judges, answer methods and thresholds. `scores` are further scores of answers."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -188,5 +188,5 @@ class Evaluation(Settings):
 
     @property
     def judge(self) -> RelevanceJudge | None:
-        """Return the judge of passages, None if gold spans label them."""
+        """Return the judge of passages, or None if gold spans label passages."""
         return self.relevance if isinstance(self.relevance, RelevanceJudge) else None

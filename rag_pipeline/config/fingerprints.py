@@ -1,8 +1,8 @@
-"""Settings -> fingerprints.
+"""Hash settings into fingerprints.
 
-A *fingerprint* hashes a stage's settings, its code version and its upstream fingerprint. Rows with
-another fingerprint are stale. `code_version` belongs to each settings class, so a changed chunker
-makes only its own partitions stale.
+A *fingerprint* is a hash of a stage's settings, its code version and its upstream fingerprint. Rows
+with a different fingerprint are stale. Each settings class has its own `code_version`, so a changed
+chunker makes only its own partitions stale.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from rag_pipeline.config.settings import Settings
 def fingerprint(*parts: Any) -> str:
     """Return 16 hex digits of the SHA-256 over the parts' canonical JSON.
 
-    Settings inside settings count as the outer ones do: without `not_fingerprinted`, with their
-    `code_version`. Raises TypeError for a part that has no JSON form.
+    Settings count with their `code_version` and without `not_fingerprinted`, also inside settings.
+    Raises TypeError if a part has no JSON form.
     """
     canonical = json.dumps(parts, default=_plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

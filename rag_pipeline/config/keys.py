@@ -1,17 +1,18 @@
-"""The partition key: the variants that an asset depends on, or its configuration."""
+"""Define partition keys, which name the variants or the configuration of an asset's partition."""
 
 from typing import Literal, get_args
 
 KeyLevel = Literal["chunking", "contextualizer", "embedding", "configuration"]
-"""An asset's partitioning: the last stage that it depends on, or the configuration."""
+"""The last stage that an asset depends on, or `configuration`. It sets the asset's partitions."""
 LEVELS: tuple[KeyLevel, ...] = get_args(KeyLevel)
 
 
 class Key(str):
-    """One partition. The string is its name in the store and in Dagster.
+    """Identifies a partition. The string is its name in the store and in Dagster.
 
-    The name is `chunking`, `chunking.contextualizer`, `chunking.contextualizer.embedding`, a
-    configuration's name, or "" without partitions. A configuration's key also holds its variants.
+    The name is `chunking`, `chunking.contextualizer`, `chunking.contextualizer.embedding` or a
+    configuration's name. It is "" for an asset without partitions. A configuration's key also holds
+    its variants.
     """
 
     chunking: str
@@ -27,7 +28,7 @@ class Key(str):
         embedding: str = "",
         configuration: str = "",
     ) -> "Key":
-        """Join the parts; a later part needs all earlier ones."""
+        """Return the key of these variants. A variant needs the variants before it."""
         parts = (chunking, contextualizer, embedding)
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts
@@ -37,9 +38,9 @@ class Key(str):
 
     @classmethod
     def parse(cls, partition: str) -> "Key":
-        """Return the key of a partition of variants; raise ValueError for another string.
+        """Return the key of a partition of variants.
 
-        `Configuration.key` gives the key of a configuration.
+        Raises ValueError for any other name. `Configuration.key` is the key of a configuration.
         """
         if isinstance(partition, Key):
             return partition
@@ -50,16 +51,16 @@ class Key(str):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Return the names of the variants, one per stage."""
+        """Return the names of the key's variants, in the order of the stages."""
         return tuple(p for p in (self.chunking, self.contextualizer, self.embedding) if p)
 
     @property
     def level(self) -> KeyLevel | None:
-        """Return the level of the key's assets, None without partitions."""
+        """Return the last part that the key has (see `KeyLevel`), or None without partitions."""
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: KeyLevel | None) -> "Key":
-        """Return the key at this level or an earlier one; raise ValueError for a later one."""
+        """Return the key shortened to a level. Raise ValueError if the key ends before it."""
         parts = [self._parts[name] for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
         if not all(parts):
             raise ValueError(f"{str(self)!r} names no {level}")

@@ -1,7 +1,4 @@
-"""The interfaces of embedding and chat models and of their settings.
-
-`models.providers` holds the vendors.
-"""
+"""Declare the interfaces of embedding and chat models. `models.providers` implements them."""
 
 import re
 from abc import abstractmethod
@@ -20,44 +17,44 @@ from rag_pipeline.datamodels import Messages, Schema, Usage, Vectors
 
 InputType = Literal["document", "query"]
 TokenStarts = npt.NDArray[np.int64]
-"""Ascending offsets of a text's tokens; tokens of one character share its offset."""
+"""Ascending offsets of a text's tokens. Tokens of the same character share its offset."""
 
 _TOKEN = re.compile(r"[^\W\u0e00-\uffff]{1,4}|[^\s]")
-"""An estimated token: up to four letters of an alphabet, or one other character."""
+"""Matches an estimated token: up to four letters of an alphabet, or one other character."""
 
 
 class Embedder(Protocol):
-    """A model that turns texts into vectors."""
+    """Turns texts into vectors."""
 
     @property
     def identity(self) -> str:
-        """Provider, model and parameters: everything that changes the vectors, for call keys."""
+        """Return provider, model and all parameters that change the vectors, for call keys."""
 
     @property
     def dimension(self) -> int:
-        """The length of the vectors."""
+        """Return the length of the vectors."""
 
 
 @runtime_checkable
 class LocalEmbedder(Embedder, Protocol):
-    """A model of this process; it takes one request at a time."""
+    """Embeds with a model in this process, one request at a time."""
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield positions of `texts` in groups within the limits of one request."""
+        """Yield groups of positions in `texts`. Each group fits into one request."""
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
         """Embed the texts of one request."""
 
 
 EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, Usage]]]
-"""From inputs to one vector per text, in order."""
+"""Returns one vector per text of the inputs, in order, and the usage."""
 
 
 @runtime_checkable
 class RemoteEmbedder(Embedder, Protocol):
-    """A model behind a network; it takes many concurrent requests.
+    """Embeds with a model behind a network, which accepts concurrent requests.
 
-    An *input* is one text, or the chunks of a document for a contextual model.
+    An *input* is one text. For a contextual model, it is the chunks of a document.
     """
 
     max_concurrency: int
@@ -66,18 +63,18 @@ class RemoteEmbedder(Embedder, Protocol):
         """Return a document's chunks as inputs."""
 
     def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield positions of inputs in groups within the limits of one request."""
+        """Yield groups of positions in `inputs`. Each group fits into one request."""
 
     def connect(self) -> AbstractAsyncContextManager[EmbedRequest]:
-        """Open the connections of the running event loop; yield the function for one request.
+        """Open connections for the running event loop and yield a function for one request.
 
-        The function uses `calls.Endpoint.send` and raises ProviderError.
+        The function uses `calls.Endpoint.send` and raises ProviderError if the request fails.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A text's tokens in order, each with its vector."""
+    """Holds the ids and the vectors of a text's tokens, in order."""
 
     ids: npt.NDArray[np.uint32]
     vectors: Vectors
@@ -85,19 +82,19 @@ class Tokens:
 
 @runtime_checkable
 class TokenEmbedder(LocalEmbedder, Protocol):
-    """A model that also returns token vectors, at least one per text."""
+    """Also returns token vectors, at least one per text."""
 
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Embed the texts of one request and their tokens."""
+        """Return the vectors of the texts of one request, and their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A chat model's answer. `cut` is "" for a complete answer.
+    """Holds a chat model's reply. `cut` is "" for a complete reply.
 
-    Else `cut` is `length` (no room for more tokens) or `content_filter` (the provider's filter).
+    `cut` is `length` if the token limit ended the reply, or `content_filter` if the provider did.
     """
 
     text: str
@@ -106,24 +103,27 @@ class Completion:
 
 
 class Chat(Protocol):
-    """A chat model; it takes concurrent calls."""
+    """Sends messages to a chat model. It accepts concurrent calls."""
 
     identity: str
-    """Provider, model and parameters: everything that changes the answers, for call keys."""
+    """Provider, model and all parameters that change the replies, for call keys."""
     max_concurrency: int
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Answer messages, as JSON if a schema is given; raise ProviderError."""
+        """Return the reply to messages, as JSON if a schema is given.
+
+        Raises ProviderError if the call fails.
+        """
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
 
 
 class EmbeddingSettings(Settings):
-    """A model that turns texts into vectors."""
+    """Configures a model that turns texts into vectors."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
-    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
     provider: str
 
     @property
@@ -133,31 +133,31 @@ class EmbeddingSettings(Settings):
 
     @property
     def window(self) -> int | None:
-        """Return the maximum number of tokens that the model reads, None if unknown."""
+        """Return the maximum number of tokens that the model reads, or None if unknown."""
         return None
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return the ascending offsets of the tokens, by default a high estimate.
+        """Return the ascending offsets of the tokens.
 
-        Prose has 4 to 5 characters per token; Chinese and Japanese have about one token per
-        character at most.
+        The default is a high estimate of up to 4 letters per token. English prose has 4 to 5
+        characters per token. Chinese and Japanese have at most about one token per character.
         """
         return np.array([found.start() for found in _TOKEN.finditer(text)], np.int64)
 
     @abstractmethod
     def open(self) -> Embedder:
-        """Return a LocalEmbedder or a RemoteEmbedder, once per process.
+        """Return a LocalEmbedder or a RemoteEmbedder. It is called once per process.
 
         Raises ConfigError or ProviderError if the model is unusable.
         """
 
 
 class ChatSettings(Settings):
-    """A chat model; `batch` sends calls through the vendor's batches."""
+    """Configures a chat model. With `batch`, calls go through the vendor's batch API."""
 
     not_fingerprinted = frozenset({"batch", "batch_poll_seconds"})
     prices: ClassVar[Mapping[str, Any]] = {}
-    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
     provider: str
     model: str = Field(min_length=1)
     max_output_tokens: int = Field(default=1024, ge=1)
@@ -168,15 +168,15 @@ class ChatSettings(Settings):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Return provider, model and parameters: everything that changes the answers."""
+        """Return provider, model and all parameters that change the replies."""
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with a timeout and a patience of at most these seconds."""
+        """Return the settings with at most these seconds per request and for all retries."""
         return self
 
     @abstractmethod
     def open(self) -> Chat:
-        """Return a client for one event loop; raise ProviderError if the model is unusable."""
+        """Return a client for one event loop. Raise ProviderError if the model is unusable."""
 
 
 Embedding = Annotated[EmbeddingSettings, VariantsOf(EMBEDDINGS, "provider")]
@@ -190,7 +190,7 @@ def packaged_embedding() -> EmbeddingSettings:
 
 
 def embedding_or_packaged(config: CorpusFile, name: str | None) -> EmbeddingSettings:
-    """Return a variant of `embeddings`, the packaged model for None."""
+    """Return a variant of `embeddings`, or the packaged model if `name` is None."""
     if name is None:
         return packaged_embedding()
     settings: EmbeddingSettings = config.section("embeddings")[name]

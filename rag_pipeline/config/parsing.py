@@ -1,4 +1,4 @@
-"""Find corpus files. A YAML file -> CorpusConfig, or one error with every mistake and its cure."""
+"""Find corpus files and parse them, or raise one error with every mistake and its cure."""
 
 import os
 import re
@@ -29,17 +29,17 @@ RENAMED: Mapping[str, str] = {
     "retrievers.*.top_k": "k",
     "retrievers.*.top_n": "k, the number of chunks that a search returns",
 }
-"""The place of a renamed setting, with `*` for any text -> its name."""
+"""The current name of each renamed setting, by its path in the file. `*` matches any text."""
 
 
 _SHORTEST_SECRET = 4
-"""Minimum length of a variable's value that messages hide, in characters."""
+"""Least length in characters of a variable's value that messages hide."""
 _MOST_VALUES = 100_000
-"""Maximum number of values in a corpus file; an alias counts with its whole content."""
+"""Maximum number of values in a corpus file. An alias counts with its whole content."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses repeated keys, of which YAML takes the last, and aliases that grow without bound."""
+    """Refuses repeated keys, which YAML accepts, and aliases with too much content."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -73,9 +73,9 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
-    """Validate a corpus file's attributes; environment variables replace `{{ env.NAME }}`.
+    """Validate a corpus file's attributes. Environment variables replace `{{ env.NAME }}`.
 
-    Raises ConfigError with one line per mistake: file, place, value, allowed values.
+    Raises ConfigError with one line per mistake: file, setting, value and allowed values.
     """
     where = str(file) if file else "corpus file"
     if not isinstance(attributes, dict):
@@ -100,9 +100,9 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
 def load_config(file: str | Path) -> CorpusConfig:
     """Read a corpus file.
 
-    Its relative paths belong to the first of these folders that holds `documents.path`: the file's
-    own folder, the project root above it (with `workspace.yaml` or `pyproject.toml`), the working
-    directory.
+    Its relative paths start from the first of these folders that holds `documents.path`: the file's
+    folder, the project root above it, and the working directory. A project root has
+    `workspace.yaml` or `pyproject.toml`. Raises ConfigError if the file is invalid.
     """
     file = Path(file).expanduser()
     try:
@@ -127,9 +127,9 @@ def load_config(file: str | Path) -> CorpusConfig:
 
 
 def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
-    """Yield each corpus file of a folder, also an invalid one, with the name of its corpus.
+    """Yield each corpus file of a folder with the name of its corpus. Include invalid files.
 
-    Looks in the folder and in Dagster's `*/defs/*/defs.yaml` below it.
+    The folder and Dagster's `*/defs/*/defs.yaml` below it are searched.
     """
     for place in _PLACES:
         for file in sorted(folder.glob(place)):
@@ -151,7 +151,7 @@ def _corpus_name(text: str) -> str:
 def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:
     """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text.
 
-    Adds the value of each variable to `values`, with the text that it replaces.
+    `values` maps the value of each variable to the text that it replaces, as a second result.
     """
     if isinstance(value, dict):
         return {k: _with_environment(v, where, (*path, str(k)), values) for k, v in value.items()}
@@ -173,7 +173,7 @@ def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dic
 
 
 def _written(attributes: Any, error: Any) -> Any:
-    """Return the value that a pydantic error is about, as the file has it."""
+    """Return the value of a pydantic error as it is written in the file."""
     *_, last = error["loc"] or (None,)
     if last == "[key]":
         return error["input"]
@@ -184,7 +184,7 @@ def _written(attributes: Any, error: Any) -> Any:
 
 
 def _without(line: str, values: Mapping[str, str]) -> str:
-    """Return a message with variables instead of their values, which may be secret."""
+    """Replace the values of variables, which may be secret, by the variables in a message."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:
             for form in (value, repr(value)[1:-1], repr(f"\"'{value}")[4:-1]):
@@ -211,7 +211,7 @@ def _shown(value: Any) -> str:
 
 
 def _explain(error: Any, written: Any) -> str:
-    """Return one pydantic error as `place: value: mistake and allowed values`."""
+    """Return a pydantic error as `setting: value: mistake and allowed values`."""
     kind, context = error["type"], error.get("ctx", {})
     path, models = _standing_at(CorpusConfig, (), list(error["loc"]))
     place = ".".join(path)
@@ -256,7 +256,7 @@ def _standing_at(
         return [str(loc[0]), *path], models
     models = _models_in(annotation, marks)
     if loc and (len(models) > 1 or any(isinstance(mark, VariantsOf) for mark in marks)):
-        tag, *loc = loc  # pydantic puts it in for a union's member
+        tag, *loc = loc  # pydantic adds the tag of a union's member
         models = [m for m in models if (tag,) in map(_literal, m.model_fields.values())]
     fields = [m.model_fields[loc[0]] for m in models if loc and loc[0] in m.model_fields]
     if not fields:
@@ -270,7 +270,7 @@ def _literal(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def _models_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[BaseModel]]:
-    """Return the models of an annotation; pydantic keeps a field's marks beside it."""
+    """Return the model classes in an annotation. `marks` are the metadata of its field."""
     if get_origin(annotation) is Annotated:
         annotation, *marks = get_args(annotation)
     for mark in marks:

@@ -1,6 +1,6 @@
-"""Methods and models, built-in ones and those of other packages, come in by entry points.
+"""Load methods and models, of this package and of other packages, from entry points.
 
-A package names its settings classes in its pyproject.toml, under the group of their kind:
+A package names its settings classes in its pyproject.toml, in a group for each kind:
 
     [project.entry-points."rag_pipeline.chunkings"]
     paragraphs = "my_package:ParagraphChunking"
@@ -41,8 +41,8 @@ COMMANDS = "rag_pipeline.commands"
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
     """Return the objects of a group's entry points by name, sorted.
 
-    Raises ConfigError with package and entry point if an object can't be imported, is no subclass
-    or instance of `kind`, or has the name of another.
+    Raises ConfigError with package and entry point if an object cannot be imported, if it is no
+    subclass or instance of `kind`, or if two entry points have the same name.
     """
     found: dict[str, EntryPoint] = {}
     for point in _installed().select(group=group):
@@ -64,10 +64,10 @@ def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
 class VariantsOf:
     """Marks an annotated settings class as the union of a group's classes.
 
-    The setting `key` selects the class; its type in each class is `Literal["the name"]`. The model
-    around the union builds it on first use, so it needs `defer_build=True`, and `default_factory`
-    for a default. A group with subclasses of `among` may hold classes outside the annotated class;
-    the union leaves these out.
+    The setting `key` selects the class. Its type in each class is `Literal["the name"]`. A model
+    with such a field builds the union at its first use. So it needs `defer_build=True`, and
+    `default_factory` for a default. All classes of the group must be subclasses of `among`. The
+    union leaves out classes that are not subclasses of the annotated class.
     """
 
     group: str
@@ -89,7 +89,7 @@ class VariantsOf:
         return core_schema.tagged_union_schema(choices, self.key)
 
     def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
-        """Return the group's settings classes by name; raise ConfigError for a wrong one."""
+        """Return the group's settings classes by name. Raise ConfigError if one is invalid."""
         loaded: Mapping[str, type[Settings]] = load_group(self.group, self.among or kind)
         classes = {name: each for name, each in loaded.items() if issubclass(each, kind)}
         for name, each in classes.items():
@@ -112,9 +112,9 @@ def origin(group: str, name: str) -> str:
 
 @cache
 def _installed() -> EntryPoints:
-    # `entry_points()` reads only the first copy of a distribution's metadata. An old egg-info
-    # folder in a checkout may come first and lack entry points. Names take long to read, so only
-    # those of distributions with our entry points are read.
+    # `entry_points()` reads only the first copy of a distribution's metadata. In a checkout, this
+    # may be an old egg-info folder without entry points. Reading names is slow, so only the names
+    # of distributions with entry points of this package are read.
     found: dict[tuple[str, str, str], EntryPoint] = {}
     for distribution in distributions():
         points = [p for p in distribution.entry_points if p.group.startswith("rag_pipeline.")]

@@ -1,4 +1,4 @@
-"""Charged tokens and the price of a model."""
+"""Compute the cost of a model's calls from charged tokens and prices."""
 
 from dataclasses import astuple, dataclass
 from operator import add
@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 @dataclass(frozen=True, slots=True)
 class ChargedTokens:
-    """The charged tokens of a call; `cached` is the part of `input` from a prompt cache."""
+    """Counts the charged tokens of a call. `cached` is the part of `input` in a prompt cache."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
     searches: int = 0
-    """Requests to a reranker that charges by the search."""
+    """Number of charged searches of a reranker that charges per search."""
 
     def __add__(self, other: "ChargedTokens") -> "ChargedTokens":
         return ChargedTokens(*map(add, astuple(self), astuple(other)))
@@ -24,9 +24,10 @@ class ChargedTokens:
 
 
 class Price(BaseModel):
-    """USD per million tokens; `search` is USD per thousand searches.
+    """Holds the price of a model in USD per million tokens.
 
-    `cached_input` defaults to `input`. `batch` is the factor for a batched call.
+    `search` is in USD per thousand searches. `cached_input` defaults to `input`. The price of a
+    batched call is multiplied by `batch`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,8 +41,8 @@ class Price(BaseModel):
     def usd(self, tokens: ChargedTokens, batch: bool = False) -> float:
         """Return the cost of a call in USD.
 
-        ((input - cached) x p_input + cached x p_cached + output x p_output) / 10^6
-        + searches x p_search / 10^3, times `batch` for a batched call.
+        The cost is ((input - cached) x p_input + cached x p_cached + output x p_output) / 10^6
+        + searches x p_search / 10^3. The cost of a batched call is multiplied by `batch`.
         """
         cached_input = self.input if self.cached_input is None else self.cached_input
         millionths = (

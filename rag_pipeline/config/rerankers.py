@@ -1,4 +1,4 @@
-"""The interface of a reranker; `search.reranking` and `models.providers` hold the methods."""
+"""Declare the interface of rerankers. `search.reranking` and `models.providers` implement it."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from rag_pipeline.errors import ProviderError
 
 
 class RerankInput(NamedTuple):
-    """A query and the passages to score for it."""
+    """Holds a query and the passages to score for it."""
 
     query: str
     passages: tuple[str, ...]
@@ -34,12 +34,12 @@ class RerankInput(NamedTuple):
 Relevance = list[float] | ProviderError
 """One score per passage, in order, or the model's error."""
 RerankRequest = Callable[[str, list[str]], Awaitable[tuple[list[float], Usage]]]
-"""From a query and passages to one score per passage, in order."""
+"""Returns one score per passage of a query, in order, and the usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankLimits:
-    """Maximum passages per request, tokens per pair of query and passage, tokens per request."""
+    """Limits the passages and tokens of a request, and the tokens of a query with a passage."""
 
     passages: int
     pair_tokens: int | None
@@ -47,54 +47,53 @@ class RerankLimits:
 
 
 class Scorer(Protocol):
-    """A model that scores how well passages answer a query."""
+    """Scores how well passages answer a query, with a model."""
 
     limits: RerankLimits
     truncate: bool
 
     @property
     def identity(self) -> str:
-        """Provider, model and parameters: everything that changes the scores, for call keys."""
+        """Return provider, model and all parameters that change the scores, for call keys."""
 
 
 @runtime_checkable
 class LocalScorer(Scorer, Protocol):
-    """A scorer of this process."""
+    """Scores with a model in this process."""
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return the passages' scores."""
+        """Return one score per passage, in order."""
 
 
 @runtime_checkable
 class RemoteScorer(Scorer, Protocol):
-    """A scorer behind a network; it takes many concurrent requests."""
+    """Scores with a model behind a network. It accepts concurrent requests."""
 
     max_concurrency: int
 
     def connect(self) -> AbstractAsyncContextManager[RerankRequest]:
-        """Open the connections of the running event loop; yield the function for one request."""
+        """Open connections for the running event loop and yield a function for one request."""
 
 
 class RerankerSettings(Settings):
-    """A method that reorders the first chunks of a retriever."""
+    """Configures a method that reorders the first chunks of a retriever."""
 
     compares_tokens: ClassVar[bool] = False
-    """Whether it needs an embedding with token vectors."""
+    """Whether the method needs an embedding with token vectors."""
     method: str
 
     def chat_used(self, config: CorpusFile) -> ChatSettings | None:
-        """Return the chat model that scores the passages, if one does."""
+        """Return the chat model that scores the passages, or None if no chat model does."""
         used = self.models_used(config)
         return next((one for one in used if isinstance(one, ChatSettings)), None)
 
 
 class PassageReranker(RerankerSettings):
-    """A method that scores pairs of query and passage for the first `candidates`.
+    """Scores the first `candidates` chunks of a query as passages.
 
-    The other chunks follow in the retriever's order. With `on_error: keep_order` a failed query
-    keeps the retriever's order. Else a search raises the error, and a run over all queries fails
-    if more than one query and more than 5 % fail. A run counts failed queries; the next run asks
-    them again.
+    Further chunks follow in the retriever's order. With `on_error: keep_order`, a failed query
+    keeps the retriever's order. With `fail`, a search raises the error. A run then fails if more
+    than one query and more than 5 % of the queries fail. The next run sends failed queries again.
     """
 
     candidates: int = Field(default=50, ge=1, le=1000)
@@ -102,25 +101,25 @@ class PassageReranker(RerankerSettings):
 
 
 class ModelReranker(PassageReranker):
-    """A reranker with its own model; scores are cached by query and passages."""
+    """Reranks with its own model. Scores are cached by query and passages."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
-    """An entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
+    """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
 
     @abstractmethod
     def open(self) -> Scorer:
-        """Return a LocalScorer or a RemoteScorer, once per process.
+        """Return a LocalScorer or a RemoteScorer. It is called once per process.
 
         Raises ConfigError or ProviderError if the model is unusable.
         """
 
 
 class FunctionReranker(PassageReranker):
-    """A reranker that is one function; the function may call the models of the corpus file."""
+    """Reranks with a function, which may call the models of the corpus file."""
 
     @abstractmethod
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
-        """Return the scores of each query's passages, or the error of the failed model."""
+        """Return the scores of each query's passages, or the model's error."""
 
 
 Reranker = Annotated[RerankerSettings, VariantsOf(RERANKERS, "method")]

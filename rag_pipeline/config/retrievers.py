@@ -1,4 +1,4 @@
-"""Settings of all retrievers; `search.retrievers` and `search.staged` hold the methods."""
+"""Define the common settings of retrievers. `search.retrievers` implements most methods."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,10 +12,11 @@ LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 
 
 class AdaptiveSelection(Settings):
-    """Keep few chunks for a simple query, more for a complex one (see `adaptive_selection`).
+    """Keeps few chunks for a simple query and more chunks for a complex query.
 
-    `contexts` are the numbers of chunks for a complexity below 0.3, below 0.7, and from 0.7 on.
-    `floor` is the score that a chunk must exceed, after the query's scores are scaled to 0..1.
+    `contexts` are the maximum numbers of chunks for a complexity below 0.3, below 0.7, and of at
+    least 0.7 (see `search.selection`). A chunk's score must exceed `floor`, after the query's
+    scores are scaled to 0..1.
     """
 
     contexts: tuple[int, int, int] = (3, 5, 7)
@@ -24,18 +25,18 @@ class AdaptiveSelection(Settings):
     @model_validator(mode="after")
     def _counts_grow(self) -> "AdaptiveSelection":
         if not 1 <= self.contexts[0] <= self.contexts[1] <= self.contexts[2]:
-            raise ValueError(f"contexts {list(self.contexts)} must be at least 1 and not fall")
+            raise ValueError(f"contexts {list(self.contexts)} must be at least 1 and must not fall")
         return self
 
 
 class RetrieverSettings(Settings):
-    """The common settings of all retrievers; a search returns `k` chunks.
+    """Holds the common settings of all retrievers. A search returns `k` chunks.
 
-    `near_duplicates` leaves out a chunk that repeats a better one nearly word for word, in the same
-    `document` or anywhere in the `corpus`. At most `most_per_document` chunks are of one document.
-    Both choose among the best 200 chunks. `expand` adds the neighbours of a chunk or its whole
-    section (see `search.widening`). `adaptive: true` uses the defaults of its settings. A plugin's
-    method is a `search.retrievers.SinglePassRetriever`.
+    `near_duplicates` leaves out a chunk with nearly the text of a better chunk, in the same
+    `document` or anywhere in the `corpus`. At most `most_per_document` chunks come from one
+    document. Both settings select from the best 200 chunks. `expand` adds the neighbours of a chunk
+    or its whole section (see `search.widening`). `adaptive: true` uses default settings. A plugin's
+    method must be a `search.retrievers.SinglePassRetriever`.
     """
 
     method: str
@@ -56,17 +57,17 @@ class RetrieverSettings(Settings):
 
     @property
     def lexical_engine(self) -> LexicalEngine | None:
-        """Return the BM25 engine whose index is searched, None for vectors alone."""
+        """Return the BM25 engine whose index is searched, or None if only vectors are searched."""
         return None
 
     @property
     def splits_query(self) -> bool:
-        """Return whether words that name a document are left out of the embedded query."""
+        """Return whether words that name a document are removed from the embedded query."""
         return False
 
     @property
     def adds_queries(self) -> bool:
-        """Return whether further queries are made from the chunks that the first pass found."""
+        """Return whether further queries are made from the chunks that a first search found."""
         return False
 
 
@@ -74,11 +75,11 @@ Retriever = Annotated[RetrieverSettings, VariantsOf(RETRIEVERS, "method")]
 
 
 class Lexical(Settings):
-    """The common settings of all BM25 engines; the defaults of k1 and b are Lucene's.
+    """Holds the settings of all BM25 engines. The defaults of k1 and b are Lucene's.
 
     `language: auto` detects the language of each chunk and query, for documents in several
-    languages. A term of a chunk's own text counts as `text_weight` of the same term in its context.
-    A chunk without context scores the same under any weight.
+    languages. A term in a chunk's text counts `text_weight` times, and once in its context. The
+    score of a chunk without context does not depend on this weight.
     """
 
     code_version = 2

@@ -1,4 +1,4 @@
-"""The cron expressions that Dagster's schedules take, as a pattern without Dagster."""
+"""Match the cron expressions of Dagster's schedules without importing Dagster."""
 
 
 def _field(value: str, also: str = "") -> str:
@@ -20,4 +20,4 @@ _FIELDS = (
 )
 _NAMED = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)"
 CRON = rf"^\s*({_NAMED}|" + r"\s+".join(_FIELDS) + r")\s*$"
-"""Minute, hour, day, month and weekday."""
+"""Matches a cron expression: minute, hour, day, month and weekday, or a name such as @daily."""

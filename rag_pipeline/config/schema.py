@@ -1,4 +1,4 @@
-"""The JSON Schema of a corpus file, plugins included, for editors."""
+"""Make the JSON Schema of corpus files for editors, with the settings of plugins."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def corpus_schema() -> dict[str, Any]:
     definitions = attributes.pop("$defs")
     for sections in attributes["properties"].values():
         if "patternProperties" in sections:
-            sections["additionalProperties"] = False  # a name that no variant may have
+            sections["additionalProperties"] = False  # refuse names that do not match the pattern
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": "A corpus of rag_pipeline",

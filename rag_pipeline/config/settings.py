@@ -1,4 +1,4 @@
-"""The base class of all settings, and the settings of documents, retention, alerts and gate."""
+"""Define the base class of settings, and settings of documents, retention, alerts and gate."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,24 +39,24 @@ _HOURS = rf"^{_TIME}-{_TIME}$"
 Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
 """Hours of each day in UTC, such as `20:00-06:00`."""
 Cron = Annotated[str, StringConstraints(pattern=CRON)]
-"""A time to run in UTC: minute, hour, day, month and weekday."""
+"""A cron expression in UTC: minute, hour, day, month and weekday."""
 _OWNER = r"^([A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}|team:.+)$"
 Owner = Annotated[str, StringConstraints(pattern=_OWNER)]
 """An email address or `team:NAME`, in Dagster's form."""
 PATTERNS = {
     _NAME: "use 1 to 64 letters, digits, '_' or '-' in a name",
-    _HOURS: "write from when and until when, in UTC, as 20:00-06:00",
+    _HOURS: "write begin and end in UTC, as 20:00-06:00",
     CRON: "write a cron expression: minute, hour, day, month and weekday in UTC, as 0 3 * * *",
     _OWNER: "write an email address (top-level domain of 2 to 7 letters), or team:NAME",
 }
-"""The advice for a value that does not match a pattern."""
+"""The advice of error messages for values that do not match a pattern."""
 ChatName = Annotated[str, NameIn("chats")]
 EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class CorpusFile(Protocol):
-    """The parts of a corpus file that settings of one variant may read."""
+    """Gives the settings of a variant access to other parts of the corpus file."""
 
     @property
     def where(self) -> str:
@@ -67,28 +67,28 @@ class CorpusFile(Protocol):
         """Return the queries file, or None."""
 
     def path(self, value: str) -> Path:
-        """Resolve a path of the file against its base."""
+        """Return an absolute path for a path in the file (see `load_config`)."""
 
     def section(self, name: str) -> Mapping[str, Any]:
         """Return the named settings of a section."""
 
 
 class Settings(BaseModel):
-    """A frozen group of settings that refuses unknown names."""
+    """Is the base of all settings classes. Objects are frozen and refuse unknown names."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
     )
     code_version: ClassVar[int] = 1
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset()
-    """Settings that change no result, such as a timeout; no fingerprint depends on them."""
+    """Names of settings that change no result, such as timeouts. Fingerprints ignore them."""
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Return the settings that go into a fingerprint."""
+        """Return the values that the fingerprint depends on, by name."""
         return {name: value for name, value in self if name not in self.not_fingerprinted}
 
     def names(self) -> Iterator[tuple[str, str, str]]:
-        """Yield place, section and name of each named variant (see `NameIn`)."""
+        """Yield path of the setting, section and name of each named variant (see `NameIn`)."""
         for setting, value in self:
             field = type(self).model_fields[setting]
             marks = [*_marks(field.annotation, *field.metadata)]
@@ -103,13 +103,13 @@ class Settings(BaseModel):
         return list(dict.fromkeys(name for _, section, name in self.names() if section == "chats"))
 
     def models_used(self, config: CorpusFile) -> list["Settings"]:
-        """Return the settings of the models that are called: by default all that are named."""
+        """Return the settings of the models that are called, by default all named variants."""
         return [config.section(section)[name] for _, section, name in self.names()]
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return further inputs of the fingerprint: by default the models that are called.
+        """Return further inputs of the fingerprint, by default the models that are called.
 
-        Raises ConfigError for a missing input, such as a file.
+        Raises ConfigError if an input, such as a file, is missing.
         """
         return [*self.models_used(config)]
 
@@ -126,7 +126,7 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested lists and mappings with their places in the corpus file."""
+    """Yield the values of nested lists and mappings with their paths in the corpus file."""
     inner: Iterable[tuple[object, Any]]
     if isinstance(value, Mapping):
         inner = value.items()
@@ -140,11 +140,11 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class RemoteModel(Settings):
-    """Settings of calls to a model behind a network.
+    """Configures calls to a model behind a network.
 
-    All processes and machines with one call database share the limits. Limits that the provider
-    reports lower them. A failed call is retried for `patience_seconds`; if no call succeeds for
-    that long, the run stops.
+    All processes and machines with the same call database share the rate limits. Lower limits that
+    the provider reports take precedence. A failed call is retried for `patience_seconds`. If no
+    call succeeds for that long, the run stops.
     """
 
     not_fingerprinted = frozenset(
@@ -153,15 +153,15 @@ class RemoteModel(Settings):
     )
     base_url: str | None = None
     cache_identity: str | None = None
-    """The name of the model's address in call keys and in fingerprints, instead of `base_url`.
+    """The name that replaces `base_url` in call keys and fingerprints.
 
-    Set the earlier `base_url` for a model that has moved ("" for the vendor's own address). Set
-    any other name for another model at the same address.
+    For a model that has moved, set the earlier `base_url` ("" for the vendor's own address). For a
+    different model at the same address, set any other name.
     """
     price: Price | None = None
-    """The model's price; it takes precedence over the prices files."""
+    """The model's price. It takes precedence over the prices files."""
     api_key_env: str
-    """The environment variable that holds the key; no file holds a key."""
+    """The name of the environment variable with the key. Files never hold keys."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     max_concurrency: int = Field(default=16, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -172,7 +172,7 @@ class RemoteModel(Settings):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         if not name.isidentifier() or name not in (name.upper(), name.lower()):
-            # The value may be a key: it stays out of the message.
+            # The value may be a key, so the message does not contain it.
             raise ValueError("expected the name of an environment variable, not the key")
         return name
 
@@ -185,29 +185,30 @@ class RemoteModel(Settings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not an address like https://host/v1")
         if parts.username or parts.password:
-            raise ValueError("an address holds no key: name its variable in api_key_env")
+            raise ValueError("an address must not hold a key: name its variable in api_key_env")
         return url
 
     @property
     def identity_url(self) -> str | None:
-        """Return the address in call keys and fingerprints; None for the vendor's own."""
+        """Return the address in call keys and fingerprints, or None for the vendor's address."""
         return self.base_url if self.cache_identity is None else self.cache_identity or None
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Return the settings that go into a fingerprint."""
+        """Return the values that the fingerprint depends on, by name."""
         return super().fingerprinted() | {"base_url": self.identity_url}
 
 
 class DocumentsSource(Settings):
-    """The files of the corpus: a folder, a file or a bucket's prefix, with globs and limits.
+    """Selects the files of the corpus in a folder or bucket, with globs and limits.
 
     A load deletes at most the share `max_deleted` of the loaded documents, or up to ten documents.
-    If more are gone, it deletes none and fails until it is allowed to. `metadata` names a .csv or
-    .jsonl file with one line per document: `document_id`, `title`, and your own fields to filter
-    by, such as date, source and access labels. With `gitignore` the folder's `.gitignore` files
-    exclude files. `follow_links` follows links to folders inside the folder, each folder once;
-    `anywhere` also follows links to files and links out of the folder. Up to `processes` files are
-    parsed in parallel, by default one per core and at most four; a PDF may take 500 MiB each.
+    If more documents are gone, it deletes none and fails until the deletion is allowed. `metadata`
+    names a .csv or .jsonl file with one line per document: `document_id`, `title`, and your own
+    fields for filters, such as date, source and access labels. With `gitignore`, the folder's
+    `.gitignore` files exclude files. `follow_links` follows links to folders inside the folder,
+    each folder once. `anywhere` also follows links to files and links out of the folder. Up to
+    `processes` files are parsed in parallel, by default one per core and at most four. Parsing a
+    PDF can take 500 MiB per process.
     """
 
     code_version = 1
@@ -226,11 +227,11 @@ class DocumentsSource(Settings):
 
     @property
     def s3_client(self) -> Callable[[], Any] | None:
-        """Return the function that makes the bucket's boto3 client, None for the default one."""
+        """Return the function that makes the bucket's boto3 client, or None for the default."""
         return self._s3_client
 
     def read_with(self, s3_client: Callable[[], Any]) -> None:
-        """Set the function that makes the bucket's boto3 client; no file can name it."""
+        """Set the function that makes the bucket's boto3 client. A file cannot set it."""
         self._s3_client = s3_client
 
     @model_validator(mode="after")
@@ -249,13 +250,13 @@ class DocumentsSource(Settings):
 
 
 class Retention(Settings):
-    """The settings say how long superseded data stays; served and current data always stays.
+    """Sets how long superseded data is kept. Served and current data is always kept.
 
     A rollback can reach the newest `keep_releases` releases. Tables, indexes and results of removed
-    variants stay `keep_days`. Superseded versions of a table stay `version_hours`, longer than any
-    step reads one. Unneeded answers of models stay `calls_days` after their last use. The corpus's
-    newest `keep_runs` finished Dagster runs stay `runs_days`; a run with the latest materialization
-    of a partition always stays.
+    variants are kept for `keep_days`. Superseded versions of a table are kept for `version_hours`,
+    which must exceed the duration of any step. Unused answers of models are kept for `calls_days`
+    after their last use. The corpus's newest `keep_runs` finished Dagster runs are kept for
+    `runs_days`. A run with the latest materialization of a partition is always kept.
     """
 
     keep_releases: int = Field(default=5, ge=1)
@@ -267,21 +268,21 @@ class Retention(Settings):
 
 
 class Alerts(Settings):
-    """The environment variable with the address of a webhook for failures."""
+    """Names the environment variable with the address of a webhook for failures."""
 
     webhook_env: str = Field(min_length=1)
 
 
 class Gate(Settings):
-    """The metrics in which a configuration must not be worse than the released one.
+    """Sets the metrics in which a candidate must not be worse than the served release.
 
     Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
-    unit, is accepted. A candidate is refused if fewer than `minimum_queries` are compared, or if
-    more than the share `maximum_missing` of them lacks a value; each counts as lost. `serve_metric`
-    does not choose a configuration that lacks more than that share, either. A candidate is also
-    compared with the release `reference`, by default the best one of the last year. Any release,
-    also the first, is refused if a model failed on documents with more than the share
-    `maximum_missing_chunks`.
+    unit, is accepted. A candidate is refused if fewer than `minimum_queries` queries are compared.
+    It is refused if more than the share `maximum_missing` of them lacks a value. Each missing value
+    counts as lost. `serve_metric` does not choose such a configuration, either. A candidate is also
+    compared with the release `reference`, by default the best release of the last year. Every
+    release is refused if a model failed on documents with more than the share
+    `maximum_missing_chunks` of the chunks.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")

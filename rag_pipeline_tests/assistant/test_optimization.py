@@ -132,7 +132,7 @@ def test_what_can_not_be_optimized_is_refused(corpus_with):
             open_assistant([corpus])
         corpus.workspace.store.remove_file("assistant/prompts/3.json")
         without = corpus_with(server.url, assistant={})
-        with pytest.raises(ConfigError, match=r"assistant\.chat: None"):
+        with pytest.raises(ConfigError, match=r"assistant\.chat is not set"):
             optimize_prompts(without, sentence_vectors)
         queries = without.config.queries_path
         queries.write_text("\n".join(queries.read_text().splitlines()[:5]))

@@ -153,8 +153,8 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
     told = rag("questions", "label")
     assert told.code == 0
-    assert "'7' is no number of a passage" in told.out
-    assert "the passage does not hold these words" in told.out
+    assert "'7' is neither a passage's number" in told.out
+    assert "the passage does not contain these words" in told.out
     added = read_queries(Path("queries.jsonl"))[-2:]
     assert [r.query_id for r in added] == [r.query_id for r in waiting]
     assert not any(r.synthetic for r in added)

@@ -69,7 +69,7 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("configurations", [], "configurations: []"),
     ("schedule", "every day", "schedule: 'every day': write a cron expression: minute, hour"),
     ("schedule", "0 25 * * *", "schedule: '0 25 * * *': write a cron expression: minute, hour"),
-    ("sensor_hours", "22:00", "sensor_hours: '22:00': write from when and until when, in UTC"),
+    ("sensor_hours", "22:00", "sensor_hours: '22:00': write begin and end in UTC"),
     ("owners", ["Bo"], "owners.0: 'Bo': write an email address (top-level domain of 2 to 7"),
     ("lexical", {"language": "klingon"}, "lexical.language: 'klingon' is not one of"),
 ]

@@ -1,4 +1,4 @@
-"""The commands by topic: their names, arguments and help.
+"""Define the commands by topic, with their names, arguments and help texts.
 
-Each command imports its work from `rag_pipeline.cli` when it runs, so that help is fast.
+Each command imports its implementation from `rag_pipeline.cli` when it runs, so that help is fast.
 """

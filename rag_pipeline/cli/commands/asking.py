@@ -1,4 +1,4 @@
-"""Commands that read the release: search, ask, optimize, serve."""
+"""Define the commands that read the release: search, ask, optimize, serve."""
 
 from pathlib import Path
 from typing import Annotated
@@ -103,11 +103,11 @@ def optimize(
     seed: Annotated[int, option("N", "Seed of the choice of queries and examples.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Add good examples to the prompts of the assistant's model; keep the best prompts.
+    """Add good examples to the prompts of the assistant's model, and keep the best prompts.
 
-    Needs `assistant.chat` in the corpus file. A third of the queries gives examples, a third
-    chooses among the trials. On the last third the result must not be worse than the current
-    prompts. Each result is a numbered file in the store.
+    The corpus file must set `assistant.chat`. A third of the queries gives examples. Another third
+    selects the best trial. The new prompts are adopted if they are not worse than the current
+    prompts on the last third. Each result is a numbered file in the store.
 
     \b
     Examples:
@@ -167,8 +167,8 @@ def serve(
 ) -> None:
     """Serve releases to assistants: MCP tools, a web page, and a Dify knowledge base.
 
-    The server opens a newer release without a restart. On any address but loopback it requires a
-    bearer token, from the environment variable RAG_TOKEN.
+    The server opens a newer release without a restart. It needs a bearer token in the environment
+    variable RAG_TOKEN, unless it listens on a loopback address.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands from documents to a release: init, demo, schema, import, run, plan, show, quarantine."""
+"""Define the commands that build: init, demo, schema, import, run, plan, show, quarantine."""
 
 import re
 import shutil
@@ -114,7 +114,7 @@ def demo(folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("
 
 
 def _copy_sample(folder: Path) -> None:
-    """Copy the sample's files, from beside the code in a wheel, from data/ in a checkout."""
+    """Copy the sample's files, which a wheel has beside the code and a checkout has in data/."""
     package = Path(__file__).parents[2]
     source = package / "sample" if (package / "sample").is_dir() else package.parent / "data"
     if not all((source / part).exists() for part in _SAMPLE):
@@ -191,7 +191,7 @@ def run(
 ) -> None:
     """Bring everything up to date: index, evaluate, release. Only stale steps run.
 
-    A stopped run continues with the next one; no text is embedded twice.
+    The next run continues a stopped run. No text is embedded twice.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands about the evaluation: leaderboard, costs, compare, why, explain, gate, report."""
+"""Define the commands about evaluation: leaderboard, costs, compare, why, explain, gate, report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,8 @@ def leaderboard(
 ) -> None:
     """Show every evaluated configuration, best first.
 
-    Each is compared with the baseline and with the release: better, worse, or cannot tell.
+    Each configuration is compared with the baseline and with the release. The verdict is better,
+    worse, or cannot tell.
 
     \b
     Example:
@@ -48,7 +49,7 @@ def costs(
     by: Annotated[str, option("GROUP", "asset, model, configuration or day.")] = "asset",
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the tokens and the price of every call so far, and the rest of the budget.
+    """Show the tokens and the cost of all calls so far, and the rest of the budget.
 
     \b
     Examples:
@@ -72,8 +73,8 @@ def compare(
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
 
-    Differences are A - B over the queries that both have, with their 95 % interval. The p value
-    is that of a randomisation test, adjusted (Holm) for the metrics shown.
+    Differences are A - B over the queries that both have, with their 95 % interval. The p value is
+    from a randomisation test, adjusted (Holm) for the shown metrics.
 
     \b
     Examples:
@@ -105,8 +106,8 @@ def why(
 ) -> None:
     """Name the change that made a query better or worse between two releases or configurations.
 
-    One change at a time is taken from one side to the other, such as the document's old chunks or
-    a weight. Then the search is repeated on the store. No model is called.
+    The search is repeated with one difference at a time transferred from one side to the other,
+    such as the document's old chunks or a weight. No model is called.
 
     \b
     Examples:
@@ -130,7 +131,7 @@ def explain(
     k: Annotated[int, option("N", "How many chunks count: 1 to 10, or 20.", "-k")] = 5,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show one query's gold text, its ranking, and why it fails or not.
+    """Show one query's gold text and ranking, and why the query fails or succeeds.
 
     \b
     Examples:
@@ -146,10 +147,11 @@ def explain(
 def gate(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """Tell whether the candidate may be released: exit code 0 if so, 3 if not.
+    """Tell whether the candidate may be released. The exit code is 0 for yes and 3 for no.
 
     The candidate is refused if it is significantly worse than the release in a metric of
-    `gate.metrics`, or if a blocking check fails. Changes nothing; for CI, after `rag run`.
+    `gate.metrics`, or if a blocking check fails. The command changes nothing. Use it in CI, after
+    `rag run`.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands about documents that the assistant found outside the corpus: list, remove, clear."""
+"""Define the commands about documents found outside the corpus: list, remove, clear."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +54,7 @@ def remove(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Delete one document found outside; later answers do not use it.
+    """Delete one document found outside. Later answers do not use it.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Commands about questions to measure with: make, review, import, label."""
+"""Define the commands about questions for the evaluation: make, review, import, label."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from rag_pipeline.cli.options import (
 
 
 class _MakeByDefault(TyperGroup):
-    """Reads `rag questions CORPUS` as `rag questions make CORPUS`."""
+    """Runs `rag questions CORPUS` as `rag questions make CORPUS`."""
 
     default = "make"
 
@@ -56,18 +56,18 @@ def make(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Make questions from the documents, so that something can be measured; no labels needed.
+    """Make questions from the documents for the evaluation. No labels are needed.
 
-    Rules ask, in English and without a model, for durations, sums, percentages, dates,
-    definitions, headed sections, duties and rights. Each question is tested on the documents. A
-    search must find its passage; no other passage and no title may answer it. Documents that say
-    similar things are named in their questions. The questions are marked `synthetic`, and every
-    figure says how many of its questions are. A second call replaces those that nobody accepted.
+    Rules make English questions, without a model. They ask for durations, sums, percentages, dates,
+    definitions, headed sections, duties and rights. Each question is tested: a search must find its
+    passage, and no other passage and no title may answer it. Questions about similar documents name
+    the document. The questions are marked `synthetic`, and reports say how many questions are
+    synthetic. A second call replaces synthetic questions that nobody accepted.
 
-    With `--several`, questions need two documents; both passages are gold. With
-    `--unanswerable`, questions have the tag `unanswerable` and no gold; they test whether
-    `rag ask` says so. With `--chat` a model writes the questions, in the documents' language;
-    they are tested in the same way. Its calls are cached, charged and within the budget.
+    With `--several`, questions need two documents, and both passages are gold. With
+    `--unanswerable`, questions have the tag `unanswerable` and no gold. They test whether `rag ask`
+    finds no answer. With `--chat`, a model writes the questions in the documents' language. They
+    are tested in the same way. The model's calls are cached, charged and limited by the budget.
 
     \b
     Examples:
@@ -109,12 +109,12 @@ def import_(
     ] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """Sample the questions that people asked a server, to be labelled.
+    """Sample questions that users asked a server, for labelling.
 
-    LOG is the file of `rag serve --log-questions`, or a text file with a question per line.
-    Questions are clustered by meaning (with the packaged embedding, or the corpus's if there is
-    none), weighted by frequency; one of each cluster is kept. `rag questions label` then adds
-    their answers; before, they are not measured.
+    LOG is the file of `rag serve --log-questions`, or a text file with one question per line. The
+    questions are clustered by meaning with the packaged embedding, weighted by frequency. One
+    question of each cluster is kept. `rag questions label` then adds the answers. Questions without
+    an answer are not evaluated.
 
     \b
     Example:
@@ -127,11 +127,11 @@ def import_(
 
 @app.command(short_help="Say what answers imported questions.")
 def label(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
-    """Go through imported questions: name the passages that answer each.
+    """Go through imported questions, and name the passages that answer each question.
 
-    The first passages that the release finds are shown. Name those that answer by their numbers
-    and their words, or say that nothing answers. An answer that the release does not find cannot
-    be named here: add such questions to the queries file by hand, with a quote.
+    The first passages that the release finds are shown. Name the answering passages by their
+    numbers and words, or say that nothing answers. If the release does not find the answer, add the
+    question to the queries file by hand, with a quote.
 
     \b
     Example:

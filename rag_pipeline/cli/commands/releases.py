@@ -1,4 +1,4 @@
-"""Commands about releases and the store: releases, rollback, export, import-release, gc, doctor."""
+"""Define the commands releases, rollback, export, import-release, gc and doctor."""
 
 import os
 from functools import partial
@@ -22,7 +22,7 @@ app = typer.Typer()
 def releases(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """List the releases, newest first; `*` marks the served one.
+    """List the releases, newest first. `*` marks the served release.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def rollback(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Serve an earlier release again; runs do not release the rolled-back build again.
+    """Serve an earlier release again. Later runs do not release the rolled-back build.
 
     \b
     Examples:
@@ -102,9 +102,9 @@ def import_release(
 ) -> None:
     """Import a release from another machine, and serve it.
 
-    Without a CORPUS, the corpus file is NAME.yaml, with the settings of the release; an existing
-    file is used as it is. Addresses of models, and variables with keys, must stand in your corpus
-    file, be a vendor's own, or be trusted.
+    Without a CORPUS, NAME.yaml is written with the settings of the release. An existing file is not
+    changed. Models' addresses and variables with keys must be in your corpus file or be a vendor's
+    own. `--trust-endpoints` allows others.
 
     \b
     Example:
@@ -161,8 +161,8 @@ def gc(
 ) -> None:
     """Delete from the store everything beyond the corpus file's `retention`.
 
-    The served release, current results and everything that a kept release pins stay. Runs do the
-    same; `rag gc` also returns the call cache's free space to the disk.
+    The served release, current results and everything that a kept release pins are kept. Runs
+    delete the same data. `rag gc` also returns the call cache's free space to the disk.
 
     \b
     Examples:
@@ -197,11 +197,11 @@ def doctor(
         bool, flag("--full", "Read every byte of the store and compare it with its hash.")
     ] = False,
 ) -> None:
-    """Check the installation, the corpus file and its store; say what to repair.
+    """Check the installation, the corpus file and its store, and list faults to repair.
 
-    With --repair, torn files that can be made again are removed, the newest whole release is
-    served, and every loss is reported. With --full, corrupt bytes are found too, in tables,
-    indexes, results and the call cache. Stop running builds before.
+    With --repair, incomplete files that a run can rebuild are removed, the newest complete release
+    is served, and every loss is reported. With --full, corrupt bytes are also found in tables,
+    indexes, results and the call cache. Stop all runs first.
 
     \b
     Examples:
