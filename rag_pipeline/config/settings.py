@@ -279,9 +279,9 @@ class Gate(Settings):
     Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
     unit, is accepted. A candidate is refused if fewer than `minimum_queries` queries are compared.
     It is refused if more than the share `maximum_missing` of them lacks a value. Each missing value
-    counts as lost. `serve_metric` does not choose such a configuration, either. A candidate is also
-    compared with the release `reference`, by default the best release of the last year. Every
-    release is refused if a model failed on documents with more than the share
+    counts as lost. `serve_metric` does not choose a configuration above that share, either. A
+    candidate is also compared with the release `reference`, by default the best release of the last
+    year. Every release is refused if a model failed on documents with more than the share
     `maximum_missing_chunks` of the chunks.
     """
 
