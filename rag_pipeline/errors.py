@@ -4,9 +4,10 @@ A message names the value, the place (file, corpus, variant, document) and the c
 """
 
 import importlib.metadata
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ class NotReleasedError(StoreError):
 _SHOWN = 8
 """Least length of a hidden part of a key, in characters. Shorter parts may occur in words."""
 _secrets: set[str] = set()
+_ECHO = 16
+"""Least length of a repeated part of a text, in letters and digits: about three words."""
 
 
 def keep_secret(key: str | None) -> None:
@@ -72,6 +75,27 @@ def without_secrets(text: str) -> str:
     return text
 
 
+def without_echo(message: str, texts: Sequence[str]) -> str:
+    """Replace each part of a message that occurs in one of the texts by `[text]`.
+
+    Only letters and digits are compared. Parts of less than 16 of them stay.
+    """
+    plain = re.sub(r"\\[nrt]", "  ", message)
+    places = [place for place, character in enumerate(plain) if character.isalnum()]
+    said = _letters(plain)
+    sent = "\n".join(map(_letters, texts))
+    shown = list(message)
+    for start in range(len(said) - _ECHO + 1):
+        if said[start : start + _ECHO] in sent:
+            first, last = places[start], places[start + _ECHO - 1]
+            shown[first : last + 1] = "\0" * (last + 1 - first)
+    return re.sub("\0+", "[text]", "".join(shown))
+
+
+def _letters(text: str) -> str:
+    return "".join(character.lower()[0] for character in text if character.isalnum())
+
+
 class ProviderError(RagPipelineError):
     """A model or its provider failed. The message shows no known key.
 
@@ -82,6 +106,10 @@ class ProviderError(RagPipelineError):
 
     def __init__(self, message: str) -> None:
         super().__init__(without_secrets(message))
+
+    def remove_echo(self, texts: Sequence[str]) -> None:
+        """Replace all that a server repeats of the sent texts, except for a few words."""
+        self.args = (without_echo(str(self), texts),)
 
 
 class TransientError(ProviderError):
@@ -144,6 +172,11 @@ class RefusedError(CallsStoppedError):
         super().__init__(f"{said}; {cure}")
         self.said = said
         self.inputs = inputs
+
+    def remove_echo(self, texts: Sequence[str]) -> None:
+        """Replace all that a server repeats of the sent texts, also without the cure."""
+        super().remove_echo(texts)
+        self.said = without_echo(self.said, texts)
 
 
 class TextTooLongError(ProviderError):

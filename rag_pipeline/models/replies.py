@@ -83,18 +83,20 @@ async def ask_one(
             keep_first(Completion(completion.text, used))
         wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
         repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
-    messages = [
-        *messages,
-        {"role": "assistant", "content": completion.text},
-        {"role": "user", "content": repair},
-    ]
+    if completion.text.strip():  # servers refuse a blank message
+        messages = [
+            *messages,
+            {"role": "assistant", "content": completion.text},
+            {"role": "user", "content": repair},
+        ]
     again = await chat.complete(messages, prompt.schema)
     used = _sum(used, again.usage)
     try:
         return Reply(again.text, read_reply(again.text, prompt), used)
     except ValueError as error:
         wanted = "one of the choices" if prompt.choices else "of the schema"
-        raise ProviderError(f"{chat.identity}: the reply is not {wanted}: {error}") from None
+        said = f"the reply is not {wanted}: {error}" if again.text.strip() else f"{error} again"
+        raise ProviderError(f"{chat.identity}: {said}") from None
 
 
 async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) -> Completion:
@@ -125,8 +127,10 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
 def read_reply(text: str, prompt: Prompt) -> Any:
     """Return the choice or the JSON value that the prompt asked for, None if it asked for text.
 
-    Raises ValueError with the reason if the reply is invalid.
+    Raises ValueError with the reason if the reply is invalid or blank.
     """
+    if not text.strip():
+        raise ValueError("the reply is blank")
     if prompt.choices:
         return choose(text, prompt.choices)
     return None if prompt.schema is None else _parse(text, prompt.schema)

@@ -14,7 +14,7 @@ from rag_pipeline.models.embedding import embed
 from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
-from rag_pipeline_tests.testing.model_calls import chat, embedder, scorer
+from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
 from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -130,3 +130,18 @@ def test_a_key_is_in_nothing_that_is_written(
         assert KEY not in outcome.out + outcome.err
     for path in files:
         assert KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+def test_a_server_that_repeats_a_document_shows_at_most_a_few_words_of_it(
+    cache: CallCache, status: int
+) -> None:
+    private = "The merger with Birch Paper\nis agreed for the ninth of June; schweigen bis dahin."
+    with serving(faults=lambda path, body: Echo(status)) as server:
+        (chat_error,) = asked([private], chat(server.url, patience_seconds=0.1), cache)
+        with pytest.raises(ProviderError) as failure:
+            embed([f"About: {private}"], embedder(server.url, patience_seconds=0.1), cache)
+    for said in (chat_error, str(failure.value).partition("; the text begins")[0]):
+        assert f"HTTP {status}" in said
+        for part in ("merger", "Birch", "June", "schweigen"):
+            assert part not in said

@@ -133,3 +133,20 @@ def test_a_cut_line_of_a_batch_costs_only_its_own_request(cache: CallCache) -> N
         assert replies == ["P0", "P1", "P2", "P3"]
         assert server.billed == {"p0": 1, "p1": 2, "p2": 1, "p3": 1}
         assert len(server.batches.submitted) == 4
+
+
+def test_a_blank_reply_is_asked_for_once_more_and_never_kept_as_an_answer(
+    cache: CallCache,
+) -> None:
+    blank = True
+
+    def answer(body: Body) -> str:
+        return " \n" if blank else "yes"
+
+    with serving(answer) as server:
+        (bad,) = asked(["one"], model(server.url), cache)
+        assert "the reply is blank again" in bad
+        assert [len(body["messages"]) for body in server.bodies] == [1, 1]
+        blank = False
+        assert asked(["one"], model(server.url), cache) == ["yes"]
+        assert len(server.bodies) == 3, "the next run asks once"

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from rag_pipeline.calls import telemetry
 from rag_pipeline.calls.contexts import setting
+from rag_pipeline.calls.costs import purposes
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
 from rag_pipeline.calls.costs.purposes import CallKind, measuring, settling
@@ -40,15 +41,22 @@ def record(
 ) -> None:
     """Charge an answered call; call this once for each response, good or bad.
 
-    `provider` is the vendor (`openai`, `voyage`). With a `base_url` of another server, the host of
-    that server is charged. Outside of `charging`, only telemetry records the call.
+    A reply without tokens is charged the tokens sent and the longest reply allowed. The ledger
+    marks its model as `(estimated)`. `provider` is the vendor (`openai`, `voyage`). With a
+    `base_url` of another server, the host of that server is charged. Outside of `charging`, only
+    telemetry records the call.
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
-    name = vendor(provider, base_url)
+    name, most = vendor(provider, base_url), purposes.most.get()
+    is_estimated = tokens == ChargedTokens() and most is not None
+    if most is not None and is_estimated:
+        tokens = most
     if ledger is not None:
-        usd = ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
-    counts = {"input": input_tokens, "output": output_tokens, "cached": cached_tokens}
+        usd = ledger.record(
+            kind, name, model, tokens, batch=batch, call_id=call_id, is_estimated=is_estimated
+        )
+    counts = {"input": tokens.input, "output": tokens.output, "cached": tokens.cached}
     telemetry.used(kind, name, model, counts, usd, batch)
 
 
@@ -77,8 +85,16 @@ async def paying(
     server = vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
     async with _reserving(server, model, expected, most or expected):
-        with measuring(texts), telemetry.calling(kind, server, model, address):
-            yield
+        with (
+            measuring(texts),
+            setting(purposes.most, most or expected),
+            telemetry.calling(kind, server, model, address),
+        ):
+            try:
+                yield
+            except ProviderError as error:
+                error.remove_echo(texts)
+                raise
 
 
 @asynccontextmanager

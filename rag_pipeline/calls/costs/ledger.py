@@ -67,8 +67,9 @@ class Ledger:
         *,
         batch: bool = False,
         call_id: str | None = None,
+        is_estimated: bool = False,
     ) -> float | None:
-        """Add a call, unless a call with this `call_id` exists.
+        """Add a call, unless a call with this `call_id` exists; mark estimated tokens.
 
         Return its cost in USD, None if its price is unknown.
         """
@@ -78,7 +79,7 @@ class Ledger:
         purpose = purposes.purpose.get()
         charge = Charge(
             now, self.corpus, purpose.asset, purpose.partition, purpose.configurations,
-            kind, provider, model,
+            kind, provider, f"{model} (estimated)" if is_estimated else model,
             tokens.input, tokens.cached, tokens.output, tokens.searches, batch, usd,
         )  # fmt: skip
         row = _row(charge, call_id or uuid4().hex, self.store)
@@ -88,7 +89,7 @@ class Ledger:
             name = purposes.reservation.get()
             if self.budget_usd is not None and name is not None:
                 _cancel(connection, [name])
-            if added:
+            if added and not is_estimated:
                 calls = Calls(self.corpus, provider, model, kind)
                 learn(self.database, connection, calls, tokens)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from rag_pipeline.calls.contexts import setting
+from rag_pipeline.calls.costs.prices import ChargedTokens
 from rag_pipeline.calls.costs.tokens import Estimate, estimate_of
 
 CallKind = Literal["chat", "embedding", "rerank"]
@@ -110,6 +111,8 @@ meter: ContextVar["Totals | None"] = ContextVar("meter", default=None)
 purpose: ContextVar[Purpose] = ContextVar("purpose", default=Purpose())  # noqa: B039 - frozen
 measured: ContextVar[Estimate | None] = ContextVar("measured", default=None)
 reservation: ContextVar[str | None] = ContextVar("reservation", default=None)
+most: ContextVar["ChargedTokens | None"] = ContextVar("most", default=None)
+"""The highest number of tokens of the request that is made now."""
 
 
 @contextmanager
