@@ -122,10 +122,7 @@ class ReleasedCorpus:
         return self.corpus.document(document_id)
 
     def describe(self) -> dict[str, Any]:
-        """Return name, description, release and number of chunks.
-
-        If the newest release cannot be used, `error` gives the reason.
-        """
+        """Return the searched release; `error` says why a newer release is not searched."""
         problem = {}
         try:
             release = self.corpus.release()
