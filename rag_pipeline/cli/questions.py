@@ -34,6 +34,7 @@ from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _SHOWN = 5
+RULES = "none"
 _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
@@ -65,6 +66,8 @@ def make_and_write(
         )
     workspace = Workspace(config)
     started = time.perf_counter()
+    # A chat model of the corpus file words the questions, except if the user wants rules.
+    chat = None if chat == RULES else chat or next(iter(config.chats), None)
     if plan:
         if chat is None:
             raise InputError("--plan shows the cost of a chat model: name one with --chat")
@@ -76,7 +79,9 @@ def make_and_write(
     if not made.rows:
         told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
         facts = f"the rules found {made.facts} facts in {len(documents)} documents"
-        why = f"no question passed; {facts} (they read English). Write questions yourself"
+        why = (
+            f"no question passed; {facts} (they read English and German). Write questions yourself"
+        )
         if chat is not None:
             why = f"no question of {chat} passed: {told or 'none written'}"
         raise InputError(f"{config.corpus}: {why}")

@@ -62,7 +62,9 @@ _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of))\b", re.I
 )
 _DEFINES = re.compile(
-    r"\b(?:what (?:does|counts|is meant)|how is\b.*\bdefined|what (?:is|are))\b", re.I
+    r"\b(?:what (?:does|counts|is meant)|how is\b.*\bdefined|what (?:is|are)|was gilt|"
+    r"wie (?:hoch|lang) ist)\b",
+    re.I,
 )
 
 

@@ -1,18 +1,20 @@
-"""Documents -> facts by rules for English, each with the sentence that states it.
+"""Documents -> facts by rules for English and German, each with the sentence that states it.
 
 Facts are durations, sums, percentages, dates, parties, definitions, sections with a heading, and
-duties or permissions.
+duties or permissions. Other languages give none; German gives what fixed forms can ask for.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, get_args
 
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, GoldSpan, Span
 from rag_pipeline.evaluation.entities.values import Quantity, quantities
+from rag_pipeline.loading.languages import language_of
+from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
 
 FactKind = Literal[
@@ -39,7 +41,7 @@ _DEFINED = re.compile(
 )
 _IS_A = re.compile(
     r"((?:The\s+|An?\s+)?[A-Z][\w’'-]+(?:\s+(?:of\s+)?[\w’'-]+){0,3}?)\s+(?P<verb>is|are|was|were)\s+"
-    r"(?:an?|the|one\s+of)\s+\w+"
+    r"(?:an?|the|one\s+of)\s+(?!same\b|must\b)\w+"
 )
 _RULE = re.compile(r"(?P<who>[^,;:]{3,80}?)\s(?:shall|must|may|will|can)\s+(?:not\s|never\s)?\w")
 _DEICTIC = re.compile(
@@ -56,11 +58,27 @@ COMPANY = (
     "Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
 """Last words of the names of companies and institutions."""
+_MARKUP = re.compile(
+    r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”"
+)
+"""Characters of tables, code, forms, addresses and metadata, and half quotations."""
+_NO_TOPIC = re.compile(
+    r"[^\w\s,&’'()-]|\d|\bversions?\b|^(?:add|build|check|choose|configure|contribute|create|donate|"
+    r"get|install|make|read|report|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
+    re.IGNORECASE,
+)
+"""Marks, numbers and imperatives: what such a heading names is no topic."""
+_SUM_OF = re.compile(
+    r"\b(?:[Dd]ie|[Ee]iner?) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von|beträgt|dauert)\s+"
+    r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
+)
+"""A feminine German noun before its value; its article in a question is "die"."""
 _NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
-_EMPTY_HEADINGS = frozenset(
+EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
     "summary notes appendix annex schedule abstract conclusion references scope purpose "
-    "signatures signature details about other history".split()
+    "signatures signature details about other history features usage "
+    "description between and fixed added changed removed".split()
 )
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
@@ -84,6 +102,7 @@ class StatedFact:
     quantity: Quantity | None = None
     subject: str = ""
     names: tuple[str, ...] = ()
+    language: str = "en"
 
     @property
     def gold(self) -> GoldSpan:
@@ -99,6 +118,9 @@ class StatedFact:
 def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document in order."""
     text = document.text
+    language = language_of(text) or "en"
+    if language not in ("en", "de"):
+        return
     heading, level_start = "", -1
     spans = sentence_spans(text)
     small = frozenset(re.findall(r"\b[a-z]+\b", text))
@@ -106,7 +128,10 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         raw = text[start:end]
         title = _heading_of(text, start, raw)
         if title is not None:
-            heading, level_start = _small(title, small), end
+            # A title writes words large that the text writes small: "Payment Information".
+            if language == "en":
+                title = " ".join(_small(w, small | dictionary("en")) for w in title.split())
+            heading, level_start = title, end
             continue
         if not _SENTENCE[0] <= end - start <= _SENTENCE[1]:
             continue
@@ -114,20 +139,35 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         sentence = plain(text[begin:end])
         if not _is_said(sentence):
             continue
+        # A fragment of a sentence, or of code, begins small or has no end.
+        if not re.match(r"[“\"„]?[^\W\d_a-zäöü].*[.!?][)”“\"]?$", sentence):
+            level_start = -1
+            continue
         found = document.document_id, begin, end, _small(sentence, small)
         heading = "" if heading.casefold() == document.title.casefold() else heading
         if level_start >= 0 and _asks_for(heading):
             past = _section_end(spans, number, text)
             body = document.document_id, begin, past, plain(text[begin:past])
-            yield StatedFact("section", *body, (0, len(body[3])), heading, subject=heading)
+            if (
+                body[3].endswith((".", ")"))
+                and _is_said(body[3])
+                and f"to {heading.split()[0].casefold()} " not in text
+            ):
+                whole = (0, len(body[3]))
+                yield StatedFact(
+                    "section", *body, whole, heading, subject=heading, language=language
+                )
         level_start = -1
+        if language == "de":
+            yield from _sums(found, heading)
+            continue
         quantities_said = list(_quantities(found, heading))
         yield from quantities_said
         defined = _DEFINED.match(sentence)
         if defined:
             meaning = (defined.end(), len(sentence))
             yield StatedFact("definition", *found, meaning, heading, subject=defined[1])
-        elif (is_a := _IS_A.match(sentence)) and not _DEICTIC.match(sentence):
+        elif (is_a := _IS_A.match(sentence)) and _is_name(is_a[1]):
             meaning = (is_a.end(1), len(sentence))
             yield StatedFact("definition", *found, meaning, heading, subject=is_a[0])
         elif not quantities_said and _RULE.match(sentence) and not _DEICTIC.match(sentence):
@@ -138,8 +178,17 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
                 yield StatedFact("party", *found, between.span(1), heading, names=names)
 
 
+def _is_name(subject: str) -> bool:
+    """Return whether the subject of "… is a …" is a term: "A guard", "Google Analytics"."""
+    words = subject.split()
+    is_term = words[0] in ("A", "An") or (words[0] == "The" and "of" in words)
+    return (is_term or all(w[0].isupper() for w in words)) and not _DEICTIC.match(subject)
+
+
 def _is_said(sentence: str) -> bool:
-    """Return whether a sentence is mainly words, unlike a signature line or a row of figures."""
+    """Return whether a text is mainly words, unlike a signature line, figures or code."""
+    if _MARKUP.search(sentence):
+        return False
     words = re.findall(r"[^\W\d_]{2,}", sentence)
     return len(words) >= 4 and sum(map(len, words)) >= len(sentence) / 2
 
@@ -147,7 +196,7 @@ def _is_said(sentence: str) -> bool:
 def _small(text: str, known: frozenset[str]) -> str:
     """Return a text with a small first word if the document also writes that word small."""
     first = text.partition(" ")[0]
-    is_small = first.casefold() in known and not (first.isupper() and len(first) > 1)
+    is_small = first.casefold() in known and (first.istitle() or len(first) == 1)
     return text[:1].lower() + text[1:] if is_small else text
 
 
@@ -165,6 +214,13 @@ def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Stat
         kind = _kind(quantity)
         if kind is not None:
             yield StatedFact(kind, *found, (quantity.start, quantity.end), heading, quantity)
+
+
+def _sums(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
+    """Yield the quantities of a German sentence with the noun that they measure."""
+    for fact in _quantities(found, heading):
+        if (said := _SUM_OF.search(fact.sentence[: fact.value[0]])) and fact.kind != "date":
+            yield replace(fact, subject=said["noun"], language="de")
 
 
 def _kind(quantity: Quantity) -> FactKind | None:
@@ -199,8 +255,9 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
 
 
 def _asks_for(heading: str) -> bool:
-    words = re.findall(r"[^\W\d_]+", heading.casefold())
-    return bool(words) and len(words) <= 8 and not set(words) <= _EMPTY_HEADINGS
+    words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
+    is_topic = 0 < len(words) <= 8 and not _NO_TOPIC.search(heading)
+    return is_topic and not set(words) <= EMPTY_HEADINGS and not _DEICTIC.match(heading)
 
 
 def _section_end(spans: list[Span], number: int, text: str) -> int:

@@ -1,7 +1,9 @@
 """Documents -> balanced, certified questions with gold spans, without a model."""
 
 import hashlib
-from collections import Counter
+import re
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, starmap, zip_longest
@@ -29,11 +31,14 @@ UNANSWERABLE = "unanswerable"
 _SEED = 15
 _TRIED = 3
 """Maximum number of wordings of a fact, each tried whole and shorter."""
+_SKETCH = 128
+"""Number of hashes that stand for a document."""
+_COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
 _FEW = 0.25
 """Below this share of questions with a document's name, questions without a name are added."""
-_WHOLE: tuple[FactKind, ...] = ("definition", "party", "section")
+_WHOLE: tuple[FactKind, ...] = ("definition", "party", "section", "rule")
 
 
 QuestionRow = dict[str, Any]
@@ -63,24 +68,26 @@ def make_questions(
     Questions about a fact that similar documents state too name their document. If these are few
     (fewer than one a document or a quarter), questions without a name are added. Up to `several`
     questions need two documents, and up to `unanswerable` questions have no answer. Documents take
-    turns, and so do the kinds of facts. The same documents give the same questions.
+    turns, and so do the kinds of facts. Near copies of a document are left out. The same documents
+    give the same questions. `progress` gets the numbers of tried facts and of all.
     """
     rows: list[QuestionRow] = []
+    documents = distinct_documents(documents)
     by_document = [(d, list(read_facts(d))) for d in documents]
     names = names_of(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
-        total = wanted + several + unanswerable
 
         def keep(row: QuestionRow) -> None:
             if row["query"].casefold() not in seen:
                 seen.add(row["query"].casefold())
                 rows.append(row)
-                progress(len(rows), total)
 
         facts = list(_in_turns(by_document))
         spare: list[tuple[str, StatedFact]] = []
-        for fact in facts[: _MOST_TRIED * wanted]:
+        tried = facts[: _MOST_TRIED * wanted]
+        for number, fact in enumerate(tried):
+            progress(number, len(tried))
             found = _certified(fact, names[fact.document_id], certifier)
             if found and found[1]:
                 keep(_row(fact, found[0]))
@@ -88,6 +95,7 @@ def make_questions(
                 spare.append((found[0], fact))
             if len(rows) >= wanted:
                 break
+        progress(len(tried), len(tried))
         # Facts of similar documents are the hard and the frequent questions.
         if len(rows) < max(len(documents), _FEW * wanted):
             for query, fact in spare[: wanted - len(rows)]:
@@ -102,6 +110,35 @@ def make_questions(
             while len(rows) < end and (row := next(made, None)):
                 keep(row)
     return MadeQuestions(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
+
+
+def distinct_documents(documents: Sequence[Document]) -> list[Document]:
+    """Return the documents without near copies; of copies, the one with the shortest id stays.
+
+    Copies share nine tenths of their runs of three words (estimated by the least hashes: Broder,
+    On the resemblance and containment of documents, 1997), and one has all figures of the other.
+    """
+    kept: set[str] = set()
+    read: list[tuple[set[int], set[str]]] = []
+    holding: defaultdict[int, list[int]] = defaultdict(list)
+    for document in sorted(documents, key=lambda d: (len(d.document_id), d.document_id)):
+        words = re.findall(r"\w+", document.text.casefold())
+        runs = (" ".join(words[n : n + 3]) for n in range(max(1, len(words) - 2)))
+        sketch = set(sorted({zlib.crc32(run.encode()) for run in runs})[:_SKETCH])
+        figures = {word for word in words if word[0].isdecimal()}
+        near = {n for part in sketch for n in holding[part]}
+        if not any(_are_copies(read[n], (sketch, figures)) for n in near):
+            kept.add(document.document_id)
+            for part in sketch:
+                holding[part].append(len(read))
+            read.append((sketch, figures))
+    return [d for d in documents if d.document_id in kept]
+
+
+def _are_copies(one: tuple[set[int], set[str]], other: tuple[set[int], set[str]]) -> bool:
+    least = set(sorted(one[0] | other[0])[:_SKETCH])
+    is_alike = len(least & one[0] & other[0]) >= _COPIED * len(least)
+    return is_alike and (one[1] <= other[1] or other[1] <= one[1])
 
 
 def _certified(
@@ -120,7 +157,8 @@ def _certified(
             problem = certifier.problem(query, fact.gold, answer)
             if problem is None:
                 if query == question:  # without a name, only the whole text identifies it
-                    alone = alone or query
+                    named = fact.kind == "section" and names
+                    alone = alone or (with_name(query, names[0], random) if named else query)
                 continue
             if names:
                 query = with_name(query, random.choice(names), random)

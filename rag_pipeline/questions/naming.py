@@ -7,7 +7,7 @@ from itertools import chain, islice, takewhile
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
-from rag_pipeline.questions.facts import COMPANY
+from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
@@ -74,21 +74,21 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
 
 def _kind(document: Document, owners: Sequence[str]) -> str:
     """Return the kind of document with up to two words before it ("time off policy"), or ""."""
+    known = dictionary("en")
     no_part = _NO_PART.union(" ".join(owners).casefold().split())
     for text in (_SITE.split(document.title)[0], readable_name(document.document_id)):
         words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]
         at = next((i for i in reversed(range(len(words))) if words[i] in _KINDS), None)
         if at is not None:
-            before = list(takewhile(lambda word: word not in no_part, reversed(words[:at])))
-            return " ".join((*reversed(before[:2]), words[at]))
+            before = takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))
+            kind = " ".join((*reversed(list(before)[:2]), words[at]))
+            return re.sub(r"\b(?:nda|faq)\b", lambda found: found.group().upper(), kind)
     return ""
 
 
 def _titles(document: Document, is_alone: bool) -> list[str]:
     title = " ".join(_SITE.split(document.title)[0].split() or document.title.split())
     name = readable_name(document.document_id)
-    if title and is_alone:
-        return [f"“{title}”", title]
-    if name.casefold() == title.casefold():
-        return []
-    return [f"the {name}" if " " in name else name, f"“{name}”"]
+    if title and is_alone and title.casefold() not in EMPTY_HEADINGS:
+        return [f"“{title}”"]
+    return [] if name.casefold() == title.casefold() else [f"“{name}”"]

@@ -46,7 +46,7 @@ def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, State
     words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
     by_kind: defaultdict[FactKind, list[StatedFact]] = defaultdict(list)
     for fact in facts:
-        if fact.quantity is not None:
+        if fact.quantity is not None and fact.language == "en":
             by_kind[fact.kind].append(fact)
     for same in by_kind.values():
         for number, one in enumerate(same):

@@ -20,7 +20,8 @@ _SUBORDINATE = re.compile(
 _RELATIVE = re.compile(r"\b(?:who|which|that|whose|where|if|when|unless|because)\b", re.IGNORECASE)
 _PRONOUN = re.compile(
     r"(?:it|they|he|she|we|you|i|this|these|those|that|there|such|the (?:same|former|latter)|"
-    r"no|nobody|none|nothing|neither|herein\w*|there\w+)\b",
+    r"no|nobody|none|nothing|neither|herein\w*|there\w+|please|both|all|some|others?|most|many|any|"
+    r"and|or|but|then|also|\w+ly|further\w*|more\w*|however|again|failure|nor)\b",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -45,16 +46,24 @@ _STOP = re.compile(
     r"\s*(?:[,;:—–]|\b(?:and|but|provided|unless|except|which|whichever|whereupon|or|although|"
     r"while|so)\b).*$"
 )
+_PROVISO = re.compile(
+    r"(?:[;:—–]|,\s+(?:and|but|provided|unless|except|which|whichever|whereupon|although|so)\b|"
+    r"\s(?:provided|unless|except|but)\b).*$"
+)
+_SECOND = re.compile(rf"\b(?:not|no|nor|(?:and|or|but) (?:{_AUXILIARY}|has|have))\b")
+_POINTING = re.compile(
+    r"\b(?:above|below|following|foregoing|aforementioned|herein\w*|thereof|therein|thereto|you|we|"
+    r"they|it|now|here|however|hereby|therefore|thus|(?:this|these|those|such)(?! (?:"
+    r"agreement|contract|lease|policy|licen[cs]e)))\b",
+    re.IGNORECASE,
+)
 _VERBS = (
     "survive last continue remain apply expire end begin start run cost take lapse pay receive "
     "earn include amount bear cover require allow give provide keep retain hold run work weigh "
     "measure need contain own offer get open close lie stand reach grow fall rise"
 ).split()
 _DO = re.compile(rf"\b(?P<verb>{'|'.join(_VERBS)}|ha(?:ve|s))(?P<s>e?s)?\b")
-_CUT = re.compile(
-    r"\s(?=(?:of|for|in|on|with|from|to|by|under|at|into|after|before|upon|within|without|against|"
-    r"during|through|between|about|as|if|when|unless|where|that|which|who)\s)"
-)
+_CUT = re.compile(r"\s(?=(?:under|after|before|upon|without|during|if|when|unless|where)\s)")
 _VERB = re.compile(rf"\b(?:{_AUXILIARY}|has|have|had|be|been|agrees?)\b")
 _SAID = re.compile(
     r"(?P<who>.+?)\s(?P<verb>shall|must|may|will|can)\s+(?P<no>not\s|never\s)?(?P<what>\w.*)"
@@ -63,25 +72,19 @@ _MOST_WORDS = (14, 12, 30)
 """Maximum words of a subject, of the part after a value, and of a question."""
 
 _PAIRS = """
-    terminate: end; terminated: ended; termination: the end; commence: start; commences: starts;
-    commenced: started; remuneration: pay; purchase: buy; return: give back; retain: keep;
-    retained: kept; disclose: reveal; disclosed: revealed; obligations: duties; notify: tell;
-    notified: told; provide: give; provided: given; employee: member of staff; employees: staff;
-    invoice: bill; invoices: bills; survive: go on; obtain: get; assist: help;
-    additional: further; request: ask; deliver: hand over; delivered: handed over;
-    destroy: get rid of; destroyed: got rid of; agreement: contract; complete: finish;
-    completed: finished; annual: yearly; founded: set up; established: set up;
-    approximately: about; utilize: use; salary: pay; reimbursed: paid back; reimburse: pay back;
-    maximum: most; minimum: least; deleted: wiped; erased: wiped; overwritten: wiped;
-    recordings: footage; informed: told; submit: hand in; submitted: handed in; payable: due;
-    expire: run out; expires: runs out; vacation: time off; absence: time away; booked: reserved;
-    premises: building; penalty: fine; fee: charge; fees: charges; customer: client;
-    customers: clients; supplier: vendor; licensee: licence holder; breach: violation;
-    permitted: allowed; prohibited: forbidden; required: needed; liability: responsibility;
-    damages: compensation; reviewed: looked at again; updated: refreshed; exceed: go above;
-    renew: extend; renews: extends; begins: starts; begin: start; commencement: start;
-    policy: rules; procedure: rules; incident: event; incidents: events; children: kids;
-    physician: doctor; vehicle: car; discover: find; discovered: found; increase: rise;
+    terminate: end; terminated: ended; commence: start; commences: starts; commenced: started;
+    remuneration: pay; retain: keep; retained: kept; disclose: reveal; disclosed: revealed;
+    obligations: duties; notify: tell; notified: told; employee: member of staff;
+    employees: staff; invoice: bill; invoices: bills; obtain: get; additional: further;
+    destroy: get rid of; destroyed: got rid of; agreement: contract; annual: yearly;
+    founded: set up; established: set up; approximately: about; utilize: use; salary: pay;
+    reimbursed: paid back; reimburse: pay back; erased: wiped; informed: told;
+    submit: hand in; submitted: handed in; expire: run out; expires: runs out;
+    vacation: time off; booked: reserved; premises: building; penalty: fine;
+    customer: client; customers: clients; supplier: vendor; licensee: licence holder;
+    permitted: allowed; prohibited: forbidden; renew: extend; renews: extends; begins: starts;
+    begin: start; commencement: start; incident: event; incidents: events; children: kids;
+    physician: doctor; vehicle: car; discover: find; discovered: found;
     prior written notice: notice in writing; in respect of: about; prior to: before;
     subsequent to: after; remain in force: stay valid
 """
@@ -110,29 +113,31 @@ _DATE = {
     "as of": ("as of when", "from when"),
     "": ("when", "on what date"),
 }
-_KEYWORDS = {
-    "duration": ("how long: {}?", "{}: how long?", "{} how long"),
-    "amount": ("how much: {}?", "{}: how much?", "{} what amount"),
-    "percentage": ("{}: what percentage?", "what percentage: {}?"),
-    "date": ("when: {}?", "{} date", "{}: when?"),
-}
 _DEFINITION_FORMS = (
     "What does {} mean?",
     "What counts as {}?",
     "How is {} defined?",
     "What is meant by {}?",
 )
-_SECTION_FORMS = ("What is said about {}?", "What are the rules on {}?", "What applies to {}?")
+_SECTION = "What is said about {}?"
 _NAMED = (
     "{question}, according to {name}?",
+    "According to {name}, {lower}?",
     "In {name}, {lower}?",
-    "{question} under {name}?",
-    "{name}: {lower}?",
 )
+_GERMAN = {
+    "section": "Was gilt zum Thema {}?",
+    "duration": "Wie lang ist die {}?",
+    "amount": "Wie hoch ist die {}?",
+    "percentage": "Wie hoch ist die {}?",
+}
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     """Yield questions that the fact answers in several wordings, without a document's name."""
+    if fact.language == "de":
+        yield _GERMAN[fact.kind].format(fact.subject)
+        return
     by_kind = {"definition": _definition, "party": _party, "section": _section, "rule": _rule}
     for question in by_kind.get(fact.kind, _quantity)(fact, random):
         if 3 < len(question.split()) <= _MOST_WORDS[2]:
@@ -141,7 +146,7 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
 
 
 def shorter(question: str) -> Iterator[str]:
-    """Yield the question cut before a preposition or clause, the shortest first, then whole."""
+    """Yield the question cut before a condition or time, the shortest first, then whole."""
     ends = [cut.start() for cut in _CUT.finditer(question)]
     for end in ends:
         words = question[:end].split()
@@ -155,6 +160,11 @@ def shorter(question: str) -> Iterator[str]:
 def with_name(question: str, name: str, random: Random) -> str:
     """Return the question with the name of the document."""
     bare = question.rstrip("?").rstrip()
+    if bare.startswith("What is said about "):
+        verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
+        return f"What {verb} {name} say about {bare.removeprefix('What is said about ')}?"
+    if bare.startswith(("Was gilt ", "Wie hoch ", "Wie lang ")):
+        return f"{bare} laut {name}?"
     form = random.choice(_NAMED)
     return _capital(form.format(question=bare, lower=_lower(bare), name=name))
 
@@ -169,13 +179,10 @@ def _quantity(fact: StatedFact, random: Random) -> Iterator[str]:
         condition = f" {_lower(lead)}" if lead and len(lead.split()) <= 12 else ""
         yield _asked(f"{turned}{condition}")
     period = _PERIOD_OF.search(before)
-    if period and fact.kind in ("duration", "amount"):
+    if period and period["noun"] != "period" and fact.kind in ("duration", "amount"):
         wh = "how long" if fact.kind == "duration" else "how much"
         about = _STOP.sub("", after).strip()
         yield _asked(f"{wh} is the {period['noun']} {about}")
-    words = _keywords(f"{before.rsplit(';')[-1]} {_STOP.sub('', after)}")
-    if len(words) >= 4:
-        yield _capital(random.choice(_KEYWORDS[fact.kind]).format(" ".join(words[-7:])))
 
 
 def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | None:
@@ -210,11 +217,18 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
         auxiliary = "does" if found["s"] or found["verb"] == "has" else "do"
         verb = f"{plain} {verb}"
     subject = subject.strip(" ,")
-    if not _is_subject(subject) or "," in verb or len(verb.split()) > _MOST_WORDS[0]:
+    is_clause = not re.search(r"[,:“”\"]", f"{verb}{rest}") and not _RELATIVE.search(verb)
+    if not _is_subject(subject) or not is_clause or len(verb.split()) > _MOST_WORDS[0]:
+        return None
+    if rest.startswith("of ") and fact.kind in ("percentage", "amount"):
+        if len(rest.split()) > 6:
+            return None
+        word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
+    if fact.kind == "percentage" and not verb.strip():
         return None
     auxiliary = "must" if auxiliary == "shall" else auxiliary
-    parts = (word, auxiliary, _lower(subject), verb.strip(), rest)
-    return " ".join(part for part in parts if part)
+    turned = " ".join(filter(None, (word, auxiliary, _lower(subject), verb.strip(), rest)))
+    return turned if len(_keywords(turned)) >= 3 else None
 
 
 def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
@@ -250,7 +264,7 @@ def _party(fact: StatedFact, random: Random) -> Iterator[str]:
 
 def _section(fact: StatedFact, random: Random) -> Iterator[str]:
     if topic := _topic(fact.subject):
-        yield from _two_of(_SECTION_FORMS, topic, random)
+        yield _SECTION.format(topic)
 
 
 def _two_of(forms: Sequence[str], subject: str, random: Random) -> list[str]:
@@ -261,12 +275,18 @@ def _two_of(forms: Sequence[str], subject: str, random: Random) -> list[str]:
 
 def _rule(fact: StatedFact, random: Random) -> Iterator[str]:
     said = _SAID.match(fact.sentence)
-    what = _STOP.sub("", said["what"].rstrip(" .")).strip() if said else ""
+    what = _PROVISO.sub("", said["what"].rstrip(" .")).strip() if said else ""
     if not said or not _is_subject(said["who"]) or _VERB.search(said["who"]):
         return
-    if 3 <= len(what.split()) <= _MOST_WORDS[1]:
-        verb = {"shall": "must", "can": "may"}.get(said["verb"], said["verb"])
-        yield _asked(f"{'may' if said['no'] else verb} {_lower(said['who'])} {what}")
+    # A list or a reference to another sentence leaves no whole question.
+    if re.search(
+        r"[,;:“”\"()]|\b(?:of|to|for|in|on|with|by|from|the|an?)$", what
+    ) or _POINTING.search(f"{said['who']} {what}"):
+        return
+    if 3 <= len(what.split()) <= _MOST_WORDS[1] and not _SECOND.search(what):
+        is_barred = said["no"] and said["verb"] in ("shall", "must")
+        verb = "may" if is_barred else {"shall": "must"}.get(said["verb"], said["verb"])
+        yield _asked(f"{verb} {_lower(said['who'])} {what}")
 
 
 def _is_subject(words: str) -> bool:
@@ -275,7 +295,7 @@ def _is_subject(words: str) -> bool:
         or _RELATIVE.search(words)
         or _PRONOUN.match(words)
         or _SUBORDINATE.match(words)
-        or "," in words
+        or re.search(r"[,:“”\"()]|\b(?:you|we|they|it)\b", words)
     )
 
 

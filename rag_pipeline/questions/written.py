@@ -21,6 +21,7 @@ from rag_pipeline.questions.generation import (
     UNANSWERABLE,
     MadeQuestions,
     QuestionRow,
+    distinct_documents,
     made_row,
     round_robin,
 )
@@ -80,14 +81,16 @@ def write_questions(
     Raises the first failure if every prompt failed; otherwise failures count as refused. The same
     documents give the same prompts.
     """
+    documents = distinct_documents(documents)
     passages = list(_passages(documents, max(wanted, unanswerable)))
     pairs = list(_pairs(documents, several))
     prompts = prompts_of(documents, wanted, several, unanswerable)
+    total = wanted + several + unanswerable
+    progress(0, total)
     replies = list(ask(prompts)) if prompts else []
     failed = [reply for reply in replies if isinstance(reply, ProviderError)]
     if failed and len(failed) == len(replies):
         raise failed[0]
-    total = wanted + several + unanswerable
     rows: list[QuestionRow] = []
     with Certifier(documents, lexical) as certifier:
         if failed:
@@ -106,8 +109,11 @@ def write_questions(
         )
         made = (round_robin(of_one), of_two, round_robin(of_none))
         for source, number in zip(made, (wanted, several, unanswerable), strict=True):
-            rows += _first(source, number)
-            progress(len(rows), total)
+            kept: dict[str, QuestionRow] = {}
+            while len(kept) < number and (row := next(source, None)):
+                kept.setdefault(row["query"].casefold(), row)
+                progress(len(rows) + len(kept), total)
+            rows += kept.values()
     return MadeQuestions(rows, certifier.refused, len(passages) + len(pairs))
 
 
@@ -115,15 +121,9 @@ def prompts_of(
     documents: Sequence[Document], wanted: int, several: int = 0, unanswerable: int = 0
 ) -> list[Prompt]:
     """Return the prompts of `write_questions`."""
+    documents = distinct_documents(documents)
     of_one = [_prompt(*p) for p in _passages(documents, max(wanted, unanswerable))]
     return of_one + [_prompt_of_two(*p) for p in _pairs(documents, several)]
-
-
-def _first(rows: Iterator[QuestionRow], number: int) -> list[QuestionRow]:
-    kept: dict[str, QuestionRow] = {}
-    while len(kept) < number and (row := next(rows, None)):
-        kept.setdefault(row["query"].casefold(), row)
-    return list(kept.values())
 
 
 class _Checked:

@@ -121,6 +121,11 @@ def test_a_chat_model_writes_and_nothing_is_paid_twice(documents: Path) -> None:
         again = rag(*asked)
         assert "cost: 0.0000 USD" in again.out
         assert len(server.requests) == 4
+        unnamed = rag("questions", str(file), "--unanswerable", "1", "--json")
+        assert unnamed.code == 0 and read_queries(Path("queries.jsonl")) == rows
+        assert rag("questions", str(file), "--chat", "none").code == 0
+        assert not any("written" in row.tags for row in read_queries(Path("queries.jsonl")))
+        assert len(server.requests) == 4
         told = refused("questions", str(file), "--chat", "small", "--number", "0")
         assert "no question of small passed" in told
 
@@ -135,7 +140,7 @@ def test_a_budget_that_is_spent_stops_it(documents: Path) -> None:
         assert "budget" in stopped.err
         assert server.requests == []
     assert not Path("queries.jsonl").exists()
-    assert rag("questions", str(file), "--plan").code == 2
+    assert rag("questions", str(file), "--chat", "none", "--plan").code == 2
 
 
 def test_questions_of_a_servers_log_are_sampled_and_labelled(

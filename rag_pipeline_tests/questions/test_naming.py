@@ -23,9 +23,9 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
          ["Quillmere’s time off policy", "the Quillmere policy"]),
         ("halvorsk-terms.txt", "HALVORSK", "We are Halvorsk.", ["Halvorsk’s terms", "the Halvorsk terms"]),
         # Whose it is, or what, is not known.
-        ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”", "Fire Safety Policy"]),
-        ("fire-doors.md", "", "Doors are closed.", ["the fire doors", "“fire doors”"]),
-        ("doors.md", "doors", "Doors are closed.", ["“doors”", "doors"]),
+        ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”"]),
+        ("fire-doors.md", "", "Doors are closed.", ["“fire doors”"]),
+        ("doors.md", "doors", "Doors are closed.", ["“doors”"]),
     ],
 )  # fmt: skip
 def test_what_a_document_is_called(document_id, title, text, names) -> None:
@@ -36,7 +36,7 @@ def test_a_name_that_many_documents_have_tells_none_of_them() -> None:
     documents = [Document(f"{n}.md", str(n), BODY, f"Lease {n}") for n in "abc"]
     documents.append(Document("d.md", "d", "Between Korrin Works Ltd and Halvorsk Inc.", "Lease d"))
     named = names_of(documents)
-    assert named["a.md"] == ["“Lease a”", "Lease a"]
+    assert named["a.md"] == ["“Lease a”"]
     assert named["d.md"] == ["Korrin’s lease", "the Korrin lease"]
 
 
@@ -71,3 +71,17 @@ def test_of_documents_about_different_things_nothing_need_be_named() -> None:
         "Korrin.txt", "bees.md",
     }  # fmt: skip
     assert not any("Korrin" in row["query"] for row in made.rows)
+
+
+def test_a_near_copy_of_a_document_is_left_out_and_progress_is_told() -> None:
+    text = ALIKE[0].text + "".join(
+        f"\nThe tenant shall repair the {thing} of the house at its own cost.\n"
+        for thing in ("roof", "fence", "chimney", "staircase", "cellar door", "garden gate")
+    )
+    original = replace(ALIKE[0], text=text)
+    copy = replace(original, document_id="a copy of Korrin.txt", text=f"{text}\nOne more line.\n")
+    told: list[tuple[int, int]] = []
+    made = make_questions([copy, original, ALIKE[1]], 8, Lexical(), lambda *n: told.append(n))
+    asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
+    assert asked == {"Korrin.txt", "Velstead.txt"}
+    assert told[0][0] == 0 and told[-1][0] == told[-1][1] and len(told) > len(made.rows)

@@ -23,7 +23,7 @@ SENTENCES: dict[str, set[str]] = {
         "What amount must the first fee not exceed in a calendar year?"
     },
     "The Tenant shall not keep animals in the flat or the garden.": {
-        "May the Tenant keep animals in the flat?",
+        "May the Tenant keep animals in the flat or the garden?",
     },
     "The Landlord shall insure the building, and may choose the insurer.": {
         "Must the Landlord insure the building?",
@@ -66,18 +66,48 @@ def test_a_named_question_holds_the_name_once() -> None:
     assert made == {
         "How long is the term, according to the Acme lease?",
         "In the Acme lease, how long is the term?",
-        "How long is the term under the Acme lease?",
-        "The Acme lease: how long is the term?",
+        "According to the Acme lease, how long is the term?",
     }
 
 
-def test_a_question_is_cut_before_prepositions_as_long_as_it_asks_for_something() -> None:
+def test_a_question_is_cut_before_a_time_as_long_as_it_asks_for_something() -> None:
     question = (
         "How long must records of a repair be kept by the Supplier after the end of the term?"
     )
     assert list(shorter(question)) == [
-        "How long must records of a repair be kept?",
         "How long must records of a repair be kept by the Supplier?",
-        "How long must records of a repair be kept by the Supplier after the end?",
         question,
     ]
+
+
+ODD = (
+    "Name: tool\nVersion: 3.1.6\nSummary: A tool for 30 days\n\n# Version: 3.1.6\n\nIt is new.\n",
+    "The Buyer may reject a load if ten percent (10%) of the fruit is bruised.\n",
+    "The details of the performance may be found here.\n",
+    "Furthermore you can prevent the collection of data by a setting.\n",
+    "Der Käufer zahlt 40 % des Preises innerhalb von 14 Tagen nach der Bestätigung an die Firma.\n",
+    "El inquilino debe pagar 500 euros al propietario durante los primeros 30 días del año.\n",
+)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_no_question_is_made_of_what_gives_only_an_odd_one(text: str) -> None:
+    facts = read_facts(Document("a.txt", "hash", text))
+    assert [q for fact in facts for q in questions_of(fact, Random(0))] == []
+
+
+def test_a_prohibition_is_asked_for_with_may_and_a_forecast_with_will() -> None:
+    text = "The Firm will not sell any personal data. The Buyer must not assign this Agreement.\n"
+    facts = read_facts(Document("a.txt", "hash", text))
+    assert [next(questions_of(fact, Random(0))) for fact in facts] == [
+        "Will the Firm sell any personal data?",
+        "May the Buyer assign this Agreement?",
+    ]
+
+
+def test_german_documents_are_asked_about_in_german() -> None:
+    text = "# Vertrag\n\n## Kaution\n\nDer Mieter zahlt dem Vermieter eine Kaution von 900 Euro.\n"
+    facts = read_facts(Document("a.md", "hash", text, "Vertrag"))
+    asked = [question for fact in facts for question in questions_of(fact, Random(0))]
+    assert asked == ["Was gilt zum Thema Kaution?", "Wie hoch ist die Kaution?"]
+    assert with_name(asked[1], "“Vertrag”", Random(0)) == "Wie hoch ist die Kaution laut “Vertrag”?"

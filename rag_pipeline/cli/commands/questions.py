@@ -48,7 +48,10 @@ def make(
     several: Annotated[int, option("N", "Also N that need two documents.", min=0)] = 0,
     unanswerable: Annotated[int, option("N", "Also N that no document answers.", min=0)] = 0,
     chat: Annotated[
-        str | None, option("NAME", "A chat model of the corpus file writes them.")
+        str | None,
+        option(
+            "NAME", "This chat model writes them; default: the corpus file's first; `none`: rules."
+        ),
     ] = None,
     plan: Annotated[bool, flag("--plan", "With --chat: show the cost, and call nothing.")] = False,
     add: Annotated[bool, flag("--add", "Add them to a file with people's questions.")] = False,
@@ -58,16 +61,17 @@ def make(
 ) -> None:
     """Make questions from the documents for the evaluation. No labels are needed.
 
-    Rules make English questions, without a model. They ask for durations, sums, percentages, dates,
-    definitions, headed sections, duties and rights. Each question is tested: a search must find its
-    passage, and no other passage and no title may answer it. Questions about similar documents name
-    the document. The questions are marked `synthetic`, and reports say how many questions are
-    synthetic. A second call replaces synthetic questions that nobody accepted.
+    Without a chat model in the corpus file, rules make the questions. In English they ask for
+    durations, sums, percentages, dates, definitions, headed sections, duties and rights, in German
+    for sections and sums. Each question is tested: a search must find its passage, and no other
+    passage and no title may answer it. Questions about similar documents name the document. The
+    questions are marked `synthetic`, and reports say how many questions are synthetic. A second
+    call replaces synthetic questions that nobody accepted.
 
     With `--several`, questions need two documents, and both passages are gold. With
     `--unanswerable`, questions have the tag `unanswerable` and no gold. They test whether `rag ask`
-    finds no answer. With `--chat`, a model writes the questions in the documents' language. They
-    are tested in the same way. The model's calls are cached, charged and limited by the budget.
+    finds no answer. A chat model writes the questions in the documents' language. They are tested
+    in the same way. The model's calls are cached, charged and limited by the budget.
 
     \b
     Examples:
