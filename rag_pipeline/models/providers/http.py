@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, redacted, unreachable
-from rag_pipeline.errors import CallsStoppedError, TransientError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
 from rag_pipeline.models.providers.remote import Server
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
         timeout=httpx.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         limits=httpx.Limits(max_connections=None),
         follow_redirects=True,
-        event_hooks=STAYING,
+        event_hooks=staying(MOST_TEXT_BYTES),
         verify=trusted("httpx"),
     ) as client:
         yield client
@@ -54,10 +54,33 @@ async def _stay(reply: "httpx.Response") -> None:
         check_redirect(reply.status_code, str(reply.url), reply.headers["Location"])
 
 
+def staying(most_bytes: int) -> dict[str, list[Any]]:
+    """Return the event hooks of an httpx client that stays at its origin.
+
+    A reply longer than `most_bytes` raises ProviderError. The rest of it is not read.
+    """
+
+    async def bounded(reply: "httpx.Response") -> None:
+        parts, size = [], 0
+        async for part in reply.aiter_bytes():
+            parts.append(part)
+            size += len(part)
+            if size > most_bytes:
+                await reply.aclose()
+                raise ProviderError(
+                    f"{reply.url.host}: the reply is longer than {most_bytes:,} bytes"
+                )
+        reply._content = b"".join(parts)  # httpx returns it when the body is read later
+
+    return {"response": [_stay, bounded]}
+
+
 JSONReply = tuple[dict[str, Any], Mapping[str, str]]
 """The JSON object of a reply and the reply's headers."""
-STAYING = {"response": [_stay]}
-"""The event hooks of an httpx client that stays at its origin."""
+MOST_TEXT_BYTES = 16_000_000
+"""Maximum length of a reply of a chat model or a reranker."""
+MOST_VECTOR_BYTES = 256_000_000
+"""Maximum length of a reply with vectors: 2,048 of 4,096 numbers in JSON are 180 MB."""
 
 
 def trusted(library: str) -> ssl.SSLContext:

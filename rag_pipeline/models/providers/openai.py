@@ -16,6 +16,7 @@ from rag_pipeline.config.models import ChatSettings, Completion, InputType
 from rag_pipeline.datamodels import Messages, Schema, Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
 from rag_pipeline.models.providers.batching import Batches
+from rag_pipeline.models.providers.http import MOST_VECTOR_BYTES
 from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
@@ -254,7 +255,8 @@ class OpenAIEmbedder(RequestBuilder):
 
     def connected(self) -> "openai.AsyncOpenAI":
         """Open the connections of the running event loop."""
-        return client_of(self._server.key, self._server.address, self._timeout)
+        server = self._server
+        return client_of(server.key, server.address, self._timeout, MOST_VECTOR_BYTES)
 
     async def ask(
         self, client: "openai.AsyncOpenAI", inputs: list[list[str]], input_type: InputType

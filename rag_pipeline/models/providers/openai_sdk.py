@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
-from rag_pipeline.models.providers.http import STAYING, trusted
+from rag_pipeline.models.providers.http import MOST_TEXT_BYTES, staying, trusted
 
 if TYPE_CHECKING:
     import openai
@@ -25,8 +25,13 @@ _STOPPING_CODES = (
 )
 
 
-def client_of(key: str | None, address: str | None, timeout: float) -> "openai.AsyncOpenAI":
-    """Return a client for one event loop; the endpoint handles retries and timeouts."""
+def client_of(
+    key: str | None, address: str | None, timeout: float, most_bytes: int = MOST_TEXT_BYTES
+) -> "openai.AsyncOpenAI":
+    """Return a client for one event loop.
+
+    The endpoint handles retries and timeouts. No reply may be longer than `most_bytes`.
+    """
     import openai
 
     # The SDK sends its requests with httpx or with a successor of httpx.
@@ -36,7 +41,9 @@ def client_of(key: str | None, address: str | None, timeout: float) -> "openai.A
         base_url=address,
         timeout=openai.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(verify=trusted(library), event_hooks=STAYING),
+        http_client=openai.DefaultAsyncHttpxClient(
+            verify=trusted(library), event_hooks=staying(most_bytes)
+        ),
     )
 
 
