@@ -148,9 +148,7 @@ def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
     assert (served.release_id, release.names(workspace)) == ("release-000002", kept)
     table = workspace.vector_index("fixed.none.minilm")
     assert sorted(table.pins()) == [*kept, "run-one"]
-    # The gate still compares with the first release.
-    scores = [f"{name}.parquet" for name in ("release-000001", *kept)]
-    assert workspace.store.list("released_scores") == scores
+    assert workspace.store.list("released_scores") == [f"{name}.parquet" for name in kept]
     assert "is 1 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
 
 

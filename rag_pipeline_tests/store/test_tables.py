@@ -1,4 +1,5 @@
 import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 
 import pyarrow as pa
@@ -108,8 +109,9 @@ def versions(table):
 def test_processes_that_replace_documents_at_once_leave_one_set_of_rows_in_every_version(
     store, table, names
 ):
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.map(_rebuild, [(store.url, name) for name in names], chunksize=1)
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(3, mp_context=spawned) as pool:
+        list(pool.map(_rebuild, [(store.url, name) for name in names]))
     assert table.state() == {name: DocumentState("round 4", "f", 14) for name in names}
     seen = set()
     for version in versions(table):
