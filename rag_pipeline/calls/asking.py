@@ -110,7 +110,10 @@ class Asking:
             async with writing:
                 new, usage = answers, usages
                 answers, usages, following = {}, {}, None
-                await asyncio.to_thread(self.cache.put, new, usage)
+                if self.cache.database.is_shared:
+                    await asyncio.to_thread(self.cache.put, new, usage)
+                else:  # a transaction in a file takes less time than a switch of threads
+                    self.cache.put(new, usage)
 
         async def store(new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage]) -> None:
             nonlocal following
