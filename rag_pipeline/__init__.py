@@ -42,6 +42,7 @@ How it is used
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.datamodels import (
+    Caller,
     Chunk,
     ContextualizedChunk,
     Document,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from rag_pipeline.orchestration.component import RagPipeline
 
 __all__ = [
+    "Caller",
     "Chunk",
     "ContextualizedChunk",
     "Corpus",

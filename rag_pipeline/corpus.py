@@ -4,11 +4,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock, Thread, get_native_id
 from typing import Any
@@ -24,7 +24,15 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.config.models import Embedder
-from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
+from rag_pipeline.datamodels import (
+    OPERATOR,
+    Caller,
+    Document,
+    Mask,
+    ScoredChunk,
+    SearchRequest,
+    SearchResult,
+)
 from rag_pipeline.errors import DocumentError, InputError, StoreError
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
@@ -42,6 +50,7 @@ from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, check_query
 from rag_pipeline.search.retrievers import single_pass
+from rag_pipeline.search.views import Views, document_labels
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
@@ -66,6 +75,12 @@ class Served:
     settings: ReleaseSettings
     embedder: Embedder
     searcher: Searcher
+    views: Views | None
+    """What each caller may see. None if everybody may see everything."""
+
+    def index_for(self, caller: Caller) -> Index:
+        """Return the index with the documents that a caller may see."""
+        return self.searcher.index if self.views is None else self.views.index_for(caller)
 
 
 class Corpus:
@@ -102,8 +117,10 @@ class Corpus:
         """Return the corpus's name."""
         return self.config.corpus
 
-    def search(self, query: str, k: int = 5, where: str | None = None) -> list[ScoredChunk]:
-        """Return the k best chunks of the release, best first.
+    def search(
+        self, query: str, k: int = 5, where: str | None = None, caller: Caller = OPERATOR
+    ) -> list[ScoredChunk]:
+        """Return the k best chunks of the release that a caller may see, best first.
 
         `where` is a filter in SQL, such as `document_id LIKE 'policies/%'` or
         `json_get_string(metadata, 'suffix') = '.pdf'`. A newer release is opened in the background.
@@ -111,7 +128,7 @@ class Corpus:
         chunks are larger passages, and may be fewer than k. Raise NotReleasedError before the first
         release. Raise InputError for an empty query or an invalid filter.
         """
-        found = self.retrieve(SearchRequest(query=query, k=k, where=where))
+        found = self.retrieve(SearchRequest(query=query, k=k, where=where, caller=caller))
         return [passage for _, passage in self.widened(found.chunks)]
 
     def retrieve(self, request: SearchRequest) -> SearchResult:
@@ -119,14 +136,16 @@ class Corpus:
 
         Chunks have token signs only with the packaged model. Raise the same errors as `search`.
         """
+        self._check_named(request.caller)
         check_query(request.query)
         if request.k is not None and request.k < 1:
             raise InputError(f"k is {request.k}; it must be at least 1")
         served = self._open()
         if request.tokens and not isinstance(served.embedder, MiniLMTokens):
             request = replace(request, tokens=False)
+        searcher = replace(served.searcher, index=served.index_for(request.caller))
         with charging(self.workspace.ledger), attributed("search"):
-            return served.searcher.search(request)
+            return searcher.search(request)
 
     def widened(self, chunks: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
         """Return ranked chunks as passages of the size that the retriever's `expand` sets.
@@ -162,13 +181,29 @@ class Corpus:
         pinned = self.searched().pinned
         return sorted(self.workspace.documents().state(pinned.documents_version))
 
-    def document(self, document_id: str) -> Document:
+    def _check_named(self, caller: Caller) -> None:
+        if caller.corpora is not None and self.name not in caller.corpora:
+            raise InputError(f"no dataset {self.name!r} for this caller")
+
+    def visible(self, caller: Caller) -> Mask | None:
+        """Return the mask of the chunks that a caller may see, or None for all chunks."""
+        return None if caller.labels is None else self._open().index_for(caller).visible
+
+    def sees(self, caller: Caller, document_id: str) -> bool:
+        """Return whether a caller may see a document."""
+        views = None if caller.labels is None else self._open().views
+        return views is None or views.sees(caller, document_id)
+
+    def document(self, document_id: str, caller: Caller = OPERATOR) -> Document:
         """Return a document of the release as it was indexed.
 
-        Raise InputError if the release lacks the document.
+        Raise InputError if the release lacks the document, or if the caller may not see it.
         """
-        pinned = self.searched().pinned
-        found = read_documents(self.workspace, [document_id], pinned.documents_version)
+        self._check_named(caller)
+        found: Iterable[Document] = ()
+        if self.sees(caller, document_id):
+            pinned = self.searched().pinned
+            found = read_documents(self.workspace, [document_id], pinned.documents_version)
         document = next(iter(found), None)
         if document is None:
             raise InputError(f"{self.name}: no document {document_id!r}")
@@ -342,7 +377,13 @@ class Corpus:
             embed=lambda queries: embed_queries(queries, embedder, self.workspace.cache),
             score=passage_scorer(self.workspace, reranker, chats=chats),
         )
-        return Served(release=release, settings=settings, embedder=embedder, searcher=searcher)
+        access, views = now.access or settings.access, None
+        if access is not None:
+            version = release.pinned.documents_version
+            views = Views(index, partial(document_labels, self.workspace, access, version))
+        return Served(
+            release=release, settings=settings, embedder=embedder, searcher=searcher, views=views
+        )
 
 
 def _give_way() -> None:

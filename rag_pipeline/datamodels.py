@@ -140,6 +140,29 @@ Boost = Callable[[str, Sequence[str]], Sequence[str]]
 """Returns boosted queries, best first, for a document's id and the texts of its best chunks."""
 
 
+PUBLIC = "public"
+"""The label of documents that every caller may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Holds the labels of whoever asks, and the corpora that it may name. None means all.
+
+    A caller sees the public documents, and the documents with one of its `labels`.
+    """
+
+    labels: frozenset[str] | None = None
+    corpora: frozenset[str] | None = None
+
+    def sees(self, access: frozenset[str]) -> bool:
+        """Return whether the caller may see a document with these labels."""
+        return self.labels is None or PUBLIC in access or not self.labels.isdisjoint(access)
+
+
+OPERATOR, ANYBODY = Caller(), Caller(frozenset())
+"""A caller who sees everything, and a caller without labels."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """A query with the settings of its search.
@@ -157,6 +180,8 @@ class SearchRequest:
     """A filter in SQL over the index's columns, applied before anything is ranked."""
     document_id: str | None = None
     """The only document that is searched."""
+    caller: Caller = OPERATOR
+    """Only documents that the caller may see are searched and counted."""
     rerank: bool = True
     discover: bool = False
     """Whether the result lists the documents that the single pass found."""
@@ -252,6 +277,7 @@ class Answer:
     An answer method or the assistant's model makes it. The evaluation and the assistant read it.
     `answered` is False if no chunk answers. `confidence` is a probability from 0 to 1, or None if
     the method estimates none. `problems` names wrong citations. `table` has a comparison's rows.
+    `doubted` holds the sentences of `text` that no cited passage supports.
     """
 
     text: str
@@ -260,6 +286,7 @@ class Answer:
     confidence: float | None = None
     problems: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
+    doubted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ with collection_paused():
     import dagster as dg
 
     from rag_pipeline.config import load_config
-    from rag_pipeline.config.parsing import corpus_files
+    from rag_pipeline.config.parsing import corpus_files, other_settings
     from rag_pipeline.errors import ConfigError, RagPipelineError
     from rag_pipeline.orchestration.component import build_definitions, definitions_of_mistake
     from rag_pipeline.orchestration.executors import chosen_executor
@@ -43,18 +43,32 @@ def defs() -> dg.Definitions:
     named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
     found, taken = [file for file, _ in named], dict[str, Path]()
     with collection_paused(), unstable():
-        built = [_definitions_of(file, taken) for file in found]
-        if others := set(package.glob("defs/*/defs.yaml")).difference(found) if checkout else ():
-            tree = dg.ComponentTree.for_project(package)
-            built += [tree.build_defs(file.parent.name) for file in sorted(others)]
+        tree = dg.ComponentTree.for_project(package) if checkout else None
+        components = sorted(package.glob("defs/*/defs.yaml")) if checkout else []
+        built = [
+            _definitions_of(file, taken, tree if file in components else None) for file in found
+        ]
+        if tree is not None:
+            others = (file for file in components if file not in found)
+            built += [tree.build_defs(file.parent.name) for file in others]
     return dg.Definitions.merge(*built, dg.Definitions(executor=chosen_executor()))
 
 
-def _definitions_of(file: Path, taken: dict[str, Path]) -> dg.Definitions:
+def _definitions_of(
+    file: Path, taken: dict[str, Path], tree: dg.ComponentTree | None
+) -> dg.Definitions:
+    """Load a component by Dagster's tree, or a corpus file outside a Dagster project."""
     try:
         config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:
             raise ConfigError(f"{file}: corpus: {config.corpus!r} names {other} too; rename one")
+        if tree is not None:
+            return tree.build_defs(file.parent.name)
+        if ignored := other_settings(file):
+            raise ConfigError(
+                f"{file}: {', '.join(ignored)}: only Dagster projects read this; move the file to "
+                f"defs/{config.corpus}/defs.yaml of a project"
+            )
         return build_definitions(config)
     except RagPipelineError as error:
         return definitions_of_mistake(file, error)

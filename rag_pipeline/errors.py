@@ -7,7 +7,9 @@ import importlib.metadata
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,37 @@ def _requirements(extra: str) -> Iterator[str]:
 
 class UnknownReplyError(ProviderError):
     """A dry run needs a reply that is not in the cache. Only dry runs raise this error."""
+
+
+class UnexpectedError(RagPipelineError):
+    """Code of a variant or a step raised an exception of another kind, which is the cause."""
+
+
+def explained(error: Exception, subject: str = "") -> RagPipelineError | OSError:
+    """Return an error with a clear message as it is, and any other as an UnexpectedError.
+
+    The message names the subject, such as a variant and its document, and the line of the code.
+    """
+    if isinstance(error, RagPipelineError | OSError):
+        return error
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f'File "{last.filename}", line {last.lineno}, in {last.name}'
+    about = f"{subject}: " if subject else ""
+    found = UnexpectedError(f"{about}{type(error).__name__}: {error} ({place})")
+    found.__cause__ = error
+    return found
+
+
+@contextmanager
+def blaming(subject: str | Callable[[], str]) -> Iterator[None]:
+    """Raise an unexpected exception of the block as an UnexpectedError that names the subject."""
+    try:
+        yield
+    except Exception as error:
+        found = explained(error, subject if isinstance(subject, str) else subject())
+        if found is error:
+            raise
+        raise found from error
 
 
 class BudgetError(RagPipelineError):

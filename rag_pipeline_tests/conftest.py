@@ -1,6 +1,5 @@
 import gc
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing import servers
 from rag_pipeline_tests.testing.browser import CHROMIUM
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import copy_corpus, write_corpus
 from rag_pipeline_tests.testing.databases import new_database
 
 # Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
@@ -130,7 +129,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 @pytest.fixture
 def built_file(released: Corpus, tmp_path: Path) -> Path:
     """Return the file of a copy of that corpus, to be changed."""
-    shutil.copytree(released.config.documents_path.parent, tmp_path, dirs_exist_ok=True)
+    copy_corpus(released.config.documents_path.parent, tmp_path)
     return tmp_path / "tiny.yaml"
 
 

@@ -1,13 +1,17 @@
 """Builds that are killed, and searches while a build runs."""
 
-import shutil
 import signal
 import threading
 
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline_tests.testing.corpora import many_documents, write_documents, write_only
+from rag_pipeline_tests.testing.corpora import (
+    copy_corpus,
+    many_documents,
+    write_documents,
+    write_only,
+)
 from rag_pipeline_tests.testing.killed_runs import (
     PLACES,
     Log,
@@ -63,7 +67,7 @@ def test_runs_at_once_of_which_some_are_killed_end_as_one_that_is_alone(tmp_path
 
 def test_searches_during_a_rebuild_never_fail_and_see_one_build(tmp_path, undisturbed):
     file, log = write_only(tmp_path, many_documents(12, "build 1")), tmp_path / "log"
-    shutil.copytree(undisturbed.file.parent / "store", tmp_path / "store")
+    copy_corpus(undisturbed.file.parent / "store", tmp_path / "store")
     corpus = Corpus.load(file)
     write_documents(tmp_path / "documents", many_documents(12, "build 2"))
 

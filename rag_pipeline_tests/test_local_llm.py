@@ -31,6 +31,7 @@ from rag_pipeline.evaluation.context_quality.llm import ChatContext
 from rag_pipeline.evaluation.entities.llm import ChatEntities
 from rag_pipeline.evaluation.llm_relevance import judge_passages
 from rag_pipeline.models.chat import Ask, Reply, ask
+from rag_pipeline.models.prompts import Shown
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.llama_server import llama_server
 
@@ -86,10 +87,10 @@ def test_the_prompt_cache_serves_the_document_to_all_prompts_but_the_first(url, 
 
     tokens = count_tokens(url, TEXT)
     first, *others = list(ledger.charges())
-    assert first.cached < 0.1 * tokens
     assert len(others) >= len(chunks) - 1
     for charge in others:
-        assert charge.cached >= 0.9 * tokens, "share of the document that the cache served"
+        # The server may know the instructions, but not the document, from an earlier test.
+        assert charge.cached >= first.cached + 0.9 * tokens, "the cache served the document"
         assert charge.input > charge.cached
     assert max(charge.output for charge in others) <= 4 * 12, "the larger room was kept"
     assert ledger.spent() == 0.0, "a model on this machine is free"
@@ -123,7 +124,7 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
     )  # fmt: skip
     found: dict[str, Sequence[object]] = {
         "contexts": asking(32)(contexts),
-        "judge": judge_passages([(question, term), (question, law)], asking(4)),
+        "judge": judge_passages([(question, Shown(term)), (question, Shown(law))], asking(4)),
         "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(32)),
         "answers": ChatAnswers(method="llm", chat="local").answer(
             [SearchResult(query=question, chunks=hits)], models(32)

@@ -32,10 +32,10 @@ from rag_pipeline_tests.testing.model_server import serving
 
 
 def is_poison(item: str) -> bool:
-    return int.from_bytes(hashlib.sha256(item.encode()).digest()[:4]) % 100 == 0
+    return int.from_bytes(hashlib.sha256(item.encode()).digest()[:4]) % 30 == 0
 
 
-def test_runs_with_one_percent_failing_items_end_with_a_release(
+def test_runs_with_a_few_percent_failing_items_end_with_a_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
@@ -59,7 +59,7 @@ def test_runs_with_one_percent_failing_items_end_with_a_release(
             retrievers={"hybrid": {"method": "hybrid", "k": 8}},
             rerankers={"jina": {"method": "jina", "model": "r", "candidates": 4, **remote}},
             evaluation={"relevance": {"judge": "llm", "chat": "small", "passages": 2}},
-            gate={"maximum_missing_chunks": 0.5},
+            gate={"maximum_missing_chunks": 0.9},
             configurations=[
                 rule("all", "recursive_150", "llm", "own", "hybrid", reranker="jina")
             ],

@@ -8,6 +8,7 @@ import rag_pipeline
 
 def test_the_public_names_are_pinned():
     assert rag_pipeline.__all__ == [
+        "Caller",
         "Chunk",
         "ContextualizedChunk",
         "Corpus",

@@ -1,6 +1,5 @@
 """A file of a released store is gone, cut or full of garbage: a search works or says so clearly."""
 
-import shutil
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -9,12 +8,12 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.assistant.corpora import ReleasedCorpus
+from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.serving.tools import health_of
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import copy_corpus, write_corpus
 
 DAMAGES = {
     "gone": None,
@@ -41,7 +40,7 @@ def _damage(file: Path, damage: str) -> None:
 
 @pytest.fixture
 def copy(built: Path, tmp_path: Path) -> Path:
-    shutil.copytree(built.parent, tmp_path, dirs_exist_ok=True)
+    copy_corpus(built.parent, tmp_path)
     return tmp_path / built.name
 
 

@@ -1,12 +1,23 @@
 """Answer with verbatim sentences, in a form that fits the kind of the query."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import Sentence, as_answer, choose
+from rag_pipeline.answering.extractive import (
+    Ranked,
+    Sentence,
+    as_answer,
+    choose,
+    rank_sentences,
+)
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
+from rag_pipeline.answering.intent import sides_of
+from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import Reader
+from rag_pipeline.answering.structured import structured_answer
+from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import (
     Answer,
@@ -77,6 +88,7 @@ def form_answers(
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration = DEFAULT,
+    document_of: DocumentOf = lambda chunk: None,
 ) -> list[Answer]:
     """Return one answer of quotes per query.
 
@@ -89,15 +101,21 @@ def form_answers(
     for one in found:
         limits = {"contexts": _MAX_CONTEXTS, "sentences": settings.sentences}
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
-        answer = _comparison if one.kind == "comparison" else _quotes
-        made.append(answer(one, form, reader, calibration))
+        ranked = rank_sentences(one, form, reader, calibration)
+        structured = structured_answer(one, ranked, document_of)
+        if structured is not None and not (one.kind == "comparison" and sides_of(one.query)):
+            made.append(structured)
+        elif one.kind == "comparison":
+            made.append(_comparison(one, form, reader, calibration, document_of))
+        else:
+            made.append(_quotes(one, form, ranked))
     return made
 
 
-def _quotes(
-    found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
-) -> Answer:
-    answer = as_answer(*choose(found, settings, reader, calibration))
+def _quotes(found: SearchResult, settings: ExtractiveAnswers, ranked: Ranked) -> Answer:
+    if found.token_weights is None and ranked.sentences:
+        ranked = ranked.paragraph()
+    answer = as_answer(ranked.confidence, ranked.first(settings.sentences))
     if not answer.answered:
         return replace(answer, text=NO_ANSWER)
     lines = [_quote(citation) for citation in answer.citations]
@@ -112,35 +130,100 @@ def _quote(citation: Citation) -> str:
 
 
 def _comparison(
-    found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
+    found: SearchResult,
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration,
+    document_of: DocumentOf,
 ) -> Answer:
+    sides = sides_of(found.query)
+    if sides is not None and (
+        answer := _sides(found, sides, settings, reader, calibration, document_of)
+    ):
+        return answer
     chunks_of: dict[str, list[ScoredChunk]] = {}
     for chunk in found.chunks:
         chunks_of.setdefault(chunk.document_id, []).append(chunk)
     documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
     shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
     chosen = [choose(replace(found, chunks=own), settings, reader, calibration) for own in shown]
+    kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
+    best = max((confidence for confidence, _ in chosen), default=0.0)
+    quoted = [as_answer(0.0, sentences).citations for sentences in kept]
+    return _compared(list(zip(documents, quoted, strict=True)), best)
+
+
+def _sides(
+    found: SearchResult,
+    sides: tuple[str, str],
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration,
+    document_of: DocumentOf,
+) -> Answer | None:
+    """Return one row per compared name, from passages of that name only.
+
+    A name without passages has an empty row. Without both names, return None.
+    """
+    best = rank_sentences(found, settings, reader, calibration).confidence
+    surely = settings.model_copy(update={"confidence": 0.0, "contexts": _MAX_CONTEXTS})
+    names: list[str] = []
+    quoted: list[Sequence[Citation]] = []
+    plain: list[Sequence[Sentence]] = []
+    for side, other in (sides, sides[::-1]):
+        own = [c for c in found.chunks if has_side(c, side)]
+        own.sort(key=lambda c: has_side(c, other))  # passages about one name alone come first
+        first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
+        asked = side_query(found.query, other)
+        one = replace(found, query=asked, search_text=asked, chunks=first)
+        unnamed = side_query(asked, side)  # the names outweigh the words that are compared
+        plainly = replace(one, query=unnamed, search_text=unnamed)
+        ranked = rank_sentences(plainly, surely, reader, calibration)
+        structured = structured_answer(one, ranked, document_of)
+        names.append(first[0].document_id if first else side)
+        quoted.append(structured.citations if structured else ())
+        plain.append([] if structured else ranked.first(1))
+    kept = _to_the_point(found.search_text, plain)
+    rows = [
+        (n, q or as_answer(0.0, k).citations) for n, q, k in zip(names, quoted, kept, strict=True)
+    ]
+    least = calibration.least if settings.confidence is None else settings.confidence
+    if best < least or not any(citations for _, citations in rows):
+        return None
+    return _compared(rows, best)
+
+
+def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float) -> Answer:
     citations: list[Citation] = []
     rows = []
-    kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
-    for document_id, sentences in zip(documents, kept, strict=True):
-        own = as_answer(0.0, sentences).citations
-        own = tuple(replace(c, number=len(citations) + n) for n, c in enumerate(own, 1))
+    for name, cited in sides:
+        own = [replace(c, number=len(citations) + n) for n, c in enumerate(cited, 1)]
         citations += own
         said = " ".join(map(_quote, own))
-        rows.append(ComparisonRow(document_id, said or "—", own[0].number if own else None))
+        rows.append(ComparisonRow(name, said or "—", own[0].number if own else None))
     while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
         rows.pop()
-    best = max((confidence for confidence, _ in chosen), default=0.0)
     if not citations:
-        return Answer(NO_ANSWER, answered=False, confidence=best)
+        return Answer(NO_ANSWER, answered=False, confidence=confidence)
     return Answer(
         as_table(rows),
         answered=True,
         citations=tuple(citations),
-        confidence=best,
+        confidence=confidence,
         table=tuple(rows),
     )
+
+
+def has_side(chunk: ScoredChunk, side: str) -> bool:
+    """Return whether a passage, its context or its document's name has all words of a name."""
+    about = f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
+    words = Words(side, [about])
+    return bool(words.asked) and words.in_text(about) == words.asked
+
+
+def side_query(query: str, other: str) -> str:
+    """Return a comparing query without the other name."""
+    return " ".join(re.sub(rf"\b{re.escape(other)}\b", " ", query).split())
 
 
 def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
@@ -167,11 +250,21 @@ def or_none(answer: Answer) -> Answer:
     return answer if answer.answered else Answer(NO_ANSWER, answered=False)
 
 
+def or_quotes(answer: Answer, quotes: Callable[[], Answer]) -> Answer:
+    """Return the answer, or the quotes if the passages support no sentence of the answer."""
+    if not answer.answered or any(citation.supports for citation in answer.citations):
+        return answer
+    made = quotes()
+    problem = "the passages support no sentence of the model's answer; it was replaced by quotes"
+    return replace(made, problems=(*made.problems, problem))
+
+
 def verified(answer: Answer, verify: Callable[[Citation], bool]) -> Answer:
     """Return the answer with each citation checked by `verify`.
 
     A wrong citation stays with `supports` False, and `problems` names it.
     """
-    checked = tuple(replace(c, supports=c.supports and verify(c)) for c in answer.citations)
-    wrong = [f"[{c.number}] is not in {c.document_id}" for c in checked if not c.supports]
-    return replace(answer, citations=checked, problems=(*answer.problems, *wrong))
+    wrong = [c for c in answer.citations if not verify(c)]
+    checked = tuple(replace(c, supports=c.supports and c not in wrong) for c in answer.citations)
+    problems = [f"[{c.number}] is not in {c.document_id}" for c in wrong]
+    return replace(answer, citations=checked, problems=(*answer.problems, *problems))

@@ -42,6 +42,19 @@ _COMPARISON = (
     r"قارن|مقارنة|الفرق|يختلف|تختلف|أي العقدين|أيهما|(?:أطول|أقصر|أعلى|أقل|أكثر)"
     r" (?!من\b).{1,40} من ",
 )
+_NAME = r"[^\W\d_a-z][\w.&-]*(?:\s+(?:de\s+|of\s+|the\s+)?(?:[^\W\d_a-z]|\d)[\w.&-]*){0,4}"
+_SIDES = re.compile(
+    rf"(?P<one>{_NAME})(?:,| the| der| die| das| le| la| el)*"
+    r"\s+(?P<join>or|and|oder|und|ou|et|o|y|vs\.?|versus|than|als|gegenüber)\s+"
+    rf"(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit)\s+)*(?P<other>{_NAME})"
+)
+"""Two names that a question compares, such as "Acme or Brightwater"."""
+_GREATER = re.compile(
+    r"\b(?:more|less|fewer|most|least|better|worse|longer|higher|mehr|weniger|besser|meisten|plus|"
+    r"moins|más|menos|[a-z]{2,}(?:st|sten)\b|(?!over|under|other|either|whether|after|never|number|"
+    r"order|oder|aber|unter|über|einer|keiner|dieser)[a-zäöüß]{3,}(?:er|ere[nrs]?))\b"
+)
+"""A comparative or superlative, or a word that looks like one."""
 _COMPREHENSIVE = (
     r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?"
     r"(?:all|every(?:thing)?|each|the\s+(?:(?!who\b|that\b|which\b)\w+\s+){0,2}\w+(?<!s)s)|list\s+the|"
@@ -111,6 +124,10 @@ _OPENERS = frozenset(
     "on please shall should show tell that the there these this those to under was were what "
     "when where which who whom whose why will with would".split()
 )
+_ASKING = _OPENERS | frozenset(
+    "wird werden wurde hat haben ist sind war waren kann können darf muss gibt welche welcher "
+    "welches wie was wer wo wann est sont a ont es son tiene tienen compare vergleiche".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +146,25 @@ def detect(question: str) -> Intent:
     because the earlier kinds also use words of the later kinds. Clause lookups are recognized in
     English only. Other patterns also cover German, French, Spanish, Chinese and Arabic.
     """
+    if sides_of(question):
+        return Intent("comparison", _domain(question), key_entities(question))
     found = (kind for kind, words in _KINDS if compiled(words, re.IGNORECASE).search(question))
     kind = next(found, "clause_lookup" if _CLAUSE.search(question) else "general")
     return Intent(kind, _domain(question), key_entities(question))
+
+
+def sides_of(question: str) -> tuple[str, str] | None:
+    """Return the two names that a question compares, or None.
+
+    The question has "or" between the names and a comparative, or the words of a comparison.
+    """
+    for found in _SIDES.finditer(question):
+        one = " ".join(w for w in found["one"].split() if w.lower() not in _ASKING)
+        is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
+        compares = compiled(_KINDS[0][1], re.IGNORECASE).search(question)
+        if one and (compares or (is_choice and _GREATER.search(question))):
+            return one, found["other"].rstrip(".")
+    return None
 
 
 def key_entities(question: str) -> tuple[str, ...]:

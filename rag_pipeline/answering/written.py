@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from rag_pipeline.answering.extractive import cite
 from rag_pipeline.answering.forms import as_table, or_none
-from rag_pipeline.answering.polarity import contradicts
+from rag_pipeline.answering.support import judge
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk
-from rag_pipeline.search.tokenization import default_tokenizer
 
 CITING = (
     "End every sentence with the numbers of the passages it rests on in square brackets, such as "
@@ -22,7 +21,6 @@ _SHOWN = 60
 _NO_ANSWER = re.compile(r"\W*no answer\W*", re.IGNORECASE)
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _MOVED_STOP = re.compile(r"([.!?])((?:\s*\[\d[\d\s,]*\])+)")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
@@ -33,13 +31,15 @@ def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Ans
     """Return a model's text as an answer with checked citations.
 
     `problems` lists citations of unknown passages and sentences without a citation. It also lists
-    sentences that their cited passages together do not support (see `supports`).
+    sentences that their cited passages together contradict or do not support (see `judge`).
+    `doubted` holds all these sentences as they are in the text.
     """
     if not text.strip() or _NO_ANSWER.fullmatch(text):
         return Answer(text.strip(), answered=False)
     # In "… years. [1]", the citation belongs to the sentence before it.
     text = _MOVED_STOP.sub(r"\2\1", text.strip())
     problems: list[str] = []
+    doubted: list[str] = []
     verdicts: dict[int, bool] = {}
     for start, end in sentence_spans(text):
         sentence = text[start:end]
@@ -57,32 +57,17 @@ def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Ans
             continue
         if not known:
             problems.append(f"cites nothing: {shown}")
+            doubted.append(sentence)
             continue
-        held = supports("\n".join(chunks[n - 1].text for n in known), said, support)
-        if not held:
-            problems.append(f"not supported by {''.join(f'[{n}]' for n in known)}: {shown}")
+        verdict = judge("\n".join(chunks[n - 1].text for n in known), said, support)
+        if verdict != "supported":
+            how = "contradicted" if verdict == "contradicted" else "not supported"
+            problems.append(f"{how} by {''.join(f'[{n}]' for n in known)}: {shown}")
+            doubted.append(sentence)
         for n in known:
-            verdicts[n] = verdicts.get(n, True) and held
+            verdicts[n] = verdicts.get(n, True) and verdict == "supported"
     citations = tuple(cite(n, chunks[n - 1], supports=held) for n, held in sorted(verdicts.items()))
-    return Answer(text, answered=True, citations=citations, problems=tuple(problems))
-
-
-def supports(passage: str, sentence: str, share: float) -> bool:
-    """Return whether a passage supports a sentence.
-
-    The passage must contain all numbers and at least `share` of the terms of the sentence. Terms
-    are stems without stop words. A passage that says the opposite supports nothing (see
-    `contradicts`): "neither party may disclose" does not support "may disclose".
-    """
-    terms = set(default_tokenizer().tokenize(sentence))
-    if not _figures(sentence) <= _figures(passage) or contradicts(passage, sentence):
-        return False
-    held = terms & set(default_tokenizer().tokenize(passage))
-    return not terms or len(held) >= share * len(terms)
-
-
-def _figures(text: str) -> set[str]:
-    return {number.replace(",", "") for number in _NUMBER.findall(text)}
+    return Answer(text, True, citations=citations, problems=tuple(problems), doubted=tuple(doubted))
 
 
 def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Answer:
@@ -162,11 +147,11 @@ def clause_answer(
     of_lead = {c.number: c for c in answer.citations} if answer.answered else {}
     citations = dict(of_lead)
     for number, span in spans.items():
-        held = number not in of_lead or of_lead[number].supports
-        citations[number] = cite(number, chunks[number - 1], span, supports=held)
+        citations[number] = cite(number, chunks[number - 1], span)
     text = "\n".join([answer.text, *lines] if answer.answered else lines)
     ordered = tuple(citation for _, citation in sorted(citations.items()))
-    return Answer(text, answered=True, citations=ordered, problems=(*answer.problems, *problems))
+    problems = [*answer.problems, *problems]
+    return Answer(text, True, ordered, problems=tuple(problems), doubted=answer.doubted)
 
 
 def locate(quote: str, text: str) -> tuple[int, int] | None:
@@ -187,7 +172,8 @@ def _merged(text: str, parts: Sequence[Answer]) -> Answer:
         )
     problems = tuple(problem for part in parts for problem in part.problems)
     ordered = tuple(citation for _, citation in sorted(citations.items()))
-    return Answer(text, answered=bool(text), citations=ordered, problems=problems)
+    doubted = tuple(sentence for part in parts for sentence in part.doubted)
+    return Answer(text, bool(text), ordered, problems=problems, doubted=doubted)
 
 
 def _with_problem(answer: Answer, problem: str) -> Answer:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from rag_pipeline.answering.intent import Intent as Intent
 from rag_pipeline.answering.reading import sentence_vectors as sentence_vectors
-from rag_pipeline.assistant.corpora import ReleasedCorpus as ReleasedCorpus
-from rag_pipeline.assistant.corpora import SearchedCorpus
 from rag_pipeline.assistant.expansion import ExpandedCorpus as ExpandedCorpus
 from rag_pipeline.assistant.language_model import LanguageModel as LanguageModel
 from rag_pipeline.assistant.language_model import open_language_model
 from rag_pipeline.assistant.model import Model
 from rag_pipeline.assistant.model import Reflection as Reflection
 from rag_pipeline.assistant.pipeline import Assistant as Assistant
+from rag_pipeline.assistant.released import ReleasedCorpus as ReleasedCorpus
+from rag_pipeline.assistant.released import SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer as AssistedAnswer
 from rag_pipeline.assistant.results import TraceEntry as TraceEntry
 from rag_pipeline.corpus import Corpus

@@ -1,31 +1,28 @@
 """Search released corpora, one or several together, and merge their passages and documents."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Self, TypeVar
 
 from rag_pipeline.answering import Reader, passage_chances
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.forms import distinct
 from rag_pipeline.assistant.expansion import ExpandedCorpus
-from rag_pipeline.assistant.model import interactive
+from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import DocumentOf, origin_of, place_in
-from rag_pipeline.calls.costs import attributed
-from rag_pipeline.config import AnswerMethod, AnswerSettings, AssistantSettings
-from rag_pipeline.corpus import Corpus
+from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import (
-    Answer,
+    OPERATOR,
+    Caller,
     Document,
     FoundDocument,
     ScoredChunk,
     SearchRequest,
     SearchResult,
 )
-from rag_pipeline.errors import InputError, ProviderError, StoreError
+from rag_pipeline.errors import InputError
 from rag_pipeline.loading.places import Place
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
@@ -33,8 +30,6 @@ from rag_pipeline.search.staged import documents_of, in_parallel
 
 _MOST_CHARACTERS = 4_000
 """Maximum length of a question in characters."""
-_MAX_CACHED = 64
-"""Maximum number of search results in the cache of a corpus."""
 _DISCOVERED = 200
 _RERANKED = 50
 """Maximum number of documents that are reranked by their best passages."""
@@ -46,98 +41,6 @@ _MAX_CANDIDATES = 100
 Found = TypeVar("Found", ScoredChunk, FoundDocument)
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """Returns a relevance score of each passage for a query."""
-AnswerMaker = Callable[[SearchResult], Answer]
-"""Returns the answer of a release's answer method. Raises ProviderError if the method fails."""
-
-
-class SearchedCorpus(Protocol):
-    """Searches a set of documents.
-
-    If `shows_documents` is False, the corpus finds passages, but cannot return whole documents.
-    """
-
-    name: str
-
-    def search(self, request: SearchRequest) -> SearchResult:
-        """Return ranked chunks and documents."""
-
-    def document(self, document_id: str) -> Document:
-        """Return a whole document. Raise InputError if the id is unknown."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return public facts, such as name, description, release and number of chunks."""
-
-
-class ReleasedCorpus:
-    """Searches the served release of a corpus, and a newer release as soon as it is open."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
-        self.name = corpus.name
-        self._cached: OrderedDict[tuple[str, SearchRequest], SearchResult] = OrderedDict()
-        self._lock = Lock()
-
-    def search(self, request: SearchRequest) -> SearchResult:
-        """Search the release. The result of a cacheable request is cached for the release.
-
-        `boost` is ignored without `stages`, because the release was evaluated without `boost`.
-        """
-        if not request.cacheable or request.boost is not None:
-            boost = request.boost if request.stages else None
-            return self.corpus.retrieve(replace(request, boost=boost))
-        release_id = self.corpus.searched().release_id
-        key = release_id, request
-        with self._lock:
-            if key in self._cached:
-                self._cached.move_to_end(key)
-                return self._cached[key]
-        found = self.corpus.retrieve(request)
-        if self.corpus.searched().release_id == release_id:  # else the searched release is unclear
-            with self._lock:
-                self._cached[key] = found
-                while len(self._cached) > _MAX_CACHED:
-                    self._cached.popitem(last=False)
-        return found
-
-    def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
-        """Return the release's answer settings and its answer method. None means quotes."""
-        settings, chats = self.corpus.answers()
-        if not isinstance(settings, AnswerMethod):
-            return settings, None
-        method, assistant = settings, self.corpus.config.assistant
-        impatient = {name: interactive(chat, assistant) for name, chat in chats.items()}
-        models = self.corpus.workspace.models(chats=impatient)
-
-        def answer(found: SearchResult) -> Answer:
-            with attributed("assistant.answer"):
-                (made,) = method.answer([found], models)
-            if isinstance(made, ProviderError):
-                raise made
-            return made
-
-        return settings, answer
-
-    def document(self, document_id: str) -> Document:
-        """Return the indexed version of a document of the release."""
-        return self.corpus.document(document_id)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the searched release; `error` says why a newer release is not searched."""
-        problem = {}
-        try:
-            release = self.corpus.release()
-        except StoreError as error:
-            release = self.corpus.searched()
-            problem = {"error": f"searches stay with {release.release_id}: {error}"}
-        return {
-            **problem,
-            "name": self.name,
-            "description": self.corpus.config.description,
-            "release": release.release_id,
-            "released": release.created,
-            "configuration": release.configuration,
-            "chunks": release.pinned.rows,
-        }
 
 
 def choose(
@@ -175,6 +78,26 @@ class CorporaSearcher:
     reader: Reader
     reranker: PassageScorer | None = None
     expansions: Mapping[str, ExpandedCorpus] = field(default_factory=dict)
+
+    def seen_by(self, caller: Caller) -> Self:
+        """Return the same with only the corpora and documents that a caller may see.
+
+        Documents from outside have no labels, so they need a caller who sees the whole corpus.
+        """
+        if caller == OPERATOR:
+            return self
+        seen: dict[str, ReleasedCorpus] = {
+            name: corpus.seen_by(caller)
+            for name, corpus in self.corpora.items()
+            if isinstance(corpus, ReleasedCorpus)
+            and (caller.corpora is None or name in caller.corpora)
+        }
+        outside = {
+            name: expansion
+            for name, expansion in self.expansions.items()
+            if name in seen and seen[name].shows_all()
+        }
+        return replace(self, corpora=seen, expansions=outside)
 
     def discover(
         self,

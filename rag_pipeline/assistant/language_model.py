@@ -21,6 +21,7 @@ from rag_pipeline.config import ChatSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
+from rag_pipeline.models import prompts
 from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.store import Store
 
@@ -32,7 +33,6 @@ _LONGEST_QUERY = 300
 _MOST_ENTITIES = 20
 _MARGIN = 1.25
 """Safety factor for prompts that have more tokens than estimated."""
-_MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
@@ -97,8 +97,8 @@ class LanguageModel:
             "keywords",
             question=query,
             guidance=instructions,
-            document=document_id,
-            passages="\n\n".join(f"<passage>\n{_inert(text)}\n</passage>" for text in texts),
+            document=prompts.block("document", prompts.name(document_id)),
+            passages=prompts.blocks([prompts.Shown(text) for text in texts]),
         )
         queries = [" ".join(q.split())[:_LONGEST_QUERY] for q in made.queries]
         queries = list(dict.fromkeys(q for q in queries if re.search(r"\w", q)))
@@ -121,7 +121,7 @@ class LanguageModel:
         }.get(intent.kind, "answer")
         asked = {"question": query, "guidance": instructions}
         shown = self._fitting(name, chunks, **asked)
-        made = self._predict(name, **asked, passages=numbered(shown))
+        made = self._predict(name, **asked, passages=_numbered(shown))
         if name == "clause":
             quotes = [(quote.passage, quote.text) for quote in made.quotes]
             return clause_answer(made.answer, quotes, shown)
@@ -146,18 +146,19 @@ class LanguageModel:
         """
         asked = {
             "question": query,
-            "answer": answer.text,
+            "answer": prompts.block("answer", answer.text),
             "problems": "\n".join(answer.problems),
         }
         shown = self._fitting("review", chunks, **asked)
-        review = self._predict("review", **asked, passages=numbered(shown))
+        review = self._predict("review", **asked, passages=_numbered(shown))
         verdicts = {name: bool(getattr(review, name)) for name in _VERDICTS}
         if all(verdicts.values()):
             return Reflection(verdicts)
         wanting = ", ".join(name for name, good in verdicts.items() if not good)
         guidance = (
-            f"{instructions}\n\nAn earlier answer was not {wanting}. Advice: {review.advice}\n"
-            f"The earlier answer:\n{answer.text}"
+            f"{instructions}\n\nAn earlier answer was not {wanting}. "
+            f"Advice: {prompts.inert(review.advice)}\n"
+            f"The earlier answer:\n{prompts.block('answer', answer.text)}"
         ).strip()
         better = self.answer(query, intent, chunks, guidance)
         is_new = better.answered and better.text != answer.text
@@ -173,12 +174,14 @@ class LanguageModel:
         from dspy.utils.exceptions import DSPyError
 
         predictor = self.prompts.predictor(name)
+        plain = {"question", "problems"} & inputs.keys()
+        asked = inputs | {field: prompts.inert(inputs[field]) for field in plain}
         try:
             with (
                 attributed(f"assistant.{name}"),
                 dspy.context(lm=self._lm, adapter=dspy.JSONAdapter(), disable_history=True),
             ):
-                return predictor(**inputs)
+                return predictor(**asked)
         except DSPyError as error:
             cause: BaseException | None = error
             while cause is not None:
@@ -200,7 +203,7 @@ class LanguageModel:
         used = sum(estimate_tokens(message["content"]) for message in messages)
         room = (self._settings.context_window - self._settings.max_output_tokens) / _MARGIN - used
         count = 0
-        while count < len(chunks) and estimate_tokens(numbered(chunks[: count + 1])) <= room:
+        while count < len(chunks) and estimate_tokens(_numbered(chunks[: count + 1])) <= room:
             count += 1
         return chunks[: max(count, 1)]
 
@@ -258,18 +261,5 @@ def require_dspy() -> None:
         raise MissingExtraError("dspy", "dspy")
 
 
-def numbered(chunks: Sequence[ScoredChunk]) -> str:
-    """Return chunks as delimited passages, numbered from 1, with the names of their documents.
-
-    Text that looks like a delimiter is changed, so that a document cannot end its passage early
-    and pose as instructions.
-    """
-    return "\n\n".join(
-        f'<passage number="{number}" document="{_inert(chunk.document_id)}">\n'
-        f"{_inert(chunk.text)}\n</passage>"
-        for number, chunk in enumerate(chunks, 1)
-    )
-
-
-def _inert(text: str) -> str:
-    return _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "[ [", text)
+def _numbered(chunks: Sequence[ScoredChunk]) -> str:
+    return prompts.blocks([prompts.Shown(chunk.text, chunk.document_id) for chunk in chunks])

@@ -11,13 +11,13 @@ import dspy
 
 from rag_pipeline.answering import Reader
 from rag_pipeline.assistant import prompts as stored
-from rag_pipeline.assistant.corpora import ReleasedCorpus
 from rag_pipeline.assistant.language_model import open_language_model
 from rag_pipeline.assistant.pipeline import Assistant
+from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.assistant.signatures import Prompts, fingerprint
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Query
+from rag_pipeline.datamodels import ANYBODY, Query
 from rag_pipeline.errors import ConfigError, InputError, ProviderError
 from rag_pipeline.evaluation.entities.scores import score_entities
 from rag_pipeline.evaluation.metrics import answer_presence
@@ -62,8 +62,13 @@ def optimize_prompts(
     if trials < 1:
         raise InputError(f"trials is {trials}; it must be at least 1")
     by_facts = metric == "EntityF1"
+    # The prompts go to every caller's model calls, so only public documents give examples.
+    released = ReleasedCorpus(corpus).seen_by(ANYBODY)
     queries = [
-        q for q in load_queries(corpus.workspace) if (q.entities if by_facts else q.gold_spans)
+        q
+        for q in load_queries(corpus.workspace)
+        if (q.entities if by_facts else q.gold_spans)
+        and all(corpus.sees(released.caller, d) for d in q.answering_documents)
     ]
     if len(queries) < _FEWEST_QUERIES:
         wanted = "entities" if by_facts else "gold_spans"
@@ -72,11 +77,10 @@ def optimize_prompts(
             f"least {_FEWEST_QUERIES} such queries (after `rag run` has read them)"
         )
     first, second, last = split(queries, seed)
-    released = {corpus.name: ReleasedCorpus(corpus)}
 
     def answer(prompts: Prompts, query: str) -> AssistedAnswer:
         assistant = Assistant(
-            corpora=released,
+            corpora={corpus.name: released},
             settings=corpus.config.assistant,
             reader=reader,
             model=model.with_prompts(prompts),

@@ -9,24 +9,28 @@ from typing import Any
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
     contexts_of,
+    distinct,
     form_answers,
     most_contexts_of,
+    or_quotes,
 )
-from rag_pipeline.answering.intent import Intent, detect
+from rag_pipeline.answering.forms import has_side, side_query
+from rag_pipeline.answering.intent import Intent, detect, sides_of
 from rag_pipeline.assistant.corpora import (
     CorporaSearcher,
     PassageScorer,
-    ReleasedCorpus,
-    SearchedCorpus,
     calibration_of,
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
+from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
+from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer, Detail, Progress, TraceEntry, cited
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.search.staged import LocalExpansion
+from rag_pipeline.search.standing import lost, standings
 
 
 @dataclass(eq=False, kw_only=True)
@@ -35,7 +39,7 @@ class Assistant(CorporaSearcher):
 
     If the confidence of an answer is low, `expansions` search outside the corpora. If the model
     fails, rules answer with a warning. With `needs_model`, the model's CallsStoppedError or
-    BudgetError is raised instead.
+    BudgetError is raised instead, and quotes never replace an answer that no passage supports.
     """
 
     model: Model | None = None
@@ -68,9 +72,12 @@ class Assistant(CorporaSearcher):
         contexts: int | None = None,
         progress: Progress | None = None,
         where: str | None = None,
+        turns: Sequence[str] = (),
     ) -> AssistedAnswer:
         """Answer a question. Raise InputError for an empty one or an unknown corpus or document.
 
+        `turns` are the questions asked before, oldest first. They complete a follow-up question
+        such as "and in Lyon?".
         `instructions` guide the model. Without a model they are ignored, and the trace says so.
         `contexts` is the number of passages that the answer is made from. `where` is a filter in
         SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
@@ -83,7 +90,7 @@ class Assistant(CorporaSearcher):
             instructions=instructions,
             progress=progress,
         )
-        return answering.run(query, rewrite, contexts)
+        return answering.run(complete(query, turns), rewrite, contexts)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -107,6 +114,7 @@ class _Answering:
         self._answers, self._make_answers = next(methods, (ExtractiveAnswers(), None))
         self._contexts = self._candidates = 0
         self._boost: Boost | None = None
+        self._document_of = self.assistant.document_reader()
 
     def _expansions(self) -> list[ExpandedCorpus]:
         """Return the expansions of the chosen corpora, or [] with a document or filter."""
@@ -138,6 +146,8 @@ class _Answering:
                 answer, found = self._expand(expansions, answer, found, detail)
         if self.model is not None and answer.answered:
             answer = self._improve(self.model, answer, found)
+            if not self.assistant.needs_model:
+                answer = or_quotes(answer, lambda: self._quoted(found, ExtractiveAnswers()))
         return self._finish(question, answer, found)
 
     @contextmanager
@@ -184,7 +194,18 @@ class _Answering:
         request = self._request(
             self._query, self._candidates, discover=True, stages=stages, boost=self._boost
         )
-        return self._to_answer(self.assistant.merged_search(request, chosen))
+        found = self.assistant.merged_search(request, chosen)
+        return self._to_answer(self._with_sides(found, chosen))
+
+    def _with_sides(self, found: SearchResult, chosen: Sequence[SearchedCorpus]) -> SearchResult:
+        """Search also for each compared name that no passage is about alone."""
+        sides = sides_of(self._query) if self._intent.kind == "comparison" else None
+        chunks = list(found.chunks)
+        for side, other in (sides, sides[::-1]) if sides else ():
+            if not any(has_side(c, side) and not has_side(c, other) for c in found.chunks):
+                request = self._request(side_query(self._query, other), self._answers.contexts)
+                chunks += self.assistant.merged_search(request, chosen).chunks
+        return replace(found, chunks=distinct(chunks)) if sides else found
 
     def _request(self, query: str, k: int, **more: Any) -> SearchRequest:
         more |= {"document_id": self.document_id, "where": self.where}
@@ -227,7 +248,7 @@ class _Answering:
 
     def _quoted(self, found: SearchResult, settings: ExtractiveAnswers) -> Answer:
         reader, calibration = self.assistant.reader, calibration_of(self.chosen)
-        (answer,) = form_answers([found], settings, reader, calibration)
+        (answer,) = form_answers([found], settings, reader, calibration, self._document_of)
         return answer
 
     def _confidence(self, answer: Answer, found: SearchResult) -> float:
@@ -300,7 +321,7 @@ class _Answering:
 
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
         with self._step("citations") as detail:
-            answer, sources = cited(answer, found.chunks, self.assistant.document_reader())
+            answer, sources = cited(answer, found.chunks, self._document_of)
             quoted = {citation.chunk_id for citation in answer.citations}
             passages = [
                 passage
@@ -319,7 +340,19 @@ class _Answering:
             passages=tuple(passages),
             confidence=answer.confidence,
             problems=answer.problems,
-            warnings=self._by_model.warnings,
+            doubted=answer.doubted,
+            warnings=(*self._by_model.warnings, *_standing_of(question, found, answer)),
             table=answer.table,
             trace=tuple(self._trace),
         )
+
+
+def _standing_of(question: str, found: SearchResult, answer: Answer) -> list[str]:
+    """Return a sentence for each document that lost, and for each cited one that may not hold."""
+    ids = {chunk.document_id for chunk in found.chunks}
+    standing, cited = standings(ids), {citation.document_id for citation in answer.citations}
+    left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
+    return [
+        *(f"{d} is left out: {standing[d]}, and {other} holds" for d, other in left_out),
+        *(f"{d} may not hold: {standing[d]}, by its name" for d in sorted(cited & {*standing})),
+    ]

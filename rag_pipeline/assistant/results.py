@@ -38,6 +38,7 @@ class TraceEntry:
 class Source:
     """Holds a cited span. `verified` tells whether the document has the text at the span.
 
+    `supports` is False if the text does not support a sentence that cites it.
     `origin` tells where a document from outside was found. It is None for the corpus's own
     documents. `place` is None if the corpus has no whole documents.
     """
@@ -49,6 +50,7 @@ class Source:
     end: int
     text: str
     verified: bool
+    supports: bool
     origin: Mapping[str, Any] | None = None
     place: Place | None = None
 
@@ -58,7 +60,8 @@ class AssistedAnswer:
     """Holds an answer of the assistant with its sources and the trace of its steps.
 
     `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
-    the answer was made from. `problems` lists wrong citations. `warnings` lists the steps that
+    the answer was made from. `problems` lists wrong citations. `doubted` holds the sentences of
+    `text` that no cited passage supports. `warnings` lists the steps that
     rules did instead of the model.
     """
 
@@ -71,6 +74,7 @@ class AssistedAnswer:
     passages: tuple[ScoredChunk, ...]
     confidence: float | None
     problems: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
     trace: tuple[TraceEntry, ...] = ()
@@ -109,7 +113,8 @@ def cited(
             start=c.start,
             end=c.end,
             text=c.text,
-            verified=c.supports,
+            verified=holds(c),
+            supports=c.supports,
             origin=origin_of(passage),
             place=place_in(c, document_of(passage)),
         )

@@ -98,7 +98,7 @@ class Asking:
     async def storing(self) -> AsyncIterator[Store]:
         """Yield a function that stores answers and returns when they outlive the process.
 
-        Answers that arrive during a transaction share the next one.
+        Answers that arrive together, or during a transaction, share one transaction.
         """
         answers: dict[bytes, bytes] = {}
         usages: dict[bytes, Usage] = {}

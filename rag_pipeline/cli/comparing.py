@@ -31,7 +31,7 @@ from rag_pipeline.evaluation.comparison import (
 )
 from rag_pipeline.evaluation.explanation import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, origin
-from rag_pipeline.evaluation.retrieval_metrics import METRICS
+from rag_pipeline.evaluation.retrieval_metrics import METRICS, short_name
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries, why_left_out
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
@@ -41,6 +41,8 @@ from rag_pipeline.workspace import Workspace
 _SNIPPET = 200
 _PASSAGES = 3
 _QUERIES = 5
+_WIDE_ENOUGH = 90
+"""Width of a terminal, in characters, from which intervals have a decimal."""
 
 
 def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
@@ -126,8 +128,15 @@ def resolve(workspace: Workspace, name: str) -> Reference:
 def _show_differences(one: Reference, other: Reference, found: dict[str, Comparison]) -> None:
     console.print(f"[bold]A[/bold] {escape(one.label)}\n[bold]B[/bold] {escape(other.label)}")
     table = new_table()
-    table.add_column("metric", overflow="fold", min_width=8)
-    for name in ("A", "B", "A - B", "95 %", "p", "n", "missing"):
+    table.pad_edge = False
+    table.add_column("metric", no_wrap=True)
+    roomy = console.width >= _WIDE_ENOUGH
+    digits = 1 if roomy else 0
+    missing = any(difference.missing for difference in found.values())
+    measured = sorted({difference.n for difference in found.values()})
+    counted = missing or len(measured) > 1
+    shows_p = roomy or not counted
+    for name in ("A", "B", "A - B", "95 %", *(["p"] * shows_p), *(["n"] * counted)):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("A is", no_wrap=True)
     for metric, difference in found.items():
@@ -139,13 +148,14 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
         means = [sum(side) / len(sides) for side in zip(*sides, strict=True)]
         low, high, p = difference.low, difference.high, difference.p_holm
         table.add_row(
-            metric,
+            short_name(metric),
             *([f"{100 * mean:.1f}" for mean in means] or ["–", "–"]),
             "–" if difference.mean is None else f"{100 * difference.mean:+.1f}",
-            "–" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}",
-            "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
-            str(difference.n),
-            str(difference.missing),
+            "–"
+            if low is None or high is None
+            else f"{100 * low:+.{digits}f} to {100 * high:+.{digits}f}",
+            *(["–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"] * shows_p),
+            *([_of(difference.n, difference.missing)] * counted),
             coloured_verdict(difference.verdict),
         )
     console.print(table)
@@ -153,10 +163,14 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     groups = max((c.groups for c in found.values() if c.groups), default=None)
     unit = f" Unit: the document or `group` ({groups})." if groups else ""
     console.print(
-        f"In percent; p is adjusted (Holm) for these {len(found)} metrics. n: queries that both "
-        f"measured.{unit}",
+        f"In percent; AP@k: Answer Presence@k; p is adjusted (Holm) for these {len(found)} "
+        f"metrics. n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
         style="dim",
     )
+
+
+def _of(measured: int, missing: int) -> str:
+    return f"{measured} of {measured + missing}" if missing else str(measured)
 
 
 def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:
@@ -178,7 +192,8 @@ def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric
         firsts.append(some[0])
         console.print(f"{word} {len(some)} quer{'y' if len(some) == 1 else 'ies'} at {metric}:")
         for query_id in some[:_QUERIES]:
-            console.print(f"  {visible(query_id)}  {visible(cut(texts[query_id], _SNIPPET))}")
+            text = visible(cut(texts[query_id], _SNIPPET))
+            say(indented(f"{visible(query_id)}  {text}", "  "))
         if len(some) > _QUERIES:
             console.print(f"  (and {len(some) - _QUERIES} more)")
     return firsts
@@ -208,6 +223,7 @@ def _show_diagnosis(found: Diagnosis) -> None:
     judged = found.judgement.contexts if found.judgement else ()
     for passage in [*found.retrieved[:_PASSAGES], *answering]:
         mark = "[green]answers[/green]" if passage.answers else "[dim]does not answer[/dim]"
+        mark = "[dim]not judged[/dim]" if passage.answers is None else mark
         source = visible(source_of(passage, passage.place))
         say(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}")
         say(indented(visible(cut(passage.text, _SNIPPET))))

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,11 +38,25 @@ def _width() -> int | None:
 
 console = Console(highlight=False, emoji=False, width=_width())
 errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+_verbose = False
 
 
 def set_quiet(quiet: bool) -> None:
     """Set whether only errors are printed."""
     console.quiet = quiet
+
+
+def set_verbose(verbose: bool) -> None:
+    """Set whether `say_error` also prints the traceback of the handled exception."""
+    global _verbose
+    _verbose = verbose
+
+
+def say_error(markup: str) -> None:
+    """Print markup to standard error, after the traceback if the command is verbose."""
+    if _verbose:
+        errors.print(traceback.format_exc(), markup=False)
+    errors.print(markup)
 
 
 def make_legible() -> None:

@@ -11,14 +11,15 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from rag_pipeline.cli.commands import asking, building, evaluating, releases
-from rag_pipeline.cli.console import errors, make_legible, set_quiet
-from rag_pipeline.config.plugins import COMMANDS, load_group, origin
+from rag_pipeline.cli.console import make_legible, say_error, set_quiet, set_verbose
+from rag_pipeline.config.plugins import COMMANDS, load_group, origin, warn_once
 from rag_pipeline.errors import (
     BudgetError,
     CheckFailedError,
     ConfigError,
     InputError,
     RagPipelineError,
+    UnexpectedError,
 )
 from rag_pipeline.orchestration.secrets import load_secrets
 
@@ -41,12 +42,12 @@ class _Commands(TyperGroup):
 
     def _further(self, own: Collection[str]) -> Mapping[str, typer.Typer]:
         further = load_group(COMMANDS, typer.Typer)
-        if taken := [name for name in further if name in own]:
-            raise ConfigError(
-                f"{origin(COMMANDS, taken[0])}: {taken[0]!r} is a command of rag; give the entry "
+        for name in further.keys() & own:
+            warn_once(
+                f"{origin(COMMANDS, name)}: {name!r} is a command of rag; give the entry "
                 f"point another name"
             )
-        return further
+        return {name: app for name, app in further.items() if name not in own}
 
 
 app = typer.Typer(
@@ -93,7 +94,11 @@ def _before_each_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the traceback of an error, too.")
+    ] = False,
 ) -> None:
+    set_verbose(verbose)
     load_secrets()
 
 
@@ -103,12 +108,15 @@ def main() -> None:
     os.environ.setdefault("LANCEDB_LOG", "error")
     make_legible()
     set_quiet(False)
+    set_verbose(False)
     try:
         app(prog_name="rag")
     except (ConfigError, InputError) as error:
         _fail("error", str(error), 2)
     except (CheckFailedError, BudgetError) as error:
         _fail("refused", str(error), 3)
+    except UnexpectedError as error:
+        _fail("error", f"{error}; `rag --verbose …` prints the traceback", 1)
     except (RagPipelineError, OSError) as error:
         _fail("error", str(error), 1)
     except SystemExit as stop:
@@ -118,5 +126,5 @@ def main() -> None:
 
 
 def _fail(word: str, message: str, code: int) -> None:
-    errors.print(f"[red]{word}:[/red] {escape(message)}")
+    say_error(f"[red]{word}:[/red] {escape(message)}")
     sys.exit(code)

@@ -1,69 +1,76 @@
 """Implement `rag plan`, which shows the steps of a run with their documents, calls and costs."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 from rich.markup import escape
+from rich.table import Table
 
-from rag_pipeline.cli.console import console, new_table, print_json, show_next
+from rag_pipeline.cli.console import (
+    console,
+    new_table,
+    print_json,
+    progress_bar,
+    say,
+    show_next,
+    visible,
+)
 from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
+from rag_pipeline.errors import BusyError
+from rag_pipeline.indexing import MADE_OTHERWISE
+from rag_pipeline.pipeline.driver import load_and_cut
 from rag_pipeline.pipeline.dry_run import (
     ERROR,
     RERANKING,
     PlannedStep,
     is_known,
+    measure,
     plan_run,
     require_budget,
 )
 from rag_pipeline.pipeline.migration import METRIC, Prediction, predict
+from rag_pipeline.pipeline.planning import FAILED_BEFORE, FileChanges, changed_files
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
+
+_NAMED = 5
+"""Number of changed files of a kind that are named."""
 
 
 def show_plan(file: Path, as_json: bool) -> None:
-    """Print every step that would run, with its documents, chunks, prompts and texts."""
+    """Load and cut what is new, and print the work of a run by stage."""
     config = load_config(file)
     check_inputs(config)
     workspace = Workspace(config)
+    loaded = [] if as_json else _loaded(workspace)
+    changes = changed_files(workspace)
     found = plan_run(workspace)
+    if failed := next((f.error for f in found if f.error), None):
+        raise failed
     if as_json:
         print_json([_row(f) for f in found])
         require_budget(workspace, found)
         return
     busy = [f for f in found if f.runs]
+    for line in (*loaded, *_changed_lines(changes)):
+        say(line)
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
         for line in _notes(workspace.config):
             console.print(line)
         return
-    table = new_table(title=f"{config.corpus}: what a run would do")
-    table.add_column("step", overflow="fold", min_width=21)
-    asks = any(row.asks != 0 for row in busy)
-    for name in ("chunks", *(["to ask"] if asks else []), "to embed"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold", min_width=10)
-    asset = ""
-    for row in busy:
-        partition = row.step.partition
-        if partition and row.step.asset != asset:
-            table.add_row(row.step.asset, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
-        asset = row.step.asset
-        known = ASSETS.get(asset)
-        embeds = known is not None and known.unit == "texts"
-        table.add_row(
-            escape(f"  {partition}" if partition else asset),
-            _number(row.chunks, row.exact) if known and known.open_partition else "",
-            *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
-            _number(row.calls, row.exact) if row.calls != 0 or embeds else "",
-            _documents(row) if partition or row.stale or row.orphaned else describe(row),
-        )
-    console.print(table)
-    for line in (*totals(found), *estimate_lines(found), *_notes(workspace.config)):
+    found = measure(workspace, found)
+    console.print(_table(config.corpus, found))
+    lines = (*totals(found), *_reasons(found), *estimate_lines(found), *_notes(workspace.config))
+    for line in lines:
         console.print(line)
     if config.budget_usd is not None and not is_known(found):
         console.print(
@@ -72,6 +79,100 @@ def show_plan(file: Path, as_json: bool) -> None:
         )
     require_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
+
+
+def _loaded(workspace: Workspace) -> list[str]:
+    """Load and cut the new documents, and describe this work. Another run may already do it."""
+    try:
+        with lease(workspace.store), progress_bar() as progress:
+            task = progress.add_task("loading and cutting", total=None, unit="documents", also="")
+            done = load_and_cut(workspace, lambda step, what, n: progress.advance(task, n))
+    except BusyError as error:
+        return [f"[yellow]{escape(str(error))}: new files are not counted[/yellow]"]
+    ran = [one for one in done if one.ran]
+    if not ran:
+        return []
+    words = {"documents": "documents loaded", "chunks": "chunks cut"}
+    counts = Counter[str]()
+    for one in ran:
+        counts[words[one.step.asset]] += cast(int, one.metadata.get("rows_written", 0))
+    told = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+    seconds = sum(one.seconds for one in ran)
+    return [f"{told or 'documents checked'} in {seconds:.1f} s; a run does not repeat this"]
+
+
+def _changed_lines(changes: FileChanges) -> Iterator[str]:
+    for word, names in changes._asdict().items():
+        if names:
+            rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"
+
+
+def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
+    """Return a table with one row a stage. An empty cell means none, and `?` unknown."""
+    table = new_table(title=f"{corpus}: what a run would do")
+    table.add_column("stage", no_wrap=True)
+    names = ("documents", "chunks", "prompts", "texts", "tokens", "USD", "time")
+    stages: dict[str, list[PlannedStep]] = {}
+    for row in found:
+        if row.runs:
+            stages.setdefault(row.step.asset, []).append(row)
+    cells: list[list[str]] = []
+    others: list[PlannedStep] = []
+    for asset, rows in stages.items():
+        known = ASSETS.get(asset)
+        exact = all(row.exact for row in rows)
+        documents = max(row.stale + row.orphaned for row in rows)
+        sums = [
+            _sum([row.chunks for row in rows], exact) if known and known.open_partition else "",
+            _sum([row.asks for row in rows], exact),
+            _sum([row.calls for row in rows], exact),
+            _sum([row.tokens.input + row.tokens.output for row in rows], exact=False),
+        ]
+        usd = [row.usd for row in rows]
+        paid = "?" if None in usd else f"{sum(cast(list[float], usd)):.4f}" if any(usd) else ""
+        number = f" ({len(rows)})" if len(rows) > 1 else ""
+        of_documents = f"{documents:,}" if documents else ""
+        time = duration([row.seconds for row in rows])
+        if any([of_documents, *sums, paid]):
+            cells.append([asset + number, of_documents, *sums, paid, time])
+        else:
+            others += rows
+    if others:
+        time = duration([row.seconds for row in others])
+        cells.append([f"others ({len(others)})", *[""] * 6, time])
+    shown = [n for n in range(1, len(names) + 1) if any(cell[n] for cell in cells)]
+    for n in shown:
+        table.add_column(names[n - 1], justify="right", no_wrap=True)
+    for cell in cells:
+        table.add_row(cell[0], *(cell[n] for n in shown))
+    return table
+
+
+def _sum(counts: Sequence[int | None], exact: bool) -> str:
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return "?"
+    return f"{'' if exact else '~'}{sum(known):,}" if sum(known) else ""
+
+
+def duration(seconds: Sequence[float | None]) -> str:
+    """Return the sum of durations in words, with `+` if some are unknown."""
+    known = sum(one for one in seconds if one is not None)
+    if all(one is None for one in seconds):
+        return "?"
+    told = f"{known:.0f} s" if known < 100 else f"{known / 60:.0f} min"
+    return told + "+" * (None in seconds)
+
+
+def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
+    """Yield the reasons of stages that run again without changed documents or stages before."""
+    reasons: dict[str, dict[str, None]] = {}
+    for row in found:
+        if row.why in (MADE_OTHERWISE, FAILED_BEFORE):
+            reasons.setdefault(row.why, {})[row.step.asset] = None
+    for why, assets in reasons.items():
+        yield f"{', '.join(assets)}: {why}"
 
 
 def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
@@ -119,39 +220,34 @@ def _notes(config: CorpusConfig) -> Iterator[str]:
 
 def describe(row: PlannedStep) -> str:
     """Return the work of one step in words."""
-    documents = _documents(row)
-    return f"{_doing(row)}: {documents}" if documents else _doing(row)
-
-
-def _doing(row: PlannedStep) -> str:
     asset = row.step.asset
-    return ASSETS[asset].activity if asset in ASSETS else "let a model reorder the candidates"
+    doing = ASSETS[asset].activity if asset in ASSETS else "let a model reorder the candidates"
+    documents = _documents(row)
+    return f"{doing}: {documents}" if documents else doing
 
 
 def totals(found: Sequence[PlannedStep]) -> list[str]:
-    """Return lines with the numbers of steps and texts of the whole run."""
+    """Return lines with the number of steps, and the duration of the whole run."""
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
-    known = sum(f.calls for f in busy if f.calls is not None)
     current = len(found) - len(busy)
     rest = f", {current} {'is' if current == 1 else 'are'} current." if current else "."
-    about = "" if all(f.exact for f in busy) else "About "
-    texts = f"{about}{known:,} texts would be embedded; every other text is embedded already."
-    if any(f.calls is None for f in busy):
-        texts = f"{known:,} texts would be embedded, and the chunks ('?') that follow from them."
-        if found[0].stale:
-            texts = "The number of texts ('?') is known once the documents are loaded."
-    return [f"{len(busy)} of {len(found)} steps would run{rest}", texts]
+    lines = [f"{len(busy)} of {len(found)} steps would run{rest}"]
+    if any(f.calls is None or f.chunks is None for f in busy):
+        lines.append("'?': the number follows from documents that are not cut yet.")
+    if any(f.sample for f in busy):
+        time = duration([f.seconds for f in busy])
+        more = ", and the replies of remote models" if time.endswith("+") else ""
+        told = "at the speed measured now on texts of this corpus"
+        lines.append(f"Time: about {time.rstrip('+')}{more}, {told}.")
+    return lines
 
 
 def _row(row: PlannedStep) -> dict[str, object]:
     record = asdict(row)
-    step, _ = record.pop("step"), record.pop("why")
+    del record["sample"]
+    step, _, _ = (record.pop(name) for name in ("step", "why", "error"))
     return {**step, **record, "what": describe(row) if row.runs else ""}
-
-
-def _number(value: int | None, exact: bool) -> str:
-    return "?" if value is None else f"{'' if exact else '~'}{value:,}"
 
 
 def _documents(row: PlannedStep) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from rag_pipeline.calls.costs import ChargedTokens, attributed
@@ -14,6 +15,7 @@ from rag_pipeline.cli.console import (
     command,
     console,
     counting,
+    errors,
     indented,
     print_json,
     say,
@@ -23,7 +25,7 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.indexing import plan_documents, read_documents, update_documents
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
@@ -71,11 +73,12 @@ def make_and_write(
     if plan:
         if chat is None:
             raise InputError("--plan shows the cost of a chat model: name one with --chat")
-        _show_plan(workspace, load_documents(workspace), wanted, chat, as_json)
+        estimate, line = _cost(workspace, load_documents(workspace), wanted, chat)
+        print_json(estimate) if as_json else console.print(line)
         return
     documents = load_documents(workspace)
     spent = workspace.ledger.spent()
-    made = _make(workspace, documents, wanted, chat)
+    made = _make(workspace, documents, wanted, chat, errors if as_json else console)
     if not made.rows:
         told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
         facts = f"the rules found {made.facts} facts in {len(documents)} documents"
@@ -114,21 +117,33 @@ def make_and_write(
 
 
 def _make(
-    workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str | None
+    workspace: Workspace,
+    documents: Sequence[Document],
+    wanted: Wanted,
+    chat: str | None,
+    told: Console,
 ) -> MadeQuestions:
+    """Make the questions with the chat model, or with rules without one and if it fails."""
     lexical = workspace.config.lexical
     more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
+    if chat is not None:
+        estimate, line = _cost(workspace, documents, wanted, chat)
+        if estimate["prompts"]:
+            told.print(line, markup=False)
+        try:
+            with counting("questions", "questions") as progress, attributed("questions"):
+                asked = workspace.ask(chat)
+                return write_questions(documents, wanted.number, lexical, asked, progress, **more)
+        except ProviderError as error:
+            told.print(f"{chat} failed: {error}\nrules make the questions instead", markup=False)
     with counting("questions", "questions") as progress:
-        if chat is None:
-            return make_questions(documents, wanted.number, lexical, progress, **more)
-        with attributed("questions"):
-            asked = workspace.ask(chat)
-            return write_questions(documents, wanted.number, lexical, asked, progress, **more)
+        return make_questions(documents, wanted.number, lexical, progress, **more)
 
 
-def _show_plan(
-    workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str, as_json: bool
-) -> None:
+def _cost(
+    workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str
+) -> tuple[dict[str, float | None], str]:
+    """Return the estimated cost of a chat model's questions as a record and as a line."""
     settings = workspace.config.chat(chat)
     prompts = prompts_of(documents, *wanted)
     tokens = sum(
@@ -137,11 +152,8 @@ def _show_plan(
     )
     asked = len(prompts)
     usd = price(workspace, priced_model(workspace, settings), tokens)
-    if as_json:
-        print_json({"prompts": asked, "input_tokens": tokens.input, "usd": usd})
-        return
     cost = "an unknown price" if usd is None else f"{usd:.4f} USD"
-    console.print(
+    return {"prompts": asked, "input_tokens": tokens.input, "usd": usd}, (
         f"{chat}: {asked} prompts, about {tokens.input:,} input and {tokens.output:,} output "
         f"tokens: {cost}, minus cached calls"
     )

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
-from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
+from rag_pipeline.indexing import MADE_OTHERWISE, code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat
@@ -50,6 +50,9 @@ _SHARED_WORDS = (
     ("calls_saved", "cached"),
 )
 _MOST_PROBLEMS = 5
+_LOGGED_EVERY = 10
+"""Seconds between two lines about a stage in progress, without a terminal."""
+_PRESENCE = "AnswerPresence@5"
 
 
 def run_corpus(
@@ -59,11 +62,12 @@ def run_corpus(
     *,
     allow_deletions: bool = False,
     wait: bool = False,
+    verbose: bool = False,
 ) -> None:
-    """Run the corpus, and print its steps, problems, leaderboard and release.
+    """Run the corpus, and print its stages, leaderboard, problems and release.
 
     `json_out` is a file for the results. `allow_deletions` lifts the limit `documents.max_deleted`.
-    With `wait`, wait for another run of the corpus to end.
+    With `wait`, wait for another run of the corpus to end. With `verbose`, print each step.
     """
     config = load_config(file)
     if allow_deletions:
@@ -77,18 +81,22 @@ def run_corpus(
         check_target("--json", json_out)
     workspace = Workspace(config)
     with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
-        results = _run(workspace, config, configuration)
+        results = _run(workspace, config, configuration, verbose)
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         write_file("--json", json_out, text)
     if not console.quiet:
+        board = Corpus(config).board()
+        if any(row.summary(board.sorted_by).n for row in board.configurations):
+            console.print()
+            show_leaderboard(board)
         _show_problems(workspace)
-        console.print()
-        show_leaderboard(Corpus(config).board())
-        _show_release(config, file, ask=any(result.ran for result in results))
+        _show_release(config, file, board, ask=any(result.ran for result in results))
 
 
-def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) -> list[Done]:
+def _run(
+    workspace: Workspace, config: CorpusConfig, configuration: str | None, verbose: bool
+) -> list[Done]:
     started = time.perf_counter()
     plan = RunPlan(workspace, steps(config, configuration), always=True)
     position = workspace.ledger.position() if plan.pays else 0
@@ -96,11 +104,14 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
     costs = ""
     try:
         with outside_capture(), progress_bar() as progress:
-            live = _Live(progress, plan.steps)
+            live = _Live(progress, plan, verbose)
             # Importing Dagster takes seconds, so it is imported after the checks.
             from rag_pipeline.orchestration.one_run import run_steps
 
-            results = run_steps(plan, live.listen, live.advance)
+            try:
+                results = run_steps(plan, live.listen, live.advance)
+            finally:
+                live.end()
     finally:
         costs = keep_outcome(plan, position)
     ran = [r for r in results if r.ran]
@@ -121,43 +132,84 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
 
 
 class _Live:
-    """Prints a line for each finished step, and shows the progress of the current step."""
+    """Shows the progress of the current stage, and prints a line for each finished stage.
 
-    def __init__(self, progress: Progress, wanted: Sequence[Step]) -> None:
-        self._wanted = wanted
-        self._progress = progress
+    A stage is all steps of one asset. Without a terminal, a line every 10 s replaces the bar. With
+    `verbose`, each finished step has a line, too.
+    """
+
+    def __init__(self, progress: Progress, plan: RunPlan, verbose: bool) -> None:
+        self._progress, self._plan, self._verbose = progress, plan, verbose
+        self._steps = Counter(step.asset for step in plan.steps)
+        self._left = Counter(self._steps)
         self._task = progress.add_task("starting", total=None, unit="", also="")
-        self._finished = 0
+        self._spent = plan.workspace.ledger.spent() if plan.pays else 0.0
+        self._finished: list[Done] = []
+        self._asset = ""
+        self._begun = 0
+        self._work: float | None = 0
         self._also: Counter[str] = Counter()
+        self._told = time.monotonic()
 
     def listen(self, event: Event) -> None:
         """Show that a step started or ended."""
-        total = len(self._wanted)
         match event:
             case Started(step=step, total=work):
-                self._also.clear()
-                self._show(str(step), work, step.row.unit)
-            case Done():
-                self._finished += 1
+                if step.asset != self._asset:
+                    self._begin(step)
+                self._begun += 1
+                unknown = None in (work, self._work)
+                self._work = None if unknown else (self._work or 0) + (work or 0)
+                # The steps of a stage that have not begun are taken to be as large as the others.
+                rest = self._left[step.asset] - 1
+                total = None if self._work is None else self._work * (1 + rest / self._begun)
+                self._progress.update(self._task, total=total)
+            case Done(step=step):
+                self._left[step.asset] -= 1
                 if event.ran:
-                    console.print(_line(self._finished, total, event))
-                if self._finished < total:
-                    self._show(f"checking {self._wanted[self._finished]}", None, "")
+                    self._finished.append(event)
+                    if self._verbose:
+                        console.print(_line(str(step), [event]))
+                if not self._left[step.asset]:
+                    self.end()
 
     def advance(self, step: Step, what: str, count: int) -> None:
-        """Add `count` units of `what` to the progress of the current step."""
+        """Add `count` units of `what` to the progress of the current stage."""
         if what == step.row.unit:
             self._progress.advance(self._task, count)
+        else:
+            self._also[what] += count
+        seconds = time.monotonic() - self._told
+        if seconds < (_LOGGED_EVERY if self._progress.disable else 1):
             return
-        self._also[what] += count
-        shown = ", ".join(f"{n:,} {name}" for name, n in self._also.items())
-        self._progress.update(self._task, also=shown)
+        self._told += seconds
+        parts = [f"{n:,} {name}" for name, n in self._also.items()]
+        if self._plan.pays:
+            usd = self._plan.workspace.ledger.spent() - self._spent
+            parts += [f"{usd:.4f} USD"] if usd else []
+        also = ", ".join(parts)
+        self._progress.update(self._task, also=also)
+        if self._progress.disable:
+            (task,) = self._progress.tasks
+            total = f" of {task.total:,.0f}" if task.total else ""
+            left = f", about {task.time_remaining:,.0f} s left" if task.time_remaining else ""
+            more = f", {also}" if also else ""
+            say(f"  {task.description}: {task.completed:,.0f}{total} {step.row.unit}{more}{left}")
 
-    def _show(self, text: str, total: int | None, unit: str) -> None:
+    def end(self) -> None:
+        """Print the line of the current stage, unless the stage has no finished step."""
+        if self._finished and not self._verbose:
+            row, number = self._finished[0].step.row, len(self._finished)
+            console.print(_line(f"{row.activity}{f' ({number})' * (number > 1)}", self._finished))
+        self._finished.clear()
+
+    def _begin(self, step: Step) -> None:
+        self._asset, self._begun, self._work = step.asset, 0, 0
+        self._also.clear()
+        self._told = time.monotonic()
         self._progress.remove_task(self._task)
-        place = f"\\[{self._finished + 1}/{len(self._wanted)}]"
         self._task = self._progress.add_task(
-            f"{place} {escape(text)}", total=total, unit=unit, also=""
+            step.row.activity, total=None, unit=step.row.unit, also=""
         )
 
 
@@ -196,19 +248,24 @@ def summarize_run(
     return {"corpus": workspace.config.corpus, "configurations": summaries}
 
 
-def _line(number: int, total: int, result: Done) -> str:
-    metadata: Mapping[str, Any] = result.metadata
-    words = (*result.step.row.shown_counts, *_SHARED_WORDS)
-    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
-    if metadata.get("release"):
-        parts.append(f"{metadata['release']}: {metadata['configuration']}")
-    place = f"[{number:>{len(str(total))}}/{total}]"
+def _line(name: str, finished: Sequence[Done]) -> str:
+    """Return the line of a step, or of a stage with several steps."""
+    metadata: Counter[str] = Counter()
+    for each in finished:
+        for key, value in each.metadata.items():
+            if isinstance(value, int):
+                # The steps of a stage work on the same documents.
+                same = key.startswith("documents_")
+                metadata[key] = max(metadata[key], value) if same else metadata[key] + value
+    words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
+    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata[key]]
+    last = finished[-1]
+    if last.metadata.get("release"):
+        parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")
     done = f"  {escape(', '.join(parts))}" if parts else ""
-    why = f"  ({result.why})" if result.why else ""
-    return (
-        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}{done}{why}  "
-        f"[dim]{result.seconds:.1f} s[/dim]"
-    )
+    why = f"  ({last.why})" if last.why == MADE_OTHERWISE else ""
+    seconds = sum(each.seconds for each in finished)
+    return f"[green]✓[/green] {escape(name)}{done}{why}  [dim]{seconds:.1f} s[/dim]"
 
 
 def _show_problems(workspace: Workspace) -> None:
@@ -232,11 +289,32 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
-def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
+def _how_good(board: Board, name: str) -> Iterator[str]:
+    """Yield a sentence about the Answer Presence of a configuration, if it is measured."""
+    row = next((row for row in board.configurations if row.name == name), None)
+    found = row.summary(_PRESENCE) if row else None
+    if row is None or found is None or found.mean is None:
+        return
+    sure = ""
+    if found.low is not None and found.high is not None:
+        sure = f" (95 %: {100 * found.low:.0f} to {100 * found.high:.0f})"
+    compared = row.comparison("baseline", _PRESENCE)
+    more = ""
+    if compared and compared.mean is not None and board.references["baseline"] != name:
+        verdict = f"{compared.verdict} than" if compared.verdict in ("better", "worse") else "like"
+        verdict = verdict if verdict != "like" else "not surely different from"
+        more = f". It is {verdict} {board.references['baseline']} ({100 * compared.mean:+.0f})"
+    share = f"{100 * found.mean:.0f} of 100 questions"
+    yield f"It finds the answer among the first 5 chunks for {share}{sure}{more}."
+
+
+def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> None:
     """Print the served release and the next commands. With `ask`, also search for a query."""
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
+    for sentence in _how_good(board, served.configuration):
+        console.print(escape(sentence))
     if ask and (question := _sample_question(corpus)):
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)

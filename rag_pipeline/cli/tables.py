@@ -12,6 +12,7 @@ from rich.markup import escape
 from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next, visible
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
+from rag_pipeline.config.configurations import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
@@ -46,16 +47,34 @@ _SNIPPET = 300
 _MOST_SKIPPED = 20
 
 
+def readable_names(names: Sequence[str]) -> dict[str, str]:
+    """Return short names of configurations, by their full names.
+
+    The parts of a name that was made from variants are joined by ` · `. Parts that all these names
+    share are left out.
+    """
+    made = {name: name.split(".") for name in names if name.count(".") == len(STAGES) - 1}
+    columns = list(zip(*made.values(), strict=True))
+    differ = [n for n, column in enumerate(columns) if len(set(column)) > 1]
+    kept = differ or range(len(STAGES))
+    return {
+        name: " · ".join(made[name][n] for n in kept) if name in made else name for name in names
+    }
+
+
 def show_leaderboard(board: Board) -> None:
     """Print every configuration's mean metrics, with the 95 % interval of the sorting metric."""
     by, rows = board.sorted_by, board.configurations
     against = board.references if console.width >= _WIDE_ENOUGH else {}
-    metrics = _fitting_metrics(board, len(against))
+    short = readable_names([row.name for row in rows])
     roomy = console.width >= (110 if against else _NARROW)
-    counts = ("n", "missing", "chunks") if roomy else ("n", "missing")
+    misses = any(row.summary(by).missing for row in rows)
+    taken = max(map(len, short.values()), default=0) + (42 if roomy or misses else 34)
+    metrics = _fitting_metrics(board, taken, len(against))
+    counts = ("n", *(["missing"] * (roomy or misses)), *(["chunks"] * roomy))
     paid = any(row.costs.usd or not row.costs.is_known for row in rows)
     table = new_table(title=f"{board.corpus}: configurations by {by}, in percent")
-    table.add_column("configuration", overflow="fold", min_width=13)
+    table.add_column("configuration", min_width=13)
     names = (short_name(by), "95 %", *map(short_name, metrics), *counts, *(["USD"] * paid))
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
@@ -63,13 +82,13 @@ def show_leaderboard(board: Board) -> None:
         table.add_column(f"vs {kind}", no_wrap=True)
     for row in rows:
         shown = row.summary(by)
-        numbers = (str(shown.n), str(shown.missing), f"{row.chunks:,}")[: len(counts)]
+        number = {"n": shown.n, "missing": shown.missing, "chunks": row.chunks}
         table.add_row(
-            escape(row.name),
+            escape(short[row.name]),
             _mean(by, shown),
             _interval(by, shown),
             *(_mean(metric, row.summary(metric)) for metric in metrics),
-            *numbers,
+            *(f"{number[name]:,}" for name in counts),
             *([usd(row.costs)] * paid),
             *(_verdict(row, by, kind, name) for kind, name in against.items()),
         )
@@ -86,6 +105,9 @@ def show_leaderboard(board: Board) -> None:
             named = " ".join(f"{k.capitalize()}: {escape(name)}." for k, name in against.items())
             error = "query by query, at a family error of 5 %."
             console.print(f"{named} Verdicts are on {short_name(by)}, {error}", style="dim")
+        if made := next((name for name in short if short[name] != name), None):
+            told = f"“{short[made]}” is short for {made}, as commands want it."
+            console.print(escape(told), style="dim")
         if board.chosen:
             console.print(board.chosen.sentence, style="dim")
     lost = board.queries_left_out
@@ -95,12 +117,14 @@ def show_leaderboard(board: Board) -> None:
         console.print(f"[yellow]{warning}[/yellow]")
 
 
-def _fitting_metrics(board: Board, references: int) -> list[str]:
-    """Return the metrics, without the sorting metric, that fit into the terminal's width."""
+def _fitting_metrics(board: Board, taken: int, references: int) -> list[str]:
+    """Return the metrics, without the sorting metric, that fit into the terminal's width.
+
+    `taken` is the width of the names, counts and intervals.
+    """
     rows = board.configurations
-    longest = max((len(row.name) for row in rows), default=0)
-    # Each metric takes 9 columns, a verdict 13, and everything else about 42. A name may wrap.
-    room = (console.width - 42 - min(longest, 44) - 13 * references) // 9
+    # Each metric takes 9 columns, and a verdict 13.
+    room = (console.width - taken - 13 * references) // 9
     wider = any(r.summary(DOCUMENT_METRIC).n > r.summary(_METRICS[1]).n for r in rows)
     documents = [DOCUMENT_METRIC] if wider else []  # some queries have whole documents as gold
     offered = dict.fromkeys((*documents, *_METRICS[:2], *added_metrics(), *_METRICS[2:]))
@@ -137,6 +161,11 @@ def show_chunks(
         say("\n".join(lines))
 
 
+_NEAREST = 3
+"""Number of passages that are shown if nothing answers."""
+_CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
+
+
 def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
     """Return an answer as plain JSON values."""
     record = asdict(made)
@@ -149,11 +178,21 @@ def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
 def show_answer(made: "AssistedAnswer", trace: bool) -> None:
     """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
     for line in made.text.splitlines():
-        say(visible(line))
+        shown = visible(line)
+        for sentence in map(visible, made.doubted):
+            shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
+        say(shown)
+    if not made.answered and made.passages:
+        console.print("\nThe nearest passages, which may not answer it:\n")
+        show_chunks(made.passages[:_NEAREST], made.query)
+    if made.answered and made.confidence is not None:
+        say(f"[dim]Confidence: {_in_words(made.confidence)} ({made.confidence:.2f})[/dim]")
     if made.sources:
         console.print()
     for source in made.sources:
-        mark = "" if source.verified else " [red](not in the document)[/red]"
+        mark = "" if source.supports else " [red](does not support the sentence)[/red]"
+        if not source.verified:
+            mark = " [red](not in the document)[/red]"
         added = ""
         if origin := source.origin:
             found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
@@ -171,6 +210,10 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
+
+
+def _in_words(confidence: float) -> str:
+    return next(word for least, word in _CONFIDENCES if confidence >= least)
 
 
 def source_of(

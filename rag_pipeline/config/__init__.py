@@ -1,5 +1,6 @@
 """Read and check corpus files: the variants of each stage, configurations and fingerprints."""
 
+from rag_pipeline.config.access import Access as Access
 from rag_pipeline.config.assistant import AssistantSettings as AssistantSettings
 from rag_pipeline.config.assistant import Expansion as Expansion
 from rag_pipeline.config.assistant import FolderSource as FolderSource

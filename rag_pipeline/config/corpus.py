@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import ConfigDict, Field, model_validator
 from wcmatch import glob
 
+from rag_pipeline.config.access import Access
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
 from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
@@ -33,7 +34,7 @@ from rag_pipeline.config.settings import (
     Retention,
     Settings,
 )
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, blaming
 
 _VECTORS_VERSION = 2
 """Increase it when the embedded text of a chunk and its context changes."""
@@ -54,6 +55,7 @@ class CorpusConfig(Settings):
     documents: DocumentsSource
     store: str = "data/store"
     queries: str | None = None
+    access: Access | None = None
     chats: dict[Name, ChatVariant] = Field(default={})
     chunkings: dict[Name, Chunking] = Field(min_length=1)
     contextualizers: dict[Name, Contextualizer] = Field(
@@ -82,6 +84,10 @@ class CorpusConfig(Settings):
     retention: Retention = Retention()
     alerts: Alerts | None = None
     owners: tuple[Owner, ...] = ()
+    tags: dict[str, str] = Field(default={})
+    deps: tuple[str, ...] = ()
+    key_prefix: tuple[Name, ...] = ()
+    translation: dict[str, Any] = Field(default={})
     description: str = ""
 
     _base: Path = Path()
@@ -154,6 +160,12 @@ class CorpusConfig(Settings):
             choices = []
             for stage in STAGES:
                 wanted, known = rule.variant(stage), self.variants(stage)
+                if wanted not in known and stage not in rule.model_fields_set:
+                    raise ValueError(
+                        f"configurations.{index}.{stage}: it is not set, and `{stage}s` has no "
+                        f"variant `none`; set it to one of: *, {', '.join(known)}, or add the "
+                        f"variant `none: {{method: none}}`"
+                    )
                 if wanted != "*" and wanted not in known:
                     raise ValueError(
                         f"configurations.{index}.{stage}: {wanted!r} is not one of: "
@@ -217,7 +229,8 @@ class CorpusConfig(Settings):
         """Check the inputs of all used variants. Raise ConfigError or InputError if one fails."""
         for one in self.all_configurations.values():
             for stage in STAGES:
-                with self._at(f"{stage}s.{one.variant(stage)}"):
+                place = f"{stage}s.{one.variant(stage)}"
+                with self._at(place), blaming(f"{self.where}: {place}"):
                     self.chosen(one, stage).check(self)
 
     # --- places ---

@@ -126,6 +126,11 @@ def load_config(file: str | Path) -> CorpusConfig:
     return parse_config(raw["attributes"], file.resolve())
 
 
+def other_settings(file: Path) -> list[str]:
+    """Return the names beside `type` and `attributes` in a corpus file that was read before."""
+    return sorted(yaml.safe_load(file.read_text(encoding="utf-8")).keys() - {"type", "attributes"})
+
+
 def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
     """Yield each corpus file of a folder with the name of its corpus. Include invalid files.
 

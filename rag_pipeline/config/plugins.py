@@ -6,10 +6,12 @@ A package names its settings classes in its pyproject.toml, in a group for each 
     paragraphs = "my_package:ParagraphChunking"
 
 The corpus file names the entry point (`method: paragraphs`). The first read of a corpus file
-imports the packages.
+imports the packages. A broken package stops only the corpora that name it.
 """
 
-from collections.abc import Mapping
+import logging
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, distributions
@@ -17,10 +19,12 @@ from typing import Any, get_args
 
 from pydantic import GetCoreSchemaHandler
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rag_pipeline.config.settings import Settings
 from rag_pipeline.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 CHUNKINGS = "rag_pipeline.chunkings"
 CONTEXTUALIZERS = "rag_pipeline.contextualizers"
@@ -37,27 +41,57 @@ ANSWER_SCORES = "rag_pipeline.answer_scores"
 COMMANDS = "rag_pipeline.commands"
 
 
-@cache
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
     """Return the objects of a group's entry points by name, sorted.
 
-    Raises ConfigError with package and entry point if an object cannot be imported, if it is no
-    subclass or instance of `kind`, or if two entry points have the same name.
+    An object that can't be loaded is left out (see `broken`). Raises ConfigError if the group is
+    empty.
     """
-    found: dict[str, EntryPoint] = {}
+    return _load(group, kind)[0]
+
+
+def broken(group: str, kind: type = object) -> Mapping[str, ConfigError]:
+    """Return why entry points of a group can't be used, by name.
+
+    An object that can't be imported is broken, one that is no subclass or instance of `kind`, and
+    one whose name another package has, too. This package's own object keeps its name.
+    """
+    return _load(group, kind)[1]
+
+
+@cache
+def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, ConfigError]]:
+    points = defaultdict[str, list[EntryPoint]](list)
     for point in _installed().select(group=group):
-        if point.name in found:
-            raise ConfigError(
-                f"{group}: both {_origin(found[point.name])} and {_origin(point)} provide "
-                f"{point.name!r}; uninstall one of them"
-            )
-        found[point.name] = point
-    if not found:
+        points[point.name].append(point)
+    if not points:
         raise ConfigError(
             f"{group}: no entry points are installed, not even rag_pipeline's own; install the "
             f"package again (in a checkout: pip install -e .)"
         )
-    return {name: _loaded(point, kind) for name, point in sorted(found.items())}
+    found: dict[str, Any] = {}
+    wrong: dict[str, ConfigError] = {}
+    for name, rivals in sorted(points.items()):
+        own = [point for point in rivals if point.dist and point.dist.name == "rag_pipeline"]
+        try:
+            if len(rivals) > 1:
+                both = " and ".join(map(_origin, rivals))
+                wrong[name] = ConfigError(
+                    f"{group}: both {both} provide {name!r}; uninstall one of them"
+                )
+            if len(chosen := own or rivals) == 1:
+                found[name] = _loaded(chosen[0], kind)
+        except ConfigError as error:
+            wrong[name] = error
+    for reason in wrong.values():
+        warn_once(str(reason))
+    return found, wrong
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a mistake of a package that stops no corpus."""
+    _log.warning("%s", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +112,25 @@ class VariantsOf:
         self, source: type[Settings], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Return the union of the group's settings classes, selected by the key."""
-        classes = self.classes(source)
-        choices = {}
+        classes, refused = self._sorted_out(source)
+        choices: dict[Hashable, CoreSchema] = {}
         for name, each in classes.items():
             try:
                 choices[name] = handler.generate_schema(each)
             except (PydanticUserError, PydanticUndefinedAnnotation) as error:
                 wrong = f"{each.__name__}: {error.message.splitlines()[0]}"
-                raise ConfigError(f"{origin(self.group, name)}: {wrong}") from None
+                refused[name] = ConfigError(f"{origin(self.group, name)}: {wrong}")
+        choices |= {name: _refusing(error) for name, error in refused.items()}
         return core_schema.tagged_union_schema(choices, self.key)
 
     def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
-        """Return the group's settings classes by name. Raise ConfigError if one is invalid."""
-        loaded: Mapping[str, type[Settings]] = load_group(self.group, self.among or kind)
-        classes = {name: each for name, each in loaded.items() if issubclass(each, kind)}
+        """Return the group's valid settings classes by name."""
+        return self._sorted_out(kind)[0]
+
+    def _sorted_out(self, kind: type) -> tuple[dict[str, type[Settings]], dict[str, ConfigError]]:
+        among = self.among or kind
+        classes = {n: c for n, c in load_group(self.group, among).items() if issubclass(c, kind)}
+        refused = {n: e for n, e in broken(self.group, among).items() if n not in classes}
         for name, each in classes.items():
             field = each.model_fields.get(self.key)
             missing = ", ".join(sorted(each.__abstractmethods__))
@@ -100,13 +139,23 @@ class VariantsOf:
                 literal = f'`{self.key}: Literal["{name}"]`'
                 wrong = f"must have the setting {literal}, as its entry point is called"
             if wrong:
-                raise ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
-        return classes
+                error = ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
+                refused[name] = error
+        return {n: c for n, c in classes.items() if n not in refused}, refused
+
+
+def _refusing(error: ConfigError) -> CoreSchema:
+    """Return the schema of a broken plugin: only a corpus file that names it is refused."""
+
+    def refuse(_: object) -> None:
+        raise PydanticCustomError("broken_plugin", "{reason}", {"reason": str(error)})
+
+    return core_schema.no_info_before_validator_function(refuse, core_schema.any_schema())
 
 
 def origin(group: str, name: str) -> str:
     """Return group, name and package of an entry point, for error messages."""
-    (point,) = _installed().select(group=group, name=name)
+    *_, point = _installed().select(group=group, name=name)
     return f"{group}: {_origin(point)}"
 
 

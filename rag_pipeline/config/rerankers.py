@@ -25,10 +25,11 @@ from rag_pipeline.errors import ProviderError
 
 
 class RerankInput(NamedTuple):
-    """Holds a query and the passages to score for it."""
+    """Holds a query, the passages to score for it, and the passages' documents if known."""
 
     query: str
     passages: tuple[str, ...]
+    documents: tuple[str, ...] = ()
 
 
 Relevance = list[float] | ProviderError

@@ -1,16 +1,17 @@
 """Let a chat model read the whole document and write the context of each chunk.
 
-Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). Each prompt begins with the
-document and ends with the chunk, so the provider's prompt cache serves the document to later
-chunks. If a document exceeds the context window, the prompt holds a summary by the model and the
-part around the chunk. Neighbouring chunks share a part, which the prompt cache serves too.
+Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). The document comes first and
+the chunk last, so the provider's prompt cache serves the document to later chunks. If a document
+exceeds the context window, the prompt holds a summary by the model and the part around the chunk.
+Neighbouring chunks share a part, which the prompt cache serves too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 
 from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import ChatSettings, ContextualizerSettings, CorpusFile, Models
@@ -25,61 +26,51 @@ from rag_pipeline.contextualization.structural import (
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Ask, Prompt, Reply
+from rag_pipeline.models.prompts import Shown, Template, fill, inert, template_of
 
 _SUMMARY_CHARACTERS = 2_000
-_NAME = "{document_name}"
 _FRAME_TOKENS = 64
-"""Number of tokens that a server's chat template adds to a message."""
-_SUMMARIZE = (
-    "\n\nSummarize the text above in one paragraph of at most 150 words: what kind of document it "
-    "is, between whom or about what, of when, and what its parts deal with. Answer with the "
-    "summary alone."
-)
-
-
-CONTEXT_TEMPLATE = """\
-<document>
-{document}
-</document>
-
-A passage of this document will be indexed for search by itself, cut off from what stands around \
-it. Write one or two sentences to be put before it: which document it is from, what it is about \
-there, and the names, dates or sections that its words refer back to. Answer with these sentences \
-alone.
-
-<passage>
-{chunk}
-</passage>
-"""
+"""Number of tokens that a server's chat template adds to the messages."""
+_PROMPT = template_of(__file__)
+_SUMMARY = template_of(__file__, "summary")
 
 
 class LLMContext(ContextualizerSettings):
     """Let the chat model `chat` read the whole document and write each context.
 
-    `template` holds `{document}` and, after it, `{chunk}`. `{document_name}` becomes the title,
-    file name, parties and date. With `structural`, the context begins with the structural context.
+    A `template` of your own holds `{document}` and, after it, `{chunk}`, which become delimited
+    texts. `{document_name}` becomes the title, file name, parties and date. With `structural`, the
+    context begins with the structural context.
     """
 
     method: Literal["llm"]
     chat: ChatName
-    template: str = CONTEXT_TEMPLATE
+    template: str | None = None
     max_characters: int = Field(default=600, ge=16)
     structural: bool = False
 
-    @model_validator(mode="after")
-    def _template_has_both(self) -> "LLMContext":
-        places = [self.template.count("{document}"), self.template.count("{chunk}")]
-        if places != [1, 1] or "{chunk}" not in self.template.partition("{document}")[2]:
+    @field_validator("template")
+    @classmethod
+    def _has_both(cls, template: str | None) -> str | None:
+        text = _PROMPT.using(template).user
+        places = [text.count("{document}"), text.count("{chunk}")]
+        if places != [1, 1] or "{chunk}" not in text.partition("{document}")[2]:
             raise ValueError(
                 "template must hold {document} once and after it {chunk} once: a prompt that "
                 "begins with the document is served from the provider's cache"
             )
-        return self
+        return template
+
+    @property
+    def prompt(self) -> Template:
+        """Return the template in use."""
+        return _PROMPT.using(self.template)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the settings of the chat model and, if used, of the structural context."""
+        """Return the chat model, the prompts and, if used, the structural context."""
         given = [StructuralContext(method="structural")] if self.structural else []
-        return [*super().made_from(config), *given]
+        prompts = self.prompt.version, _SUMMARY.version
+        return [*super().made_from(config), *prompts, *given]
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return the model's context of each chunk, or raise ProviderError if the model fails."""
@@ -101,15 +92,7 @@ class LLMContext(ContextualizerSettings):
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
         """Return whether a prompt with the whole document may exceed the context window."""
         room = _room(document, chunks, self, c.section("chats")[self.chat])
-        return most_tokens(document.text) > room
-
-    def parts(self, document: Document) -> tuple[str, str, str]:
-        """Return the template's texts before the document, up to the chunk, and after the chunk."""
-        before, _, rest = self.template.partition("{document}")
-        between, _, after = rest.partition("{chunk}")
-        name = "; ".join(part for part in about(document) if part) if _NAME in self.template else ""
-        # Replace the name last, because it may hold braces too.
-        return before.replace(_NAME, name), between.replace(_NAME, name), after.replace(_NAME, name)
+        return most_tokens(inert(document.text)) > room
 
 
 def contextualize_with_model(
@@ -120,10 +103,11 @@ def contextualize_with_model(
     If a chunk fails, its document gets the ProviderError. The call cache keeps the contexts of the
     other chunks. Raise the error of `ask` if no call can work.
     """
-    summaries = _summaries(documents, settings, chat, ask)
+    shown = [(replace(one, text=inert(one.text)), chunks) for one, chunks in documents]
+    summaries = _summaries(shown, settings, chat, ask)
     prompts: list[Prompt] = []
     places: list[slice | ProviderError] = []
-    for (document, chunks), summary in zip(documents, summaries, strict=True):
+    for (document, chunks), summary in zip(shown, summaries, strict=True):
         if isinstance(summary, ProviderError):
             places.append(ProviderError(f"{document.document_id}: {summary}"))
             continue
@@ -145,15 +129,20 @@ def context_prompts(
     summary: str = "",
 ) -> list[Prompt]:
     """Return the prompt of each chunk. A document over the context window needs a `summary`."""
-    before, between, after = settings.parts(document)
+    template, name = settings.prompt, "; ".join(part for part in about(document) if part)
+    head, _, tail = template.user.partition("{chunk}")
     shown = [document.text] * len(chunks)
     if summary:
-        room = _room(document, chunks, settings, chat) - most_tokens(summary)
+        room = _room(document, chunks, settings, chat) - most_tokens(inert(summary))
         shown = list(_excerpts(document, chunks, summary, room))
     # One string per document or window: thousands of prompts share it.
-    prefixes = {text: before + text + between for text in dict.fromkeys(shown)}
+    prefixes = {
+        text: fill(head, document=Shown(text, name), document_name=name)
+        for text in dict.fromkeys(shown)
+    }
+    replaced = replace(template, user="{chunk}" + tail)
     return [
-        Prompt(chunk.text + after, prefix=prefixes[text])
+        replace(replaced.prompt(chunk=chunk.text, document_name=name), prefix=prefixes[text])
         for chunk, text in zip(chunks, shown, strict=True)
     ]
 
@@ -162,7 +151,9 @@ def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
     """Return the number of tokens that a prompt leaves for the document."""
-    frame = most_tokens("".join(settings.parts(document))) + _FRAME_TOKENS
+    nothing = replace(document, text=""), [Chunk(document.document_id, 0, 0, "")]
+    (empty,) = context_prompts(*nothing, settings, chat)
+    frame = sum(most_tokens(one["content"]) for one in empty.messages) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
 
 
@@ -222,7 +213,8 @@ def _summaries(
         )
     while pending:
         pieces = {n: _pieces(text, rooms[n]) for n, text in pending.items()}
-        replies = iter(ask([Prompt(_SUMMARIZE, prefix=p) for own in pieces.values() for p in own]))
+        shown = [Shown(piece, documents[n][0].title) for n, own in pieces.items() for piece in own]
+        replies = iter(ask([_SUMMARY.prompt(document=one) for one in shown]))
         for number, own in pieces.items():
             del pending[number]
             # Each summary is shorter than its piece, so that the loop ends.
@@ -244,7 +236,7 @@ def _summaries(
 
 def _pieces(text: str, tokens: int) -> list[str]:
     """Cut a text into pieces that fit into `tokens` tokens together with the instruction."""
-    own = tokens - most_tokens(_SUMMARIZE)
+    own = tokens - most_tokens(_SUMMARY.user + _SUMMARY.system + str(_SUMMARY.examples))
     width = max(1, len(text) if own >= most_tokens(text) else _width(text, own))
     return [text[start : start + width] for start in range(0, len(text), width)]
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any
 
 from rag_pipeline.answering import (
@@ -19,7 +20,7 @@ from rag_pipeline.answering import (
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk, SearchResult
+from rag_pipeline.datamodels import Answer, Document, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.calibration import calibrated, with_token_vectors
 from rag_pipeline.evaluation.results import ANSWERS, read_as
@@ -31,7 +32,11 @@ from rag_pipeline.evaluation.runs import (
     retrieve_again,
     searched_index,
 )
+from rag_pipeline.indexing import read_documents
 from rag_pipeline.workspace import Workspace
+
+_MAX_DOCUMENTS = 64
+"""Maximum number of whole documents in memory."""
 
 
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
@@ -135,7 +140,16 @@ def _extracted(
     """
     index = searched_index(workspace, configuration)
     found = [with_token_vectors(index, one) for one in found]
-    made = form_answers(found, settings, sentence_vectors, calibration)
+
+    @lru_cache(maxsize=_MAX_DOCUMENTS)
+    def document(document_id: str) -> Document | None:
+        return next(iter(read_documents(workspace, [document_id])), None)
+
+    def made_from(asked: Sequence[SearchResult]) -> list[Answer]:
+        read = lambda chunk: document(chunk.document_id)  # noqa: E731
+        return form_answers(asked, settings, sentence_vectors, calibration, read)
+
+    made = made_from(found)
     for neutral in NEUTRAL_QUERIES:
         is_open = [
             n
@@ -152,7 +166,7 @@ def _extracted(
         asked = [
             with_token_vectors(index, replace(found[n], chunks=chunks, contexts=0)) for n in is_open
         ]
-        answers = form_answers(asked, settings, sentence_vectors, calibration)
+        answers = made_from(asked)
         for n, answer in zip(is_open, answers, strict=True):
             if answer.answered:
                 made[n] = answer

@@ -1,5 +1,6 @@
 """Compare the scores of configurations in pairs, with the baseline and with the release."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, compare_family
+from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.workspace import Workspace
 
 Groups = Mapping[str, str]
@@ -87,6 +89,32 @@ def _compared(
     lower = frozenset(n for n, (_, _, metric) in family.items() if direction(metric) == "lower")
     own = {name: groups_of(*member, groups) for name, member in family.items()}
     return compare_family({n: pairs(*member) for n, member in family.items()}, alpha, lower, own)
+
+
+def best_of(
+    scores: Mapping[str, Scores], metrics: Sequence[str], groups: Groups | None = None
+) -> tuple[str, list[str]]:
+    """Return the best configuration, and the metrics that led to it.
+
+    The first metric leaves the configuration with the highest mean and those that cannot be told
+    from it. Each further metric does the same among the rest. Of those that no metric tells apart,
+    the one with the highest mean over all metrics is the best. Higher values must be better.
+    """
+
+    def mean(name: str, metric: str) -> float:
+        return mean_of_known(scores[name].get(metric, {}).values()) or 0.0
+
+    left, used = list(scores), list[str]()
+    for metric in metrics:
+        if len(left) == 1:
+            break
+        first = max(left, key=lambda name: mean(name, metric))
+        reference = Reference(first, first, scores[first])
+        found = compare_all({name: scores[name] for name in left}, reference, [metric], groups)
+        worse = {n for n, one in found.get(metric, {}).items() if one.verdict == "worse"}
+        used.append(metric)
+        left = [name for name in left if name not in worse]
+    return max(left, key=lambda name: math.fsum(mean(name, m) for m in metrics)), used
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:

@@ -20,6 +20,7 @@ Reason = Literal[
     "in no chunk",
     "not retrieved",
     "retrieved below k",
+    "not judged",
     "judged not to answer",
     "retrieved but not used",
     "answered",
@@ -28,6 +29,7 @@ REASONS: dict[Reason, str] = {
     "in no chunk": "no chunk holds enough of the gold text: the chunking cuts it up",
     "not retrieved": "chunks that answer exist, and none of them was retrieved",
     "retrieved below k": "a chunk that answers was retrieved, but after the first k",
+    "not judged": "the judge has not labelled all of the first k, and no labelled chunk answers",
     "judged not to answer": (
         "a chunk that holds gold text is among the first k, and the judge says that it does not "
         "answer"
@@ -45,7 +47,7 @@ _PLACED = 3
 class RankedPassage:
     """A retrieved chunk with its rank (from 1), and whether it answers by the judge or by gold.
 
-    Only the first 3 chunks have a `place`.
+    `answers` is None if the judge has no label. Only the first 3 chunks have a `place`.
     """
 
     rank: int
@@ -54,7 +56,7 @@ class RankedPassage:
     start: int
     end: int
     text: str
-    answers: bool
+    answers: bool | None
     place: Place | None = None
 
 
@@ -117,7 +119,7 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
     found = _diagnose(workspace, configuration, failing, scores, k)
     order = list(REASONS)
     return sorted(
-        (d for d in found if d.reason != "answered" or d.query.gold_spans),
+        (d for d in found if d.reason not in ("answered", "not judged")),
         key=lambda d: order.index(d.reason),
     )
 
@@ -159,13 +161,14 @@ def _diagnose(
         by_gold = relevance_labels(chunks, query.gold_spans)
         if not query.gold_spans:
             by_gold = [chunk.document_id in query.gold_documents for chunk in chunks]
-        labels = by_gold
-        if is_judged:  # passages without a label do not answer
-            said = chain(judge_labels.get(query.query_id, ()), repeat(False))
-            labels = [bool(label) for _, label in zip(chunks, said, strict=False)]
+        labels: Sequence[bool | None] = by_gold
+        if is_judged:
+            said = chain(judge_labels.get(query.query_id, ()), repeat(None))
+            labels = [label for _, label in zip(chunks, said, strict=False)]
         rank = _first(labels)
-        reason = _reason(scores, query.query_id, k, rank, _first(by_gold))
-        if scores[f"AnswerPresence@{k}"].get(query.query_id) is None and query.gold_documents:
+        reason = _reason(scores, query.query_id, k, labels, _first(by_gold))
+        unknown = scores[f"AnswerPresence@{k}"].get(query.query_id) is None
+        if unknown and query.gold_documents and not is_judged:
             late: Reason = "not retrieved" if rank is None else "retrieved below k"
             reason = "answered" if rank is not None and rank <= k else late
         gold = tuple(
@@ -184,7 +187,7 @@ def _diagnose(
     return found
 
 
-def _first(labels: Sequence[bool]) -> int | None:
+def _first(labels: Sequence[bool | None]) -> int | None:
     return next((rank for rank, label in enumerate(labels, 1) if label), None)
 
 
@@ -193,18 +196,25 @@ def _span(chunk: ScoredChunk) -> GoldSpan:
 
 
 def _reason(
-    scores: Scores, query_id: str, k: int, rank: int | None = None, by_gold: int | None = None
+    scores: Scores,
+    query_id: str,
+    k: int,
+    labels: Sequence[bool | None] = (),
+    by_gold: int | None = None,
 ) -> Reason:
     """Return the earliest stage that fails.
 
-    `rank` and `by_gold` are the first answering ranks by the judge and by gold.
+    `labels` are those of the judge or of gold. `by_gold` is the first answering rank by gold.
     """
-    if scores[f"AnswerPresence@{k}"].get(query_id):
+    rank = _first(labels)
+    if scores[f"AnswerPresence@{k}"].get(query_id) or (rank is not None and rank <= k):
         stated = scores.get("CriticalRecall", {}).get(query_id)
         if stated is None:
             stated = scores.get("EntityRecall", {}).get(query_id)
         return "answered" if stated is None or stated >= _USED else "retrieved but not used"
-    if rank is not None and rank > k:
+    if None in labels[:k]:
+        return "not judged"
+    if rank is not None:
         return "retrieved below k"
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"

@@ -4,71 +4,66 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import AfterValidator
 
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import Ledger, attributed, charging
 from rag_pipeline.calls.database import cache_folder
-from rag_pipeline.config import Models, RelevanceJudge
+from rag_pipeline.config import CorpusFile, Models, RelevanceJudge
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
+from rag_pipeline.models.chat import Ask, Reply, ask
+from rag_pipeline.models.prompts import Shown, Template, template_of
 from rag_pipeline.models.providers.openai import GivenKeyChat
 from rag_pipeline.workspace import Workspace
 
-PROMPT = """\
-Below are a question and a passage that was retrieved for it, from a collection of the same subject.
-
-Decide whether the passage holds enough to derive an answer to the question. Reply with one word, \
-"YES" or "NO".
-
-Question: {query}
-
-Retrieved passage: {passage}"""
-
+_PROMPT = template_of(__file__)
 _CHOICES = ("YES", "NO")
 
 
 class ChatRelevance(RelevanceJudge):
-    """A judge that asks a chat model whether each of the first `passages` answers, YES or NO."""
+    """A judge that asks a chat model whether each of the first `passages` answers, YES or NO.
+
+    A `template` of your own holds `{query}` and `{passage}`, which become delimited texts.
+    """
 
     judge: Literal["llm"]
     chat: ChatName
+    template: Annotated[str | None, AfterValidator(_PROMPT.check)] = None
+
+    def made_from(self, config: CorpusFile) -> list[Any]:
+        """Return the chat model and the prompt."""
+        return [*super().made_from(config), _PROMPT.using(self.template).version]
 
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> list[bool | ProviderError]:
         """Ask YES or NO for each passage."""
-        pairs = [(query.query, chunk.text) for query, chunk in asked]
-        return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat))
+        pairs = [(query.query, Shown(chunk.text, chunk.document_id)) for query, chunk in asked]
+        template = _PROMPT.using(self.template)
+        return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat), template)
 
 
 def judge_passages(
-    pairs: Sequence[tuple[str, str]], ask: Ask, template: str = PROMPT
+    pairs: Sequence[tuple[str, Shown]], ask: Ask, template: Template = _PROMPT
 ) -> list[bool | ProviderError]:
     """Return for each (query, passage) whether the passage answers, or the failure."""
     prompts = [
-        Prompt(_filled(template, query, passage), choices=_CHOICES) for query, passage in pairs
+        template.prompt(query=query, passage=passage, choices=_CHOICES) for query, passage in pairs
     ]
     return [r.data == "YES" if isinstance(r, Reply) else r for r in ask(prompts)]
-
-
-_PLACES = re.compile(r"\{(?:(?P<query>query)|passage|document|doc_text)\}")
-
-
-def _filled(template: str, query: str, passage: str) -> str:
-    # Any of the texts may hold braces, so that str.format would fail.
-    return _PLACES.sub(lambda place: query if place["query"] else passage, template)
 
 
 class Evaluator:
     """Judge a ranking of passages by a chat model, and compute its Answer Presence@k.
 
-    Every judgement is cached and charged once. With a `workspace`, the cache, prices and budget of
-    its corpus apply. Without one, both files lie in `~/.cache/rag-pipeline/evaluator`.
+    The label of a failed judgement is None. Every judgement is cached and charged once. With a
+    `workspace`, the cache, prices and budget of its corpus apply. Without one, both files lie in
+    `~/.cache/rag-pipeline/evaluator`.
 
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
@@ -87,9 +82,10 @@ class Evaluator:
         *,
         workspace: Workspace | None = None,
     ) -> None:
-        """Raise ValueError for a template without `{query}` or without a passage.
+        """Raise ValueError for a wrong `base_url` or `model`, and for an incomplete template.
 
-        The passage is `{passage}`, `{document}` or `{doc_text}`.
+        A template holds `{query}` and one of `{passage}`, `{document}` and `{doc_text}`, which
+        become delimited texts.
         """
         own = cache_folder() / "evaluator"
         database = Database(own / "calls.sqlite")
@@ -97,11 +93,8 @@ class Evaluator:
         self.ledger = workspace.ledger if workspace else Ledger(database, "evaluator")
         self.chat = GivenKeyChat.of(api_key, base_url=base_url, model=model)
         self.model = model
-        self.prompt_template = PROMPT if prompt_template is None else prompt_template
-        places = {bool(place["query"]) for place in _PLACES.finditer(self.prompt_template)}
-        if places != {True, False}:
-            missing = "{query}" if True not in places else "{passage}"
-            raise ValueError(f"prompt_template: has no place {missing}; add it")
+        self.prompt_template = prompt_template or _PROMPT.user
+        self._template()
         self.relevance_dict: dict[str, int | None] = {}
         self.relevance_labels: list[int | None] | None = None
         self.errors: list[str] = []
@@ -123,9 +116,9 @@ class Evaluator:
         distinct = list(dict.fromkeys(texts))
         with charging(self.ledger), attributed("relevance"):
             judged = judge_passages(
-                [(query, text) for text in distinct],
+                [(query, Shown(text)) for text in distinct],
                 lambda prompts: ask(prompts, self.chat, self.cache),
-                self.prompt_template,
+                self._template(),
             )
         found = dict(zip(distinct, judged, strict=True))
         failed = {t: made for t, made in found.items() if isinstance(made, ProviderError)}
@@ -134,14 +127,23 @@ class Evaluator:
         self.relevance_labels = [self.relevance_dict[text] for text in texts]
         return self.relevance_dict
 
+    def _template(self) -> Template:
+        if self.prompt_template == _PROMPT.user:
+            return _PROMPT
+        try:
+            own = re.sub(r"\{(document|doc_text)\}", "{passage}", self.prompt_template)
+            return _PROMPT.using(_PROMPT.check(own))
+        except ValueError as error:
+            raise ValueError(f"prompt_template: {error}") from None
+
     def compute_metrics(
         self, ks: Sequence[int] = tuple(range(1, 11)), show: bool = False
     ) -> dict[str, dict[str, float | int | None]]:
         """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
 
         The labels are those of the last `get_relevance_labels`. Metrics at k are None if one of the
-        first k labels failed. `show` prints the metrics. Raise ValueError without labels, and for a
-        k below 1.
+        first k labels failed, except for an Answer Presence that another label settles. `show`
+        prints the metrics. Raise ValueError without labels, and for a k below 1.
         """
         if self.relevance_labels is None:
             raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
@@ -155,7 +157,7 @@ class Evaluator:
             metrics[f"@{k}"] = {
                 "Accuracy": sum(known) / k if complete else None,
                 "Number of Relevant Docs": sum(known) if complete else None,
-                "Answer Presence": int(any(known)) if complete else None,
+                "Answer Presence": int(any(known)) if complete or any(known) else None,
             }
             if show:
                 print(f"@{k}: {metrics[f'@{k}']}")  # noqa: T201 - asked for

@@ -101,7 +101,7 @@ def scores_digest(workspace: Workspace, configuration: str) -> str:
     run = RUN.digest(workspace, configuration)
     labels: list[Any] = []
     if workspace.config.evaluation.judge is not None:
-        labels = [LABELS.digest(workspace, configuration)]
+        labels = ["settled", LABELS.digest(workspace, configuration)]
     # The version covers the metrics of this package; others have their own.
     added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
     return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)

@@ -141,20 +141,26 @@ def judged_metrics(
 ) -> dict[str, float | None]:
     """Return AnswerPresence@k, P@k and RR@10 by a judge's labels of the first passages.
 
-    A metric is None if one of its passages has no label. Either the judgement failed (None), or
-    fewer passages were judged than the metric needs. This also holds if another label is YES,
-    because keeping only such queries would raise the mean. R@k, nDCG@10 and AP are None, because
-    passages that were not retrieved have no labels. All other metrics are left out.
+    A passage has no label if its judgement failed (None), or if it is after the last judged
+    passage. A metric is None unless the known labels settle it: a YES at rank 1 settles
+    AnswerPresence@5, and no other label can change it. Known NOs settle a value only with all
+    labels, so a mean over few settled queries is too high; its `missing` counts the others. R@k,
+    nDCG@10 and AP are None, because passages that were not retrieved have no labels. All other
+    metrics are left out.
     """
+    known = [*labels, *[None] * (len(ranked) - len(labels))]
 
     def measured(metric: RankingMetric) -> float | None:
-        k = len(ranked) if metric.depth is None else metric.depth
-        first = [label for label in labels[:k] if label is not None]
-        complete = len(first) == min(len(labels), k)
-        known = complete and (k <= len(labels) or len(labels) >= len(ranked))
-        if metric.needs == "relevant" or not known:
+        first = known[: metric.depth]
+        is_complete = None not in first
+        # Each of the package's own metrics grows with every relevant passage.
+        if metric.needs == "relevant" or not (is_complete or metric in RANKING_METRICS):
             return None
-        return metric.measure(Ranking(query, ranked, first, 0))
+        filled = ([unknown if label is None else label for label in first] for unknown in (0, 1))
+        least, most = (
+            metric.measure(Ranking(query, ranked, list(map(bool, one)), 0)) for one in filled
+        )
+        return least if least == most else None
 
     return {m.name: measured(m) for m in metrics if m.needs in ("labels", "relevant")}
 

@@ -98,7 +98,7 @@ def load_queries(workspace: Workspace) -> list[Query]:
 
 
 def count_left_out(workspace: Workspace) -> int:
-    """Return the number of queries that are left out, each of which may have several problems."""
+    """Return the number of queries that are left out. A query may have several problems."""
     problems = QUERIES.note(workspace).get("problems", [])
     return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
 

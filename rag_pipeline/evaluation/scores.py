@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group, origin
+from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group, origin, warn_once
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
@@ -62,12 +62,10 @@ def _checked(
         for metric in own if isinstance(own, tuple) else (own,):
             if not isinstance(metric, kind):
                 what = f"{metric!r:.80}, not a {kind.__name__}"
-                raise ConfigError(f"{origin(group, point)} provides {what}")
-            if found.setdefault(metric.name, metric) is not metric:
-                raise ConfigError(
-                    f"{origin(group, point)}: a metric {metric.name!r} exists already; give it "
-                    f"another name"
-                )
+                warn_once(f"{origin(group, point)} provides {what}")
+            elif found.setdefault(metric.name, metric) is not metric:
+                taken = f"a metric {metric.name!r} exists already; give it another name"
+                warn_once(f"{origin(group, point)}: {taken}")
     in_order = sorted(found.values(), key=lambda metric: not isinstance(metric, RankingMetric))
     return {metric.name: metric for metric in in_order}
 

@@ -17,7 +17,13 @@ from rag_pipeline.chunking import chunk
 from rag_pipeline.config import ChatSettings, Key
 from rag_pipeline.config.contextualizers import Chunked
 from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.errors import DocumentError, ProviderError, TextsFailedError, UnknownReplyError
+from rag_pipeline.errors import (
+    DocumentError,
+    ProviderError,
+    TextsFailedError,
+    UnknownReplyError,
+    blaming,
+)
 from rag_pipeline.indexing.plans import (
     MADE_OTHERWISE,
     MAX_SHARD_DOCUMENTS,
@@ -38,6 +44,8 @@ from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
 """Maximum number of documents in a shard whose prompts go to a batch API."""
+_NAMED = 3
+"""Maximum number of chunks whose documents an error names."""
 _FEW = 0.05
 """Maximum share of documents (0 to 1) that lose their rows in one run because a model failed."""
 
@@ -281,7 +289,8 @@ def build_chunks(
     fingerprint = workspace.config.chunks_fingerprint(key.chunking)
     for document in read_documents(workspace, document_ids):
         try:
-            chunks = chunk(document, settings, models)
+            with blaming(f"chunkings.{key.chunking}: {document.document_id}"):
+                chunks = chunk(document, settings, models)
             if not chunks:
                 raise DocumentError(document.document_id, f"{key.chunking}: no chunks")
         except DocumentError as error:
@@ -321,13 +330,16 @@ def build_contexts(
     fingerprint = workspace.config.context_fingerprint(*key.variants)
     hashes: dict[str, str] = {}
     chunks: dict[str, list[Chunk]] = {}
+    read = ""
     columns = ["document_id", "content_hash", "start", "end", "text"]
     for row in workspace.chunks(key).read_rows(columns, document_ids):
         hashes[row["document_id"]] = row.pop("content_hash")
         chunks.setdefault(row["document_id"], []).append(Chunk(**row))
 
     def counted() -> Iterator[Chunked]:
+        nonlocal read
         for document in read_documents(workspace, sorted(chunks)):
+            read = document.document_id
             own = sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end))
             # The chunks of an earlier text are replaced before their document is contextualized.
             if hashes[document.document_id] != document.content_hash:
@@ -336,19 +348,20 @@ def build_contexts(
                 report.too_long.append(document.document_id)
             yield document, own
 
-    for document, contextualized in settings.contextualize(
-        counted(), workspace.models(report.calls)
-    ):
-        if isinstance(contextualized, ProviderError):
-            report.failed[document.document_id] = str(contextualized)
-            continue
-        own = [c.chunk for c in contextualized]
-        repeated = {k: v for k, v in document.metadata.items() if k != SYMBOLS}
-        metadata = json.dumps(repeated, sort_keys=True)
-        rows = _chunk_columns(document, own, fingerprint, title=document.title, metadata=metadata)
-        rows["context"] = [c.context for c in contextualized]
-        advance("chunks", len(own))
-        yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    with blaming(lambda: f"contextualizers.{key.contextualizer}: {read}"):
+        for document, contextualized in settings.contextualize(
+            counted(), workspace.models(report.calls)
+        ):
+            if isinstance(contextualized, ProviderError):
+                report.failed[document.document_id] = str(contextualized)
+                continue
+            own = [c.chunk for c in contextualized]
+            repeated = {k: v for k, v in document.metadata.items() if k != SYMBOLS}
+            same = {"title": document.title, "metadata": json.dumps(repeated, sort_keys=True)}
+            rows = _chunk_columns(document, own, fingerprint, **same)
+            rows["context"] = [c.context for c in contextualized]
+            advance("chunks", len(own))
+            yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
 
 
 def read_in_order(
@@ -380,8 +393,10 @@ def build_vectors(
         while batch.num_rows:
             documents = batch.column("document_id").to_pylist()
             whole = partial(embed, documents=documents)
+            few = ", ".join(dict.fromkeys(documents[:_NAMED]))
             try:
-                yield from vector_index.index_chunks([batch], whole, schema, fingerprint)
+                with blaming(f"embeddings.{key.embedding}: {few}"):
+                    yield from vector_index.index_chunks([batch], whole, schema, fingerprint)
                 break
             except TextsFailedError as error:
                 for document_id, text in zip(

@@ -6,6 +6,7 @@ from rag_pipeline.errors import installation
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.quality import TextQuality
+from rag_pipeline.loading.unseen import unseen_warning
 from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
@@ -18,8 +19,13 @@ _SPECIAL_TOKENS = 2
 
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return the warnings about a document's text, or [] if its quality was not measured."""
-    return quality.warnings() if (quality := text_quality(metadata)) else []
+    """Return the warnings about a document's text: its quality, encoding and unseen characters."""
+    found = quality.warnings() if (quality := text_quality(metadata)) else []
+    if encoding := metadata.get("encoding"):
+        found.append(f"read as {encoding}, guessed from its bytes; save it as UTF-8 to be sure")
+    if unseen := unseen_warning(metadata.get("unseen")):
+        found.append(unseen)
+    return found
 
 
 def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:

@@ -16,6 +16,8 @@ UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 """Characters that, in a document_id, can control a terminal, fake a name or break UTF-8."""
+_BY_PROGRAMS = ("**/~$*", "**/[Tt]humbs.db", "**/[Dd]esktop.ini")
+"""Lock files of Office and thumbnails of Windows. Other programs hide theirs by a dot."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
     "that stay in the documents folder, anywhere to follow all"
@@ -50,7 +52,8 @@ def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
 
 def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
     """Return a function that tests for a match with an include pattern and no exclude pattern."""
-    included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
+    included = matcher(*include, hidden=False)
+    excluded = matcher(*exclude, *_BY_PROGRAMS, hidden=True)
     return lambda path: included(path) and not excluded(path)
 
 
@@ -71,7 +74,8 @@ def find_files(
     unreadable.
     """
     include, exclude = list(include), list(exclude)
-    included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
+    included = matcher(*include, hidden=False)
+    excluded = matcher(*exclude, *_BY_PROGRAMS, hidden=True)
     enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
     real_root = os.path.realpath(root)
     found: list[ListedFile] = []

@@ -5,6 +5,7 @@ import json
 import posixpath
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.html import html_text
 from rag_pipeline.loading.text import clean, decode, one_line
+from rag_pipeline.loading.unseen import unseen_metadata
 
 _ODF_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _ODF_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -46,7 +48,7 @@ def read_notebook(document_id: str, raw: bytes) -> Parsed:
 
     The metadata field `cells` holds the offset of each cell in the text.
     """
-    notebook = json.loads(decode(document_id, raw, ".ipynb"))
+    notebook = json.loads(decode(document_id, raw, ".ipynb")[0])
     language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
     parts: list[str] = []
     starts: list[int] = []
@@ -96,11 +98,12 @@ def read_mail(document_id: str, raw: bytes) -> Parsed:
         raise DocumentError(document_id, "not a mail: it has none of From, To, Date and Subject")
     body = message.get_body(("plain", "html"))
     text = _mail_text(document_id, body) if body is not None else ""
+    unseen: Counter[str] = Counter()
     if body is not None and body.get_content_subtype() == "html":
-        text = html_text(document_id, text.encode())
+        text = html_text(document_id, text.encode(), unseen)
     names = [part.get_filename() or "" for part in message.iter_attachments()]
     sent = getattr(message["Date"], "datetime", None)
-    return _mail(fields, text, names, sent.date().isoformat() if sent else "")
+    return _mail(fields, text, names, sent.date().isoformat() if sent else "", unseen)
 
 
 def _mail_text(document_id: str, body: Any) -> str:
@@ -117,7 +120,9 @@ def _mail_text(document_id: str, body: Any) -> str:
         ) from None
 
 
-def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> Parsed:
+def _mail(
+    fields: dict[str, str], text: str, attached: list[str], date: str, unseen: Counter[str]
+) -> Parsed:
     heads = [f"{name}: {value}" for name, value in fields.items()]
     names = [one_line(name) or "unnamed" for name in attached]
     heads += [f"Attachments: {', '.join(names)}"] if names else []
@@ -126,6 +131,7 @@ def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> 
     }
     if date:
         metadata["date"] = date
+    metadata |= unseen_metadata(unseen)
     return Parsed("\n".join([*heads, "", text]), fields.get("Subject", ""), metadata=metadata)
 
 
@@ -149,13 +155,14 @@ def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
     }
     fields = {name: one_line(value) for name, value in given.items() if value}
     text = message.body or ""
+    unseen: Counter[str] = Counter()
     if not text.strip() and message.html_body:
-        text = html_text(document_id, message.html_body.encode())
+        text = html_text(document_id, message.html_body.encode(), unseen)
     if not fields and not text.strip():
         raise DocumentError(document_id, "not a mail: it has no sender, no subject and no text")
     names = [one.file_name or "" for one in message.attachments]
     day = sent.date().isoformat() if sent else ""
-    return _mail(fields, text.replace("\r\n", "\n"), names, day)
+    return _mail(fields, text.replace("\r\n", "\n"), names, day, unseen)
 
 
 def read_epub(document_id: str, raw: bytes) -> Parsed:
@@ -174,11 +181,14 @@ def read_epub(document_id: str, raw: bytes) -> Parsed:
         chapters = [files.get(item.get("idref")) for item in opf.iter(f"{_OPF}itemref")]
         folder = posixpath.dirname(package)
         paths = (posixpath.join(folder, unquote(chapter)) for chapter in chapters if chapter)
-        texts = [html_text(document_id, archive.read(posixpath.normpath(path))) for path in paths]
+        unseen: Counter[str] = Counter()
+        texts = [
+            html_text(document_id, archive.read(posixpath.normpath(path)), unseen) for path in paths
+        ]
         title = opf.findtext(f".//{_DUBLIN_CORE}title") or ""
         author = opf.findtext(f".//{_DUBLIN_CORE}creator") or ""
     metadata = {"author": one_line(author)} if author else {}
-    return Parsed("\n\n".join(texts), title, metadata=metadata)
+    return Parsed("\n\n".join(texts), title, metadata=metadata | unseen_metadata(unseen))
 
 
 def read_odt(document_id: str, raw: bytes) -> Parsed:

@@ -2,19 +2,25 @@
 
 import io
 import re
+from collections import Counter
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from rag_pipeline.loading.encodings import guessed_encoding
 from rag_pipeline.loading.text import byte_order_encoding, clean, decode_as
+from rag_pipeline.loading.unseen import StyleSheet, drop_unseen_elements
 
 _MAX_DEPTH = 100
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 
 
-def read_html(document_id: str, raw: bytes) -> tuple[str, str]:
-    """Return the Markdown and the title of HTML, or raise DocumentError for a wrong encoding."""
+def read_html(document_id: str, raw: bytes) -> tuple[str, str, Counter[str]]:
+    """Return the Markdown, the title, and the number of unseen characters by reason.
+
+    Raise DocumentError for a wrong encoding.
+    """
     from bs4 import BeautifulSoup
 
     html = _decode(document_id, raw)
@@ -24,14 +30,17 @@ def read_html(document_id: str, raw: bytes) -> tuple[str, str]:
     # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
     soup = BeautifulSoup(html, "lxml")
     title = soup.title.get_text() if soup.title else ""
+    unseen = drop_unseen_elements(soup)
     for element in soup(["script", "style"]):
         element.extract()
-    return to_markdown(str(soup).encode(), ".html"), title
+    return to_markdown(str(soup).encode(), ".html"), title, unseen
 
 
-def html_text(document_id: str, raw: bytes) -> str:
-    """Return the clean Markdown of HTML inside another document."""
-    return clean(read_html(document_id, raw)[0])
+def html_text(document_id: str, raw: bytes, unseen: Counter[str]) -> str:
+    """Return the clean Markdown of HTML inside another document, and count in `unseen`."""
+    text, _, found = read_html(document_id, raw)
+    unseen.update(found)
+    return clean(text)
 
 
 def to_markdown(raw: bytes, suffix: str) -> str:
@@ -48,8 +57,10 @@ def to_markdown(raw: bytes, suffix: str) -> str:
 def _decode(document_id: str, raw: bytes) -> str:
     from bs4.dammit import EncodingDetector
 
-    declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
-    encoding = byte_order_encoding(raw) or _text_encoding(declared)
+    declared = EncodingDetector.find_declared_encoding(raw, is_html=True)
+    encoding = byte_order_encoding(raw) or (
+        _text_encoding(declared) if declared else guessed_encoding(raw) or "utf-8"
+    )
     return decode_as(document_id, raw, encoding).removeprefix("\ufeff")
 
 
@@ -66,8 +77,8 @@ def _text_encoding(declared: str) -> str:
     return name
 
 
-def _read_nested(html: str) -> tuple[str, str] | None:
-    """Return the text and title of HTML nested deeper than 100 levels, or None for other HTML.
+def _read_nested(html: str) -> tuple[str, str, Counter[str]] | None:
+    """Return what `read_html` returns for HTML nested deeper than 100 levels, else None.
 
     Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
     """
@@ -80,15 +91,20 @@ def _read_nested(html: str) -> tuple[str, str] | None:
         parser.close()
     except etree.ParserError:  # empty
         return None
-    return (outline.text, outline.title) if outline.deepest > _MAX_DEPTH else None
+    found = outline.text, outline.title, outline.unseen
+    return found if outline.deepest > _MAX_DEPTH else None
 
 
 class _Outline:
     """Collect the depth of a document and the texts between its tags, from a parser's events."""
 
     def __init__(self) -> None:
-        self.deepest = self._depth = self._hidden = 0
+        self.deepest = self._depth = 0
         self.title = ""
+        self.unseen: Counter[str] = Counter()
+        self._sheet = StyleSheet("")
+        self._css = ""
+        self._reasons: list[str | None] = []
         self._titles = self._bodies = 0
         self._in_title = self._ended = False
         self._pieces: list[str] = []
@@ -102,7 +118,9 @@ class _Outline:
         self._end_text()
         self._depth += 1
         self.deepest = max(self.deepest, self._depth)
-        self._hidden += tag in _NO_TEXT
+        above = self._reasons[-1] if self._reasons else ""
+        own = None if tag in _NO_TEXT else self._sheet.hides(tag, attributes)
+        self._reasons.append(own if above == "" else above)
         self._titles += tag == "title"
         self._in_title = self._in_title or (tag == "title" and self._titles == 1)
         self._bodies += tag == "body"
@@ -112,12 +130,19 @@ class _Outline:
     def end(self, tag: str) -> None:
         self._end_text()
         self._depth -= 1
-        self._hidden -= tag in _NO_TEXT
+        self._reasons.pop()
+        if tag == "style":
+            self._sheet = StyleSheet(self._css)
         self._ended = self._ended or tag == "body"
         self._in_title = self._in_title and tag != "title"
 
     def data(self, data: str) -> None:
-        if not (self._hidden or self._ended):
+        reason = self._reasons[-1] if self._reasons else ""
+        if reason is None:
+            self._css += data
+        elif reason:
+            self.unseen[reason] += len("".join(data.split()))
+        elif not self._ended:
             self._pieces.append(data)
             self.title += data if self._in_title else ""
 

@@ -56,6 +56,13 @@ def is_no_other(text: str, language: str) -> bool:
         return all(identifier.classify(p)[0] in (language, _NO_LANGUAGE) for p in parts)
 
 
+def any_language_of(text: str) -> str:
+    """Return the ISO 639-1 code of a text's language among the 97 that py3langid knows."""
+    identifier, lock = _every_language()
+    with lock:
+        return str(identifier.classify(text)[0])
+
+
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
     """Return the share (0 to 1) of each language among texts, the largest share first."""
     counts = Counter(code for text in texts if (code := language_of(text)))

@@ -9,11 +9,13 @@ import json
 import threading
 import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from datetime import date, time
 from pathlib import PurePosixPath
 from typing import Any
 
+from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.archives import bomb
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbols_metadata
@@ -30,11 +32,14 @@ from rag_pipeline.loading.formats import (
 )
 from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
+from rag_pipeline.loading.unseen import docx_without_unseen, unseen_metadata, without_zero_width
 
 _ONE_AT_A_TIME = threading.Lock()
 """The lock of the running parser, because ignoring warnings affects the whole process."""
 
 _MAX_CELLS = 20_000_000
+_MAX_COLUMNS = 16_384
+_TRUE = ("1", "true")
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
 _ZIPPED = (".docx", ".pptx", ".xlsx", ".epub", ".odt")
 
@@ -63,7 +68,13 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     title = one_line(parsed.title or title)
     # Page maps and symbols hold offsets in the unchanged text.
     is_final = parsed.page_map or suffix in CODE_SUFFIXES
-    text = parsed.text if is_final else clean(parsed.text)
+    text, without_width = parsed.text, 0
+    if not is_final:
+        text, without_width = without_zero_width(clean(parsed.text))
+    if without_width:
+        counts = json.loads(str(parsed.metadata.get("unseen", "{}")))
+        counts["without a width"] = without_width
+        parsed = parsed._replace(metadata={**parsed.metadata, **unseen_metadata(counts)})
     return parsed._replace(text=text, title="" if title.lower() in _PLACEHOLDER_TITLES else title)
 
 
@@ -73,11 +84,21 @@ def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
     return read_pdf(document_id, raw)
 
 
+def _parse_html(document_id: str, raw: bytes) -> Parsed:
+    text, title, unseen = read_html(document_id, raw)
+    return Parsed(text, title, metadata=unseen_metadata(unseen))
+
+
+def _parse_docx(_: str, raw: bytes) -> Parsed:
+    raw, unseen = docx_without_unseen(raw)
+    return Parsed(to_markdown(raw, ".docx"), metadata=unseen_metadata(unseen))
+
+
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     """Write each sheet as a Markdown table, row by row.
 
     markitdown uses a data frame, which writes empty cells as `NaN`. One cell in a far corner would
-    make the data frame need all memory.
+    make the data frame need all memory. Hidden rows, columns and sheets are marked.
     """
     from openpyxl import load_workbook
 
@@ -85,8 +106,14 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     parts: list[str] = []
     blank: dict[str, list[tuple[int, int]]] = {}
     cells = 0
+    hidden: Counter[str] = Counter()
     for sheet in workbook.worksheets:
         sheet.reset_dimensions()  # the declared extent is often wrong
+        title = one_line(sheet.title)
+        if sheet.sheet_state != "visible":
+            title = f"{title} (hidden sheet)"
+            hidden["hidden sheets"] += 1
+        hidden_rows, hidden_columns = _hidden_parts(raw, sheet._worksheet_path)
         rows: list[str] = []
         filled = 0
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
@@ -98,13 +125,47 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
                 values.pop()
             if values:
                 if (skipped := number - filled - 1) > 0:
-                    blank.setdefault(one_line(sheet.title), []).append((filled + 1, skipped))
+                    blank.setdefault(title, []).append((filled + 1, skipped))
                 filled = number
+                if not rows:
+                    shown = [
+                        n for n, value in enumerate(values, 1) if n in hidden_columns and value
+                    ]
+                    hidden["hidden columns"] += len(shown)
+                    for n in shown:
+                        values[n - 1] += " (hidden column)"
+                if number in hidden_rows:
+                    values[0] = f"{values[0]} (hidden row)".lstrip()
+                    hidden["hidden rows"] += 1
                 add_row(rows, values)
         if rows:
-            parts.append("\n".join([f"## {one_line(sheet.title)}", "", *rows]))
+            parts.append("\n".join([f"## {title}", "", *rows]))
     metadata = {"blank_rows": json.dumps(blank)} if blank else {}
-    return Parsed("\n\n".join(parts), metadata=metadata)
+    return Parsed("\n\n".join(parts), metadata=metadata | unseen_metadata(hidden))
+
+
+def _hidden_parts(raw: bytes, part: str) -> tuple[set[int], set[int]]:
+    """Return the numbers of the hidden rows and columns of a sheet, from 1.
+
+    openpyxl reads them only if it keeps the whole sheet in memory.
+    """
+    from defusedxml.ElementTree import iterparse
+
+    rows: set[int] = set()
+    columns: set[int] = set()
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        sheet = archive.read(part.lstrip("/"))
+    before = 0
+    for _, element in iterparse(io.BytesIO(sheet), forbid_dtd=True) if b"hidden=" in sheet else ():
+        kind, given = element.tag.rpartition("}")[2], element.attrib
+        if kind == "row":
+            before = int(given.get("r", before + 1))
+            rows |= {before} if given.get("hidden") in _TRUE else set()
+            element.clear()
+        elif kind == "col" and given.get("hidden") in _TRUE:
+            last = min(int(given["max"]), _MAX_COLUMNS)
+            columns.update(range(int(given["min"]), last + 1))
+    return rows, columns
 
 
 def _cell(value: Any) -> str:
@@ -118,10 +179,11 @@ def _cell(value: Any) -> str:
 def _parse_code(document_id: str, raw: bytes) -> Parsed:
     path = PurePosixPath(document_id)
     suffix = path.suffix.lower()
-    text = decode(document_id, raw, suffix)
+    text, encoding = decode(document_id, raw, suffix)
+    guessed: dict[str, MetadataValue] = {"encoding": encoding} if encoding else {}
     if not is_installed("code"):
-        return Parsed(text, path.name, missing_extra="code")
-    return Parsed(text, path.name, metadata=symbols_metadata(text, suffix))
+        return Parsed(text, path.name, metadata=guessed, missing_extra="code")
+    return Parsed(text, path.name, metadata={**symbols_metadata(text, suffix), **guessed})
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
@@ -161,15 +223,17 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 4,
-    **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
+    ".pdf": 5,
+    **dict.fromkeys((".eml", ".msg", ".epub"), 3),
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".docx", ".xlsx", ".pptx"), 2),
+    **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""
 
 PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda name, raw: Parsed(*read_html(name, raw))),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
     ".pdf": _parse_pdf,
-    ".docx": lambda _, raw: Parsed(to_markdown(raw, ".docx")),
+    ".docx": _parse_docx,
     ".pptx": lambda _, raw: Parsed(to_markdown(raw, ".pptx")),
     ".xlsx": _parse_xlsx,
     ".ipynb": read_notebook,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import InputError
+from rag_pipeline.loading.encodings import guessed_encoding
 from rag_pipeline.loading.sources import Rejected, Source
 from rag_pipeline.loading.text import one_line, storable
 
@@ -36,7 +37,8 @@ def read_sidecar(path: Path) -> dict[str, Given]:
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise InputError(f"documents.metadata: {path}: name a .csv or .jsonl file")
     try:
-        text = path.read_text("utf-8-sig")
+        raw = path.read_bytes()
+        text = raw.decode(guessed_encoding(raw) or "utf-8-sig")  # Excel writes Windows encodings
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"documents.metadata: {path}: cannot read it: {reason}") from None

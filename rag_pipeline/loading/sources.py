@@ -151,12 +151,13 @@ class SourceFile:
                 content_hash = read_without(parsed.missing_extra, document.content_hash)
                 document = replace(document, content_hash=content_hash)
             return document
-        text = body = decode(self.document_id, raw, suffix)
-        fields: dict[str, MetadataValue] = {}
+        text, encoding = decode(self.document_id, raw, suffix)
+        fields, body = front_matter(text) if suffix in _MARKDOWN else ({}, text)
         title = ""
         if suffix in _MARKDOWN:
-            fields, body = front_matter(text)
             title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
+        if encoding:
+            fields["encoding"] = encoding
         return self._document(text, title or first_line_title(body) or _from_stem(path), fields)
 
     def _from_record(self, raw: bytes) -> Document:

@@ -11,6 +11,7 @@ import yaml
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.encodings import guessed_encoding
 
 _BOMS = (
     # UTF-32 first: its little-endian mark starts with UTF-16's.
@@ -52,19 +53,32 @@ def byte_order_encoding(raw: bytes) -> str | None:
     return next((encoding for mark, encoding in _BOMS if raw.startswith(mark)), None)
 
 
-def decode(document_id: str, raw: bytes, suffix: str) -> str:
-    """Decode a file as UTF-8, or as UTF-16 or UTF-32 if it has their byte order mark.
+def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
+    """Return the text of a file, and its encoding if that had to be guessed, or else "".
 
-    Raise DocumentError for a binary file, and with the offset of a byte that can't be decoded.
+    UTF-8, UTF-16 and UTF-32 are not guessed. Raise DocumentError for a binary file, and with the
+    offset of a byte that can't be decoded.
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
             raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
-    encoding = byte_order_encoding(raw) or "utf-8"
-    if encoding == "utf-8" and b"\x00" in raw:
+    encoding = byte_order_encoding(raw) or _utf_16_of_latin(raw)
+    if encoding is None and b"\x00" in raw:
         kind = f"binary (NUL byte at offset {raw.index(0)})"
         raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {kind}")
-    return decode_as(document_id, raw, encoding)
+    if encoding is not None:
+        return decode_as(document_id, raw, encoding), ""
+    guessed = guessed_encoding(raw)
+    return decode_as(document_id, raw, guessed or "utf-8"), guessed
+
+
+def _utf_16_of_latin(raw: bytes) -> str | None:
+    """Return the byte order of UTF-16 text without a mark, if every other byte of most is 0."""
+    even, odd = raw[::2].count(0), raw[1::2].count(0)
+    if len(raw) % 2 or even + odd <= len(raw) / 4 or (even and odd):
+        return None
+    encoding = "utf-16-be" if even else "utf-16-le"
+    return None if _CONTROLS.search(raw.decode(encoding, "replace")) else encoding
 
 
 def decode_as(document_id: str, raw: bytes, encoding: str) -> str:

@@ -188,7 +188,9 @@ class _Batches:
                 if found is None:
                     # This run has only its own prompts: forget the others of the note.
                     notes.release(token, set(notes.keys(token)).difference(keys))
-                    found = client.submit(map(self._line, notes.keys(token)), token)
+                    submitted = notes.keys(token)
+                    costs.sent(len(submitted))
+                    found = client.submit(map(self._line, submitted), token)
                 notes.submitted(token, found.batch_id)
                 own = {key for key in placed if placed[key][0] == token}
                 found_batches[token] = found, own, is_new

@@ -27,7 +27,15 @@ from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import ask_in_batches
-from rag_pipeline.models.replies import Chats, ask_one, first_key, pack, unpack, unpack_first
+from rag_pipeline.models.replies import (
+    CHOICE_TOKENS,
+    Chats,
+    ask_one,
+    first_key,
+    pack,
+    unpack,
+    unpack_first,
+)
 from rag_pipeline.models.replies import read_reply as read_reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
@@ -161,7 +169,7 @@ def _note(
         if prompt.schema is not None or prompt.choices:
             replies[key] = UnknownReplyError(f"{settings.model}: not asked yet")
         else:
-            usual = f"{key.hex()} ".ljust(4 * costs.USUAL_OUTPUT, "x")
+            usual = f"{key.hex()} ".ljust(4 * cache.missing["chat"][key].output, "x")
             replies[key] = UnknownReply(usual, None, Usage())
     return replies
 
@@ -174,9 +182,11 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> c
     """
     whole = sum(map(costs.estimate_tokens, costs.request_texts(prompt.messages, prompt.schema)))
     whole += costs.framing_tokens(len(prompt.messages))
-    prefix = costs.estimate_tokens(prompt.system + prompt.prefix)
+    before = (message["content"] for message in prompt.messages[:-1])
+    prefix = costs.estimate_tokens("".join(before) + prompt.prefix)
     cold = is_first or settings.batch or prefix < 1024
-    output = costs.usual_output(settings.max_output_tokens)
+    most = settings.max_output_tokens
+    output = costs.usual_output(min(most, CHOICE_TOKENS) if prompt.choices else most)
     return costs.ChargedTokens(whole, 0 if cold else prefix // 128 * 128, output)
 
 

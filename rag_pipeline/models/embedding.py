@@ -21,7 +21,7 @@ from rag_pipeline.calls import (
     sent_as,
 )
 from rag_pipeline.calls.asking import Store
-from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, sent
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config.models import (
@@ -140,6 +140,7 @@ def _embed_here(
 ) -> None:
     batches = embedder.batches([inputs[key][0] for key in missing])
     for batch in asking.claim_groups([missing[i] for i in batch] for batch in batches):
+        sent(len(batch))
         made = request([inputs[key][0] for key in batch], embedder, input_type)
         rows = zip(batch, made.vectors, made.tokens, strict=True)
         asking.keep({key: vector.tobytes() + tokens for key, vector, tokens in rows})

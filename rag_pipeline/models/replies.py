@@ -6,7 +6,7 @@ The first, unusable reply is paid for, so it is kept until its repair succeeds: 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rag_pipeline.calls import call_key
@@ -16,20 +16,37 @@ from rag_pipeline.config.models import Chat, Completion
 from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
 
+CHOICE_TOKENS = 16
+"""Tokens that a reply with one of the `choices` may have, until such a reply is cut."""
 _MORE_ROOM = 4
 """Factor on `max_output_tokens` when a cut reply is asked for again."""
 
 
 @dataclass(slots=True)
 class Chats:
-    """The clients of one chat model in one event loop: the usual one and those with more room."""
+    """The clients of one chat model in one event loop: the usual one and those of other rooms."""
 
     settings: ChatSettings
     usual: Chat = field(init=False)
     _roomier: dict[int, Chat] = field(default_factory=dict)
+    _brief: bool = True
 
     def __post_init__(self) -> None:
         self.usual = self.settings.open()
+
+    async def first(self, prompt: Prompt) -> Completion:
+        """Return a first reply. One of the `choices` needs few tokens.
+
+        A model that thinks before it answers needs more, and gets the usual number from then on.
+        """
+        used = Usage()
+        if prompt.choices and self._brief and self.settings.max_output_tokens > CHOICE_TOKENS:
+            made = await self._with(CHOICE_TOKENS).complete(prompt.messages, prompt.schema)
+            if not is_cut(made, prompt) or made.cut != "length":
+                return made
+            self._brief, used = False, made.usage
+        made = await self.usual.complete(prompt.messages, prompt.schema)
+        return replace(made, usage=_sum(used, made.usage))
 
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
         """Return a client for a prompt whose reply was cut.
@@ -48,9 +65,12 @@ class Chats:
                 f"{settings.max_output_tokens}, and context_window {settings.context_window} has "
                 f"no more room for this prompt; raise it if the model has more"
             )
+        return self._with(room)
+
+    def _with(self, room: int) -> Chat:
         if room not in self._roomier:
-            larger = settings.model_copy(update={"max_output_tokens": room})
-            self._roomier[room] = larger.open()
+            other = self.settings.model_copy(update={"max_output_tokens": room})
+            self._roomier[room] = other.open()
         return self._roomier[room]
 
     async def close(self) -> None:
@@ -68,7 +88,7 @@ async def ask_one(
     `first`. Raises ProviderError if the last reply is cut or wrong, too.
     """
     chat, messages = chats.usual, prompt.messages
-    completion = first or await chat.complete(messages, prompt.schema)
+    completion = first or await chats.first(prompt)
     used = completion.usage
     if is_cut(completion, prompt):
         if first is None:
@@ -114,7 +134,14 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 
 
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
-    """Return whether a reply lacks its end; complete JSON does not, even if more text was cut."""
+    """Return whether a reply lacks its end.
+
+    Complete JSON does not, and a reply that begins with one of the choices does not, even if more
+    text was cut.
+    """
+    if completion.cut and prompt.choices:
+        first = re.search(r"\w+", completion.text.casefold())
+        return first is None or first[0] not in map(str.casefold, prompt.choices)
     if not completion.cut or prompt.schema is None:
         return bool(completion.cut)
     try:

@@ -88,14 +88,17 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
 def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventLogRecord) -> str:
     partition = run.tags.get("dagster/partition")
     what = f"{run.job_name} {partition}" if partition else run.job_name
-    steps = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    reasons = [
-        (data.user_failure_data.description if data.user_failure_data else None)
-        or (data.error.message if data.error else None)
-        for record in steps.records
-        if (event := record.event_log_entry.dagster_event)
-        for data in [event.step_failure_data]
-    ]
+    kinds = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
+    reasons = []
+    for record in instance.get_records_for_run(run.run_id, of_type=kinds).records:
+        event = record.event_log_entry.dagster_event
+        data = event.event_specific_data if event else None
+        told = getattr(data, "user_failure_data", None)
+        error = getattr(data, "error", None)
+        # The error of a project that can't be loaded has its reason in its causes.
+        while error is not None and error.cause is not None:
+            error = error.cause
+        reasons.append((told.description if told else None) or (error.message if error else ""))
     event = failure.event_log_entry.dagster_event
     reason = "; ".join(r.strip() for r in reasons if r) or (event.message if event else "")
     return f"run {run.run_id} of {what} failed: {reason}"
@@ -132,7 +135,7 @@ def _problems(
     found = survey(workspace, instance, one_run)
     if found.requests or found.waiting:
         return None
-    problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
+    problems = found.causes()
     unloaded = why_not_loaded(workspace, instance, one_run)
     if unloaded:
         problems.append(f"changed files are not loaded: {unloaded}")

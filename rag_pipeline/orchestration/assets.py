@@ -4,9 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
 from functools import partial
-from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
@@ -22,10 +20,12 @@ from rag_pipeline.errors import (
     RagPipelineError,
     StoreError,
     TextTooLongError,
+    UnexpectedError,
+    blaming,
 )
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
-from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
+from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import (
     asset_key,
     asset_names,
@@ -33,12 +33,13 @@ from rag_pipeline.orchestration.names import (
     identifier,
     mapping_between,
     partitions_of,
+    translated,
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.staleness import input_key
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive, place_metadata
+from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
@@ -49,9 +50,6 @@ from rag_pipeline.workspace import Workspace
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 LOG_SECONDS = 30.0
 """Minimum seconds between two lines of progress in a run's log."""
-_TICKS = 60
-_WARN, _FAIL = 1.25, 2.0
-"""Number of schedule intervals until Dagster warns about an asset's age, and until it fails."""
 
 
 def build_assets(
@@ -100,7 +98,6 @@ def _assets_made_together(
                     **shared_settings(config, name),
                     deps=_deps(config, name),
                     skippable=len(names) > 1,
-                    freshness_policy=_freshness(config, name),
                 )
                 for name in names
             ],
@@ -126,15 +123,34 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
     """Return the arguments that the Dagster definitions of all assets need."""
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
+    path = (*config.key_prefix, config.corpus, name)
+    spec = dg.AssetSpec(
+        dg.AssetKey(path),
+        group_name=group_name(config),
+        description=row.description + about,
+        owners=list(config.owners),
+        tags={"corpus": config.corpus, **config.tags},
+        kinds={row.kind},
+    )
+    spec = translated(config, spec)
     return {
-        "key": asset_key(config, name),
-        "group_name": group_name(config),
-        "description": row.description + about,
-        "kinds": {row.kind},
-        "owners": list(config.owners),
-        "tags": {"corpus": config.corpus},
+        "key": spec.key,
+        "group_name": spec.group_name,
+        "description": spec.description,
+        "owners": spec.owners,
+        "tags": {k: v for k, v in spec.tags.items() if not k.startswith("dagster/kind/")},
+        "kinds": spec.kinds,
+        "metadata": spec.metadata,
+        "automation_condition": spec.automation_condition,
+        "code_version": code_version(config, name),
         "partitions_def": partitions_of(config, name),
     }
+
+
+def code_version(config: CorpusConfig, name: str) -> str | None:
+    """Return the methods that make an asset, each with its code version, or None without any."""
+    methods = {(type(one).__name__, one.code_version) for one in ASSETS[name].methods(config)}
+    return ", ".join(f"{method} {version}" for method, version in sorted(methods)) or None
 
 
 def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:
@@ -197,13 +213,14 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         )
     for step, outcome in made.items():
         if several:
-            yield materialization(workspace, context.instance, step, outcome, run_id)
+            graph = context.job_def.asset_layer.asset_graph
+            yield materialization(workspace, context.instance, step, outcome, graph)
         for alert in outcome.alerts:
             if dg.AssetCheckKey(key, alert.name) in context.selected_asset_check_keys:
                 result = alert_result(key, alert)
                 yield evaluation(result, step, blocking=False) if several else result
     if failed:
-        said = [f"{s}: {describe(e)}" if several else describe(e) for s, e in failed.items()]
+        said = [f"{s}: {e}" if several else str(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))
 
 
@@ -229,16 +246,13 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
     return [
         dg.AssetDep(asset_key(config, up), partition_mapping=mapping_between(config, up, name))
         for up in upstream_assets(config, name)
-    ] + [dg.AssetDep(input_key(config, name))]
+    ] + [dg.AssetDep(key) for key in _outside(config, name)]
 
 
-def _freshness(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
-    """Return the maximum age of a watched asset, or None for other assets or without a schedule."""
-    if config.schedule is None or not ASSETS[name].watched:
-        return None
-    ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
-    longest: timedelta = max(after - before for before, after in pairwise(ticks))
-    return dg.FreshnessPolicy.time_window(longest * _FAIL, longest * _WARN)
+def _outside(config: CorpusConfig, name: str) -> list[dg.AssetKey]:
+    """Return the keys of an asset's input, and of the assets that make the files, if it loads."""
+    makers = config.deps if ASSETS[name].of_files else ()
+    return [input_key(config, name), *map(dg.AssetKey.from_user_string, makers)]
 
 
 def _sharded_asset(
@@ -250,7 +264,8 @@ def _sharded_asset(
     shards = row.shards
     assert shards is not None
     handed = step_values_key(config)
-    inputs = [*upstream_assets(config, name), "settings"]
+    outside = {f"input_{n}": key for n, key in enumerate(_outside(config, name))}
+    inputs = [*upstream_assets(config, name), *outside]
 
     def opened(context: dg.OpExecutionContext) -> tuple[Step, Key]:
         step = Step(name, context.partition_key if row.partitioned_by else None)
@@ -270,7 +285,7 @@ def _sharded_asset(
     def plan(context: dg.OpExecutionContext) -> Iterator[Any]:
         _wait_for_others(workspace, context)
         step, key = opened(context)
-        with clear_failures():
+        with clear_failures(str(step)):
             if pays(workspace, step):
                 RunPlan(workspace, [step]).estimate()
             planned, found, told = shards.plan(workspace, key)
@@ -289,7 +304,7 @@ def _sharded_asset(
     def build(context: dg.OpExecutionContext, shard: list) -> Any:  # type: ignore[type-arg]
         step, key = opened(context)
         with (
-            clear_failures(),
+            clear_failures(str(step)),
             in_run(context.run.run_id),
             listening(partial(LoggedProgress(context.log.info), step)),
         ):
@@ -308,7 +323,7 @@ def _sharded_asset(
         made: list,  # type: ignore[type-arg]
     ) -> dg.Output[None]:
         step, key = opened(context)
-        with clear_failures():
+        with clear_failures(str(step)):
             outcome = shards.finish(workspace, key, found, made)
             placed = place_metadata(workspace, step)
         clear_step_values(workspace, context.run)
@@ -327,22 +342,21 @@ def _sharded_asset(
             dagster_type=dg.Nothing,
             partition_mapping=mapping_between(config, before, name),
         )
-        for before in inputs[:-1]
+        for before in upstream_assets(config, name)
     }
-    ins["settings"] = dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing)
-    made: dg.AssetsDefinition = dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
-    freshness = _freshness(config, name)  # `graph_asset` has no parameter for it
-    return made.map_asset_specs(lambda spec: spec.replace_attributes(freshness_policy=freshness))
+    ins |= {n: dg.AssetIn(key, dagster_type=dg.Nothing) for n, key in outside.items()}
+    return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
 
 
 @contextmanager
-def clear_failures() -> Iterator[None]:
-    """Turn the pipeline's own errors into Dagster failures with the same message.
+def clear_failures(subject: str) -> Iterator[None]:
+    """Turn errors into Dagster failures with the same message.
 
-    Only errors of a store or a model are retried. Wrong settings or inputs are not retried.
+    Wrong settings or inputs are not retried. Errors of a store or a model, and bugs, are.
     """
     try:
-        yield
+        with blaming(subject):
+            yield
     except RagPipelineError as error:
         retry = may_do_better(error)
         raise dg.Failure(description=str(error), allow_retries=retry) from error
@@ -366,9 +380,7 @@ def is_of_the_store(error: Exception) -> bool:
 
 def may_do_better(error: Exception) -> bool:
     """Return whether a retry of the same step may succeed."""
-    passing = isinstance(error, StoreError | ProviderError) or not isinstance(
-        error, RagPipelineError
-    )
-    return passing and not isinstance(
+    passing = StoreError | ProviderError | OSError | UnexpectedError
+    return isinstance(error, passing) and not isinstance(
         error, NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
     )

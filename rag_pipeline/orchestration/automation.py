@@ -8,27 +8,29 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor, following
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.requests import (
-    INPUTS_TAG,
-    LISTING_TAG,
     all_inputs,
     fail_lost_runs_of,
     run_request,
     running_steps,
+    summary,
     survey,
     why_not_loaded,
 )
-from rag_pipeline.orchestration.staleness import unchanged
-from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.orchestration.staleness import found_current
+from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
 """Minimum seconds between two ticks of a sensor."""
+FRESHNESS_SECONDS = 600
+"""Minimum seconds between two looks for checks of freshness that are due."""
 
 _NAMED = 5
 
@@ -135,13 +137,12 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
         config = workspace.config
         if documents in running_steps(context.instance, config):
             return "the documents are being loaded"
-        listing = listing_digest(config)
-        if listing == loaded_listing(workspace):
+        if listing_digest(config) == loaded_listing(workspace):
             return "no file has changed since the last load"
         why_not = why_not_loaded(workspace, context.instance, one_run)
         if why_not is not None:
             return f"the changed files are not loaded: {why_not}"
-        return [run_request(config, None if one_run else documents, listing, LISTING_TAG)]
+        return [run_request(config, None if one_run else documents)]
 
     return _sensor(
         workspace,
@@ -171,23 +172,28 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
     ) -> list[dg.RunRequest] | str:
         config = workspace.config
         found = survey(workspace, context.instance, one_run)
-        for step, reason in found.stuck.items():
-            context.log.warning(f"{step} is not requested: {reason}")
+        for cause in found.causes():
+            context.log.warning(f"not requested: {cause}")
         if found.requests and one_run:
-            return [run_request(config, None, all_inputs(found), INPUTS_TAG)]
+            return [run_request(config, None, all_inputs(found))]
         asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
         if new := [step for step in found.requests if step not in loaded]:
             context.log.warning(f"reload the code location to know: {_some(new)}")
             if not asked:
                 return f"new partitions of the corpus file need a reload: {_some(new)}"
         if asked:
-            return [run_request(config, *request, INPUTS_TAG) for request in asked.items()]
+            return [run_request(config, *request) for request in asked.items()]
         if found.waiting:
             return f"at work: {_some(found.waiting)}"
+        if found.held:
+            return f"{len(found.stuck)} partitions are stale, and {found.held}"
         if found.stuck:
-            return f"nothing to do before something changes; stuck: {_some(list(found.stuck))}"
+            return f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
+        if listing_digest(config) != loaded_listing(workspace):
+            loads = identifier(config, "changed_documents")
+            return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
         _report_current_release(workspace, context.instance)
-        return "everything is current"
+        return summary(())
 
     running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED
     return _sensor(
@@ -201,9 +207,9 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
     )
 
 
-def _some(steps: Sequence[Step]) -> str:
-    more = f" and {len(steps) - _NAMED} more" if len(steps) > _NAMED else ""
-    return ", ".join(str(step) for step in steps[:_NAMED]) + more
+def _some(told: Sequence[Step | str], between: str = ", ") -> str:
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return between.join(map(str, told[:_NAMED])) + more
 
 
 def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
@@ -215,9 +221,26 @@ def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) 
     config = workspace.config
     if config.schedule is None:
         return
-    loaded, released = (
-        instance.get_latest_materialization_event(asset_key(config, name))
-        for name in ("documents", "release")
-    )
-    if loaded is not None and (released is None or released.timestamp < loaded.timestamp):
-        instance.report_runless_asset_event(unchanged(workspace, instance, Step("release")))
+    loaded = instance.get_latest_materialization_event(asset_key(config, "documents"))
+    key = asset_key(config, "release")
+    seen = [instance.get_latest_materialization_event(key)]
+    seen += [r.event_log_entry for r in instance.fetch_observations(key, limit=1).records]
+    if loaded and all(event is None or event.timestamp < loaded.timestamp for event in seen):
+        instance.report_runless_asset_event(found_current(workspace, Step("release")))
+
+
+def build_freshness_sensors(
+    config: CorpusConfig, checks: Sequence[dg.AssetChecksDefinition]
+) -> list[dg.SensorDefinition]:
+    """Return the sensor that evaluates the checks of age once their time is over."""
+    if not checks:
+        return []
+    with unstable():
+        made = dg.build_sensor_for_freshness_checks(
+            freshness_checks=checks,
+            name=identifier(config, "freshness"),
+            minimum_interval_seconds=FRESHNESS_SECONDS,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            tags={"corpus": config.corpus},
+        )
+    return [made]

@@ -1,19 +1,41 @@
-"""Build Dagster's asset checks from the checks of each asset."""
+"""Build Dagster's asset checks from the checks of each asset, and the checks of their age."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
 
+from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import check_result, evaluation
-from rag_pipeline.orchestration.internals import unstable
+from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, partitions_of
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
+
+_TICKS = 60
+_INTERVALS = 2.0
+"""Number of schedule intervals after which an asset that no run looked at is too old."""
+
+
+def build_freshness_checks(config: CorpusConfig) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the age of watched assets, or an empty list without a schedule.
+
+    An asset is as old as its last materialization, or as the last run that found it current.
+    """
+    if config.schedule is None:
+        return []
+    ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
+    longest: timedelta = max(after - before for before, after in pairwise(ticks))
+    watched = [asset_key(config, name) for name, row in ASSETS.items() if row.watched]
+    with unstable():
+        oldest = longest * _INTERVALS
+        return [*dg.build_last_update_freshness_checks(assets=watched, lower_bound_delta=oldest)]
 
 
 def build_checks(
@@ -38,7 +60,7 @@ def _check(
         if partitions is not None:
             run = context.op_execution_context
             keys = partitions.get_partition_keys_in_range(run.partition_key_range)
-        with clear_failures():
+        with clear_failures(f"{asset}: {check.name}"):
             results = {
                 step: check_result(key, check, check_step(workspace, step, check))
                 for step in (Step(asset, k) for k in keys)

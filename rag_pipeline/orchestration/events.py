@@ -8,7 +8,7 @@ import dagster as dg
 
 from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.staleness import version_tags
+from rag_pipeline.orchestration.staleness import Graph, version_tags
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.metadata import (
     Columns,
@@ -65,14 +65,14 @@ def materialization(
     instance: dg.DagsterInstance,
     step: Step,
     outcome: Materialized,
-    run_id: str,
+    graph: Graph,
 ) -> dg.AssetMaterialization:
     """Return the materialization of one step, for an op that makes several steps."""
     return dg.AssetMaterialization(
         asset_key(workspace.config, step.asset),
         partition=step.partition,
         metadata=metadata_of(outcome.metadata),
-        tags=version_tags(workspace, instance, step, outcome.version, run_id),
+        tags=version_tags(workspace, instance, step, outcome.version, graph),
     )
 
 

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+# The error of `context.repository_def` in a run outside a code location.
+from dagster._check import CheckError as CheckError
+
 # The location of the jobs of `rag run`, if no daemon has recorded one.
 from dagster._core import remote_origin as remote_origin
 
@@ -35,11 +38,23 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin as L
 # The ticks of a schedule, by the cron expressions that Dagster accepts.
 from dagster._utils.schedules import cron_string_iterator as cron_string_iterator
 
+# The templates of `translation`, as Dagster's own components read them.
+from dagster.components.resolved.core_models import AssetAttributesModel as AssetAttributesModel
+from dagster.components.resolved.errors import ResolutionException as ResolutionException
+from dagster.components.utils.translation import (
+    TranslatorResolvingInfo as TranslatorResolvingInfo,
+)
+
+# The category of the warning about checks of freshness. Dagster's freshness policies cannot replace
+# them: a policy reads materializations alone, which would start the assets behind a current one.
+from dagster_shared.utils.warnings import SupersessionWarning as SupersessionWarning
+
 
 @contextmanager
 def unstable() -> Iterator[None]:
-    """Hide Dagster's warnings about beta and preview features inside the `with` block."""
+    """Hide Dagster's warnings about beta, preview and superseded features inside the block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
+        warnings.simplefilter("ignore", SupersessionWarning)
         yield

@@ -1,15 +1,51 @@
 """Name the assets and jobs of a corpus in Dagster, and define the assets' partitions."""
 
+import json
+from functools import cache
+from typing import Any
+
 import dagster as dg
+from pydantic import ValidationError
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.orchestration.internals import (
+    AssetAttributesModel,
+    ResolutionException,
+    TranslatorResolvingInfo,
+)
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.pipeline.registry import ASSETS
 
 
 def asset_key(config: CorpusConfig, name: str) -> dg.AssetKey:
-    """Return an asset's key, which consists of the corpus and the asset's name."""
-    return dg.AssetKey([config.corpus, name])
+    """Return an asset's key: prefix, corpus and the asset's name, or the key of `translation`."""
+    path = (*config.key_prefix, config.corpus, name)
+    if not config.translation.keys() & {"key", "key_prefix"}:
+        return dg.AssetKey(path)
+    return _translated_key(config.where, path, json.dumps(config.translation, sort_keys=True))
+
+
+@cache
+def _translated_key(where: str, path: tuple[str, ...], translation: str) -> dg.AssetKey:
+    return _translated(where, dg.AssetSpec(dg.AssetKey(path)), json.loads(translation)).key
+
+
+def translated(config: CorpusConfig, spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Return a spec with the attributes of `translation`, whose templates read `spec`.
+
+    Raise ConfigError for an unknown attribute or a wrong template.
+    """
+    return _translated(config.where, spec, config.translation) if config.translation else spec
+
+
+def _translated(where: str, spec: dg.AssetSpec, translation: dict[str, Any]) -> dg.AssetSpec:
+    try:
+        attributes = AssetAttributesModel.model_validate(translation)
+        info = TranslatorResolvingInfo(attributes, dg.ResolutionContext.default(), "translation")
+        return info.get_asset_spec(spec, {"spec": spec})
+    except (ValidationError, ResolutionException) as error:
+        raise ConfigError(f"{where}: translation: {error}") from None
 
 
 def identifier(config: CorpusConfig, name: str) -> str:

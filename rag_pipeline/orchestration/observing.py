@@ -5,22 +5,29 @@ corpus file again. So a changed threshold or model needs no reload, but new part
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TypeAlias
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import OtherComponentError
 from rag_pipeline.orchestration.assets import build_assets
+from rag_pipeline.orchestration.internals import CheckError
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps
+from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps, summary
 from rag_pipeline.orchestration.staleness import Graph, build_inputs, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
-from rag_pipeline.pipeline.planning import Step, stale_steps
+from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
+Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
+MOST_SECONDS = 20.0
+"""Maximum seconds of an observation. Dagster ends a tick after 60 seconds."""
+_LEFT = "from step "
 OBSERVED_SECONDS = 30
 """Minimum seconds between two observations of the inputs."""
 
@@ -73,37 +80,59 @@ class Observer:
 
     def __init__(self, workspace: Workspace) -> None:
         self._now = following(workspace)
+        self._loaded = workspace.config
         self._graph: tuple[CorpusConfig, Graph] | None = None
 
-    def observe(self, instance: dg.DagsterInstance) -> list[Step]:
-        """Report the changes (see `reconcile`), and return the stale steps."""
+    def graph(self, context: Context) -> Graph:
+        """Return the graph of the code location, which has all dependencies that a user adds.
+
+        Return the graph of the corpus alone if the corpus file has changed since it was loaded, or
+        for a run outside a code location.
+        """
         workspace = self._now()
         config = workspace.config
         if self._graph is None or self._graph[0] is not config:
-            self._graph = config, graph_of(workspace)
-        return reconcile(workspace, instance, self._graph[1])
+            repository = None
+            if config is self._loaded:
+                with suppress(CheckError):
+                    repository = context.repository_def
+            self._graph = config, repository.asset_graph if repository else graph_of(workspace)
+        return self._graph[1]
 
-    def observe_after(self, instance: dg.DagsterInstance, tell: Callable[[str], object]) -> None:
-        """Observe after a run. Report an error to `tell`, because it must not fail the run."""
+    def observe(
+        self, context: Context, start: int = 0, seconds: float = math.inf
+    ) -> tuple[list[Step], int]:
+        """Report the changes, and return the stale steps and what is left (see `reconcile`)."""
+        graph = self.graph(context)
+        return reconcile(self._now(), context.instance, graph, start, seconds)
+
+    def observe_after(self, context: dg.OpExecutionContext) -> None:
+        """Observe after a run. Log an error, because it must not fail the run."""
         try:
-            self.observe(instance)
+            self.observe(context)
         except Exception as error:  # noqa: BLE001 (the run itself succeeded)
-            tell(f"files and settings are not observed: {type(error).__name__}: {error}")
+            said = f"files and settings are not observed: {type(error).__name__}: {error}"
+            context.log.warning(said)
 
-    def observe_at_rest(self, instance: dg.DagsterInstance, seen: str = "") -> tuple[str, str]:
+    def observe_at_rest(self, context: Context, seen: str = "") -> tuple[str, str]:
         """Observe if no run is active and the state differs from `seen`.
 
-        Return the result in words, and the current state.
+        Return the result in words, and the current state. An observation ends after
+        `MOST_SECONDS`. The state then has the number of the first step that is left.
         """
-        workspace = self._now()
+        workspace, instance = self._now(), context.instance
         if other := at_work(workspace.store):
             return other, seen
         if running := next(running_steps(instance, workspace.config), None):
             return f"a run is at work on {running}", seen
         stale = stale_steps(workspace)
+        said, left = summary(stale), 0
         if _look_of(stale, instance) != seen:
-            self.observe(instance)
-        said = f"{len(stale)} partitions are stale" if stale else "everything is current"
+            start = int(seen.removeprefix(_LEFT)) if seen.startswith(_LEFT) else 0
+            _, left = self.observe(context, start, MOST_SECONDS)
+        if left:
+            shown = f"the UI shows {left} of {len(steps(workspace.config))} partitions so far"
+            return f"{said}; {shown}", f"{_LEFT}{left}"
         return said, _look_of(stale, instance)
 
 
@@ -128,7 +157,7 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
     )
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         fail_lost_runs_of(config, context)  # the other sensors may be off
-        said, seen = observer.observe_at_rest(context.instance, context.cursor or "")
+        said, seen = observer.observe_at_rest(context, context.cursor or "")
         context.update_cursor(seen)
         return dg.SkipReason(said)
 

@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
     RETRIES,
@@ -41,8 +41,8 @@ from rag_pipeline.orchestration.names import asset_key, identifier, update_job_n
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
-from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
-from rag_pipeline.orchestration.staleness import observe_for_the_first_time, unchanged
+from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
+from rag_pipeline.orchestration.staleness import Graph, found_current, observe_for_the_first_time
 from rag_pipeline.pipeline.driver import (
     Checked,
     Done,
@@ -52,7 +52,6 @@ from rag_pipeline.pipeline.driver import (
     Progress,
     Started,
     Waiting,
-    describe,
     drive,
 )
 from rag_pipeline.pipeline.dry_run import RunPlan
@@ -87,6 +86,8 @@ def build_update_job(
         description="Make every stale step in order. A failed step stops the steps that read it.",
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
+        tags = {SOURCES_TAG: sources_digest(config)}  # they may have changed in the queue
+        context.instance.add_run_tags(context.run_id, tags)
         yield from body(context)
 
     @dg.job(
@@ -119,9 +120,9 @@ def _update_of_all(workspace: Workspace) -> Update:
                 run_id=context.run_id,
             )
             try:
-                failed = yield from shown(workspace, context, events)
+                failed = yield from shown(workspace, context, events, observer.graph(context))
             finally:
-                observer.observe_after(context.instance, context.log.warning)
+                observer.observe_after(context)
             tag = left_over(workspace, context.instance, _unmakeable(failed))
             context.instance.add_run_tags(context.run_id, {LEFT_TAG: tag})
             purged = purge_runs(workspace, context.instance)
@@ -136,20 +137,20 @@ Failures = dict[Step, Exception | None]
 
 
 def shown(
-    workspace: Workspace, context: dg.OpExecutionContext, events: Iterator[Event]
+    workspace: Workspace, context: dg.OpExecutionContext, events: Iterator[Event], graph: Graph
 ) -> Generator[Any, None, Failures]:
     """Yield Dagster's events for the driver's events, log the rest, and return the failures."""
     config, instance = workspace.config, context.instance
     failed: Failures = {}
     made = 0
-    observe_for_the_first_time(workspace, instance)
+    observe_for_the_first_time(workspace, instance, steps(config))
     for event in events:
         step, key = event.step, asset_key(config, event.step.asset)
         match event:
             case Started():
                 context.log.info(f"{step}: {step.row.activity}")
             case Made(outcome=outcome):
-                yield materialization(workspace, instance, step, outcome, context.run_id)
+                yield materialization(workspace, instance, step, outcome, graph)
                 for alert in outcome.alerts:
                     yield evaluation(alert_result(key, alert), step, blocking=False)
             case Checked(check=check, result=result):
@@ -157,12 +158,12 @@ def shown(
             case Done(ran=True):
                 made += 1
             case Done() if config.schedule is not None and step.row.watched:
-                yield unchanged(workspace, instance, step)
+                yield found_current(workspace, step)
             case Waiting():
                 failed[step] = None
             case Failed(error=error):
                 failed[step] = error
-                trace = None if isinstance(error, RagPipelineError | OSError) else error
+                trace = error.__cause__ if isinstance(error, UnexpectedError) else None
                 context.log.error(f"{step}: {error}", exc_info=trace)
     context.log.info(f"{made} steps made, {len(failed)} failed or held back")
     return failed
@@ -172,7 +173,7 @@ def raise_failures(failed: Failures) -> None:
     """Raise dg.Failure if steps failed."""
     errors = {step: error for step, error in failed.items() if error is not None}
     if errors:
-        said = [f"{step}: {describe(error)}" for step, error in errors.items()]
+        said = [f"{step}: {error}" for step, error in errors.items()]
         raise failure(said[:_NAMED], list(errors.values()))
 
 
@@ -205,7 +206,7 @@ def run_steps(
     error, with the step in the message. Earlier steps stay finished. SIGINT and SIGTERM raise
     KeyboardInterrupt.
     """
-    workspace = plan.workspace
+    workspace, observer = plan.workspace, Observer(plan.workspace)
     done: list[Done] = []
     failed: dict[Step, Any] = {}
 
@@ -217,9 +218,10 @@ def run_steps(
             yield event
 
     def update(context: dg.OpExecutionContext) -> Iterator[Any]:
-        failed.update((yield from shown(workspace, context, reported(context.run_id))))
+        events = reported(context.run_id)
+        failed.update((yield from shown(workspace, context, events, observer.graph(context))))
         if not context.instance.is_ephemeral:
-            Observer(workspace).observe_after(context.instance, context.log.warning)
+            observer.observe_after(context)
             purge_runs(workspace, context.instance)
         raise_failures(failed)
 
@@ -229,10 +231,9 @@ def run_steps(
             _execute(job, instance, workspace.config)
         except dg.Failure:
             ((step, error),) = failed.items()
-            said = f"{step}: {describe(error)}"
             if not isinstance(error, RagPipelineError):
-                raise RagPipelineError(said) from error
-            error.args = (said,)
+                raise RagPipelineError(f"{step}: {error}") from error
+            error.args = (f"{step}: {error}",)
             raise error from error.__cause__
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None

@@ -31,7 +31,7 @@ def build_prompt_assets(
         context: dg.AssetExecutionContext, config: PromptSettings
     ) -> dg.MaterializeResult[Any]:
         spent = corpus.workspace.ledger.spent()
-        with clear_failures():
+        with clear_failures("assistant_prompts"):
             from rag_pipeline.assistant import sentence_vectors
             from rag_pipeline.assistant.language_model import require_dspy
 

@@ -74,11 +74,9 @@ def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Return whether a run failed for a reason other than its inputs, so a new run may succeed.
 
-    Either the run was canceled, its process or a worker died, the project could not be loaded, or
-    its store failed.
+    Either its process or a worker died, the project could not be loaded, or its store failed. A
+    person's cancel is no interruption.
     """
-    if run.status == dg.DagsterRunStatus.CANCELED:
-        return True
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
     records = instance.get_records_for_run(

@@ -2,37 +2,49 @@
 
 A requested run has a tag with the hash of its inputs. If the last run of a partition has the same
 hash, another run would have the same result. So a failed build, or a release that its gate refused,
-waits until a setting or an input changes or the documents are loaded again. An interrupted run is
-requested up to `MOST_INTERRUPTIONS` times.
+waits until a setting or an input changes or the documents are loaded again.
+
+After an interruption, the next request waits longer each time. After a person's cancel, nothing is
+requested until files or settings change, or somebody starts the job.
 """
 
 import hashlib
+import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import dagster as dg
 
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusConfig, fingerprint
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
-from rag_pipeline.pipeline.driver import passed
+from rag_pipeline.pipeline.driver import passed, refused
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
-LISTING_TAG = "rag_pipeline/listing"
-"""The tag with the digest of the files that caused the request of a run."""
+SOURCES_TAG = "rag_pipeline/sources"
+"""The tag with the digest of the files and settings that a run reads (see `sources_digest`)."""
 LEFT_TAG = "rag_pipeline/left"
 """The tag with the hashes of the steps that a run of the whole corpus could not make."""
 PARTITION_TAG = "dagster/partition"
-MOST_INTERRUPTIONS = 3
-"""Maximum number of requests for a run that is interrupted each time."""
+WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
+"""Seconds from the first, second … and each later interruption in a row to the next request."""
 
+_LOADED = time.time()
+"""When this process loaded the definitions. Earlier interruptions may come from older code."""
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"
+_FINISHED = [
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+]
 _UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 
 
@@ -42,12 +54,29 @@ class Survey:
 
     `requests` maps each step to request now to the hash of its inputs. `waiting` lists steps that
     run, or that read a running or requested step. `stuck` maps each step that failed with its
-    current inputs, or that reads a stuck step, to the reason.
+    current inputs, or that reads a stuck step, to the reason. `held` is the reason why no step of
+    the whole corpus is requested, or "".
     """
 
     requests: dict[Step, str] = field(default_factory=dict)
     waiting: list[Step] = field(default_factory=list)
     stuck: dict[Step, str] = field(default_factory=dict)
+    held: str = ""
+
+    def causes(self) -> list[str]:
+        """Return a line for each step that is stuck by itself, with the steps that read it."""
+        if self.held:
+            return [self.held]
+        roots: dict[Step, Step] = {}
+        for step, reason in self.stuck.items():
+            before = next((b for b in roots if reason == f"it reads {b}"), step)
+            roots[step] = roots.get(before, step)
+        behind = Counter(roots.values())
+        return [
+            f"{step}{f', and {count - 1} steps that read it' if count > 1 else ''}: "
+            f"{self.stuck[step]}"
+            for step, count in behind.items()
+        ]
 
 
 def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> Survey:
@@ -77,22 +106,28 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             except RagPipelineError as error:
                 found.stuck[step] = str(error)
                 continue
-            job = job_name(config, step.asset)
             why_not = _NOTHING if inputs in left else None
-            why_not = why_not or refusal(instance, job, INPUTS_TAG, inputs, step.partition)
+            if not one_run and why_not is None:
+                why_not = refusal(workspace, instance, step, inputs)
+            if why_not == _NOTHING:
+                why_not = refused(workspace, step) or why_not
             if why_not is None:
                 found.requests[step] = inputs
             # Failed judgements do not stop later steps; the run after the next load repeats them.
             elif not is_incomplete(workspace, step):
                 found.stuck[step] = why_not
     if one_run and found.requests:
-        job = update_job_name(config)
-        why_not = refusal(instance, job, INPUTS_TAG, all_inputs(found))
-        if why_not is not None:
-            found.stuck |= dict.fromkeys(found.requests, why_not)
+        found.held = refusal(workspace, instance, None, all_inputs(found)) or ""
+        if found.held:
+            found.stuck |= dict.fromkeys(found.requests, found.held)
             found.requests.clear()
             found.waiting.clear()
     return found
+
+
+def summary(stale: Collection[Step]) -> str:
+    """Return the state of a corpus in words, for the ticks of all its sensors."""
+    return f"{len(stale)} partitions are stale" if stale else "everything is current"
 
 
 def all_inputs(found: Survey) -> str:
@@ -100,23 +135,58 @@ def all_inputs(found: Survey) -> str:
     return _hash(sorted((str(step), inputs) for step, inputs in found.requests.items()))
 
 
+def sources_digest(config: CorpusConfig) -> str:
+    """Return a hash of everything outside the store that a run reads: files, queries, settings.
+
+    Unlike the hash of a step's inputs, it stays the same while a run makes progress.
+    """
+    queries = config.queries_path
+    status = queries.stat() if queries and queries.is_file() else None
+    settings = [getattr(config, name) for name in type(config).model_fields]
+    asked = status and (status.st_size, status.st_mtime_ns)
+    return fingerprint(listing_digest(config), asked, *settings)
+
+
 def refusal(
-    instance: dg.DagsterInstance, job: str, tag: str, value: str, partition: str | None = None
+    workspace: Workspace, instance: dg.DagsterInstance, step: Step | None, inputs: str | None = None
 ) -> str | None:
-    """Return the reason why a job is not requested again with this tag, or None if it is."""
-    tags = {PARTITION_TAG: partition} if partition else {}
-    interrupted = 0
-    for run in instance.get_runs(dg.RunsFilter(job_name=job, tags=tags), limit=_LOOKED_AT):
-        if tag not in run.tags:
-            continue  # not requested by a sensor
-        if run.tags[tag] != value:
+    """Return the reason why a step, or the whole corpus, is not requested again, or None.
+
+    The newest finished run decides. If it ended by itself, the request needs other `inputs`, or
+    without `inputs` other sources.
+    """
+    config = workspace.config
+    job = job_of(config, step)
+    tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
+    wanted = dg.RunsFilter(job_name=job, tags=tags, statuses=_FINISHED)
+    records = instance.get_run_records(wanted, limit=_LOOKED_AT)
+    if not records:
+        return None
+    newest, sources = records[0].dagster_run, sources_digest(config)
+    tagged = newest.tags.get(SOURCES_TAG)
+    if newest.status == dg.DagsterRunStatus.CANCELED:
+        if tagged is None:  # it was canceled in the queue
+            instance.add_run_tags(newest.run_id, {SOURCES_TAG: sources})
+        if tagged in (None, sources):
+            return f"its last run was canceled; start {job}, or change a file or a setting"
+        return None
+    if not was_interrupted(instance, newest):
+        tag, value = (SOURCES_TAG, sources) if inputs is None else (INPUTS_TAG, inputs)
+        return _NOTHING if newest.tags.get(tag) == value else None
+    in_a_row = 0
+    for record in records:
+        run = record.dagster_run
+        counts = run.tags.get(SOURCES_TAG) in (None, sources)
+        counts = counts and record.create_timestamp.timestamp() >= _LOADED
+        if not counts or not was_interrupted(instance, run):
             break
-        if not was_interrupted(instance, run):
-            return _NOTHING
-        interrupted += 1
-        if interrupted == MOST_INTERRUPTIONS:
-            return f"its last {interrupted} runs were interrupted"
-    return None
+        in_a_row += 1
+    ended = records[0].end_time or records[0].update_timestamp.timestamp()
+    next_at = ended + WAITS[min(in_a_row, len(WAITS)) - 1] if in_a_row else 0.0
+    if time.time() >= next_at:
+        return None
+    clock = datetime.fromtimestamp(next_at, UTC)
+    return f"its last {in_a_row} runs were interrupted; the next starts at {clock:%H:%M:%S} UTC"
 
 
 def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
@@ -150,35 +220,50 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:
     """Return the reason why changed files are not loaded again, or None if nothing prevents it."""
-    config = workspace.config
-    listing = listing_digest(config)
-    if listing == loaded_listing(workspace):
+    if listing_digest(workspace.config) == loaded_listing(workspace):
         return None
-    job = update_job_name(config) if one_run else job_name(config, "documents")
-    return refusal(instance, job, LISTING_TAG, listing)
+    return refusal(workspace, instance, None if one_run else Step("documents"))
 
 
-def run_request(config: CorpusConfig, step: Step | None, value: str, tag: str) -> dg.RunRequest:
-    """Return the request of one step, or of all stale steps, with a tag for the inputs."""
+def run_request(
+    config: CorpusConfig, step: Step | None, inputs: str | None = None
+) -> dg.RunRequest:
+    """Return the request of one step, or of all stale steps, with tags for the inputs."""
+    tags = {} if inputs is None else {INPUTS_TAG: inputs}
     return dg.RunRequest(
-        job_name=job_name(config, step.asset) if step else update_job_name(config),
+        job_name=job_of(config, step),
         partition_key=step.partition if step else None,
         # The sensor repeats the request, so a retry by the daemon would be a second run.
-        tags={"corpus": config.corpus, tag: value, "dagster/max_retries": "0"},
+        tags={
+            "corpus": config.corpus,
+            SOURCES_TAG: sources_digest(config),
+            "dagster/max_retries": "0",
+            **tags,
+        },
     )
+
+
+def job_of(config: CorpusConfig, step: Step | None) -> str:
+    """Return the name of the job of a step, or of the job of the whole corpus."""
+    return job_name(config, step.asset) if step else update_job_name(config)
 
 
 def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
     """Return whether a run works on a corpus."""
     by_job = {update_job_name(config), *(job_name(config, name) for name in ASSETS)}
-    return run.job_name in by_job or any(
-        key.path[0] == config.corpus for key in run.asset_selection or ()
-    )
+    mine = {asset_key(config, name) for name in ASSETS}
+    return run.job_name in by_job or not mine.isdisjoint(run.asset_selection or ())
 
 
 def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext) -> None:
-    """Fail and log the runs of a corpus whose process is gone."""
-    for run_id in fail_lost_runs(context.instance, lambda run: is_run_of(config, run)):
+    """Fail and log the runs of a corpus, also those of checks alone, whose process is gone."""
+    mine = {asset_key(config, name) for name in ASSETS}
+
+    def is_ours(run: dg.DagsterRun) -> bool:
+        checked = {key.asset_key for key in run.asset_check_selection or ()}
+        return is_run_of(config, run) or not mine.isdisjoint(checked)
+
+    for run_id in fail_lost_runs(context.instance, is_ours):
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 

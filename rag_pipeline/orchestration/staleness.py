@@ -6,10 +6,13 @@ partition was materialized with. So each asset has one observed input with the s
 hash of files, settings, code versions and inputs. Every materialization names the read versions.
 
 Dagster may call a current step stale if the step was built without this instance, or if an input
-was made again with the same result. Such a step is reported as materialized, without a run.
+was made again with the same result. Such a step is reported as materialized, without a run. A
+release is reported only when it changes, because other assets may wait for it.
 """
 
-from collections.abc import Callable, Container, Mapping
+import math
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +25,6 @@ from rag_pipeline.orchestration.names import (
     asset_names,
     group_name,
     partitions_of,
-    upstream_assets,
 )
 from rag_pipeline.pipeline.planning import Step, made_from, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
@@ -34,26 +36,30 @@ Graph = Any
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 """Metadata that counts work. It is 0 in the event of a step that was current."""
 
+_AT_ONCE = 200
+"""Maximum number of partitions that are reported between two looks at the time."""
+
 _FILES = "The {name} as files, by a hash of their names, sizes and times."
 _SETTINGS = "A hash of the settings, code versions and inputs of the {name}."
 
 
 def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
     """Return the key of an asset's input."""
-    return dg.AssetKey([config.corpus, "files" if ASSETS[name].of_files else "settings", name])
+    kind = "files" if ASSETS[name].of_files else "settings"
+    return dg.AssetKey([*config.key_prefix, config.corpus, kind, name])
 
 
 def build_inputs(
-    config: CorpusConfig, observe: Callable[[dg.DagsterInstance], object]
+    config: CorpusConfig, observe: Callable[[dg.OpExecutionContext], object]
 ) -> list[dg.SourceAsset]:
     """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
 
     def look(context: dg.OpExecutionContext) -> dg.ObserveResult:
-        observe(context.instance)
+        observe(context)
         return dg.ObserveResult()
 
     def look_at_partitions(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
-        observe(context.instance)
+        observe(context)
         return dg.DataVersionsByPartition({})
 
     built = []
@@ -73,20 +79,19 @@ def build_inputs(
 
 
 def version_tags(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step, version: str, run_id: str
+    workspace: Workspace, instance: dg.DagsterInstance, step: Step, version: str, graph: Graph
 ) -> dict[str, str]:
-    """Return the tags of a materialization that name the versions of its inputs.
+    """Return the tags of a materialization that name the versions of its inputs in the graph.
 
     Dagster writes these tags for an asset's own op, but not for an event that another op yields.
     """
-    config = workspace.config
+    node = graph.get(asset_key(workspace.config, step.asset))
     tags = {
         data_version.DATA_VERSION_TAG: version,
-        data_version.CODE_VERSION_TAG: run_id,
+        data_version.CODE_VERSION_TAG: node.code_version or "",
         data_version.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
     }
-    keys = [asset_key(config, before) for before in upstream_assets(config, step.asset)]
-    keys.append(input_key(config, step.asset))
+    keys = sorted(node.parent_keys)
     latest = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(keys)}
     for key in keys:
         record = latest[key].last_materialization_record if key in latest else None
@@ -99,10 +104,12 @@ def version_tags(
     return tags
 
 
-def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+def observe_for_the_first_time(
+    workspace: Workspace, instance: dg.DagsterInstance, wanted: Sequence[Step]
+) -> None:
     """Observe inputs that were never observed, so that materializations can name their version."""
     seen: dict[dg.AssetKey, Container[str | None]] = {}
-    for step in steps(workspace.config):
+    for step in wanted:
         key = input_key(workspace.config, step.asset)
         if key not in seen:
             seen[key] = _observed(instance, key)
@@ -110,36 +117,59 @@ def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstanc
             _observe(instance, key, step.partition, made_from(workspace, step, {}))
 
 
-def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) -> list[Step]:
-    """Observe changed inputs, report current steps, and return the stale steps.
+def reconcile(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    graph: Graph,
+    start: int = 0,
+    seconds: float = math.inf,
+) -> tuple[list[Step], int]:
+    """Observe changed inputs and report current steps, from step number `start` on.
 
-    Afterwards Dagster's staleness agrees with `rag plan`. Call it only while no run is active.
+    Return the stale steps, and the number of the first step that is left after `seconds`, or 0 if
+    none is left. Afterwards Dagster's staleness agrees with `rag plan`. Call it only while no run
+    is active.
     """
-    config = workspace.config
-    stale = stale_steps(workspace)
-    observe_for_the_first_time(workspace, instance)
+    ends = time.monotonic() + seconds
+    stale, every = stale_steps(workspace), steps(workspace.config)
+    while start < len(every):
+        own = [s for s in every[start : start + _AT_ONCE] if s.asset == every[start].asset]
+        _reconcile(workspace, instance, graph, own, stale)
+        start += len(own)
+        if time.monotonic() > ends and start < len(every):
+            return list(stale), start
+    return list(stale), 0
+
+
+def _reconcile(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    graph: Graph,
+    own: Sequence[Step],
+    stale: Mapping[Step, str],
+) -> None:
+    """Observe and report partitions of one asset. Those of the assets before it are done."""
+    key = asset_key(workspace.config, own[0].asset)
+    source = input_key(workspace.config, own[0].asset)
+    observe_for_the_first_time(workspace, instance, own)
     statuses, observed = Statuses(instance, graph), False
-    for step in steps(config):
-        key, source = asset_key(config, step.asset), input_key(config, step.asset)
+    for step in own:
         if step in stale and statuses.is_fresh(key, step.partition):
             # The reason is not a changed input but, for example, a missing table.
             again = _latest(instance, source, step.partition) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(instance, source, step.partition, stale[step] + mark)
-            observed = True
         elif step not in stale and statuses.is_stale(key, step.partition):
             seen = _version_read(instance, key, source, step.partition)
             if seen is not None and seen != _latest(instance, source, step.partition):
                 _observe(instance, source, step.partition, seen)
                 observed = True
     if observed:
-        statuses.forget()
-    for step in steps(config):
-        key = asset_key(config, step.asset)
-        if step not in stale and not statuses.is_fresh(key, step.partition):
-            instance.report_runless_asset_event(unchanged(workspace, instance, step))
-            statuses.forget()
-    return list(stale)
+        statuses = Statuses(instance, graph)
+    for step in own:
+        unfresh = step not in stale and not statuses.is_fresh(key, step.partition)
+        if unfresh or _has_moved(workspace, instance, step):
+            instance.report_runless_asset_event(unchanged(workspace, instance, step, graph))
 
 
 def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> Container[str | None]:
@@ -182,38 +212,56 @@ def _version_read(
     return _version(instance.get_latest_data_version_record(source, True, partition, end))
 
 
+def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
+    """Return whether something else than a run in Dagster changed a step, such as a rollback."""
+    version = _version_now(workspace, step)
+    return version is not None and version != _version(
+        instance.get_latest_data_version_record(
+            asset_key(workspace.config, step.asset), False, step.partition
+        )
+    )
+
+
+def _version_now(workspace: Workspace, step: Step) -> str | None:
+    return step.row.version(workspace) if step.row.version else None
+
+
+def found_current(workspace: Workspace, step: Step) -> dg.AssetObservation:
+    """Return the event of a step that a run found current. No other asset waits for such events.
+
+    The check of freshness reads its time.
+    """
+    return dg.AssetObservation(
+        asset_key(workspace.config, step.asset),
+        description="Found current: nothing had to be made.",
+        metadata={"dagster/last_updated_timestamp": dg.MetadataValue.timestamp(time.time())},
+    )
+
+
 def unchanged(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step
+    workspace: Workspace, instance: dg.DagsterInstance, step: Step, graph: Graph
 ) -> dg.AssetMaterialization:
     """Return the last event of a current step again, with counts of 0."""
     key = asset_key(workspace.config, step.asset)
     record = instance.get_latest_data_version_record(key, False, step.partition)
     before = record.event_log_entry.asset_materialization if record else None
-    version = _version(record) or made_from(workspace, step, {})
+    version = _version_now(workspace, step) or _version(record) or made_from(workspace, step, {})
     metadata: Mapping[str, Any] = before.metadata if before else {}
     return dg.AssetMaterialization(
         key,
         partition=step.partition,
         description="Found current: nothing had to be made.",
         metadata={k: 0 if k in _COUNTS else v for k, v in metadata.items()} | {"unchanged": True},
-        tags=version_tags(workspace, instance, step, version, "unchanged"),
+        tags=version_tags(workspace, instance, step, version, graph),
     )
 
 
 class Statuses:
-    """Dagster's staleness of partitions, stored until `forget` is called."""
+    """Dagster's staleness of partitions, stored at the first look."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
-        self._instance = instance
-        self._graph = graph
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget stored statuses, because reported events may have changed them."""
-        loading = _Loading(self._instance)
-        self._resolver = data_version.CachingStaleStatusResolver(
-            self._instance, self._graph, loading
-        )
+        loading = _Loading(instance)
+        self._resolver = data_version.CachingStaleStatusResolver(instance, graph, loading)
 
     def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
         """Return whether Dagster calls a partition fresh."""

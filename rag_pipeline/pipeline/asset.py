@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from rag_pipeline.config import ChatSettings, Configuration, CorpusConfig, EmbeddingSettings
 from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
+from rag_pipeline.config.settings import Settings
 from rag_pipeline.indexing import Plan, TablePartition
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.release.checks import CheckResult
@@ -88,6 +89,8 @@ class Asset:
     """Whether it is made from files that people change."""
     watched: bool = False
     """Whether its age is monitored. A scheduled run then reports it even if it was current."""
+    version: Callable[[Workspace], str | None] | None = None
+    """Returns its data version, if something other than its step can change the version."""
     priority: int = 0
     """Runs of a higher priority leave Dagster's queue first."""
     kind: str
@@ -101,6 +104,8 @@ class Asset:
     """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
     """Pairs of a metadata key and a word: the command line shows the number with the word."""
+    methods: Callable[[CorpusConfig], Iterable[Settings]] = lambda config: ()
+    """Returns the settings of the methods that make it. Their `code_version` is the asset's."""
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """Returns the local and remote models that its step calls, except the reranker."""
     runs_dry: bool = False

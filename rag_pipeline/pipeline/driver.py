@@ -5,16 +5,16 @@ Only the shards that an executor distributes are built elsewhere.
 """
 
 import time
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
-from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.errors import CheckFailedError, RagPipelineError, explained
 from rag_pipeline.indexing import Plan, open_partition
 from rag_pipeline.memory import release_memory
 from rag_pipeline.pipeline import retention
@@ -27,7 +27,7 @@ from rag_pipeline.pipeline.metadata import (
     cost_metadata,
     examples,
 )
-from rag_pipeline.pipeline.planning import Step, plan_step, upstream, why
+from rag_pipeline.pipeline.planning import DOCUMENTS, Step, plan_step, steps, upstream, why
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
 
@@ -148,9 +148,30 @@ def drive(
             yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
         except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
             failed.add(step)
-            yield Failed(step, error)
+            yield Failed(step, explained(error))
             if not keep_going:
                 return
+
+
+def load_and_cut(
+    workspace: Workspace, progress: Progress = lambda step, what, count: None
+) -> list[Done]:
+    """Load the documents, and cut the stale ones by each chunking that calls no paid model.
+
+    A later run finds these steps done. Raise the error of the first step that fails.
+    """
+    wanted = [
+        step
+        for step in steps(workspace.config)
+        if step == DOCUMENTS or (step.asset == "chunks" and not pays(workspace, step))
+    ]
+    done = []
+    for event in drive(workspace, RunPlan(workspace, wanted), progress=progress):
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Done):
+            done.append(event)
+    return done
 
 
 def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
@@ -177,9 +198,9 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
         # Every materialization has these four keys, so that Dagster charts them over time.
         "seconds": round(time.perf_counter() - started, 3),
         "cost_usd": 0.0,
-        "calls_made": made.metadata.get("inputs_sent", 0),
-        "calls_saved": made.metadata.get("inputs_cached", 0),
+        "calls_saved": 0,
         **made.metadata,
+        "calls_made": costs.sent,
         **place_metadata(workspace, step),
         **removed,
         **cost_metadata(costs),
@@ -220,8 +241,12 @@ def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
     """Run a check of a step and return the result. Store a blocking check's result for `passed`."""
     result = check.run(workspace, step.key(workspace.config))
     if check.blocking:
+        if not result.passed:
+            repair = f"`rag doctor --repair {workspace.config.corpus}` repairs it"
+            result = replace(result, summary=f"{result.description}; {repair}")
         state = step.row.state_of(workspace, step.key(workspace.config))
-        verdict = {"state": state, "passed": result.passed, "failures": list(result.failures)}
+        said = "" if result.passed else f"check {check.name} failed: {result.description}"
+        verdict = {"state": state, "passed": result.passed, "said": said}
         workspace.store.write_json(_verdict_file(step), verdict)
     return result
 
@@ -232,24 +257,23 @@ def passed(workspace: Workspace, step: Step) -> bool:
     Dagster stops later steps only in the same run. The stored result also stops other runs and the
     command line. Content has no stored result if it changed later or was never checked.
     """
-    if not step.row.has_blocking_check:
-        return True
+    return not step.row.has_blocking_check or bool(_verdict(workspace, step).get("passed"))
+
+
+def refused(workspace: Workspace, step: Step) -> str:
+    """Return the recorded refusal of a step's current content with its remedy, or ""."""
+    return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
+
+
+def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:
+    """Return the stored result of a blocking check, or {} if the content changed later."""
     verdict = workspace.store.read_json(_verdict_file(step)) or {}
     state = step.row.state_of(workspace, step.key(workspace.config))
-    return bool(verdict.get("passed")) and verdict["state"] == state
+    return verdict if verdict.get("state") == state else {}
 
 
 def _verdict_file(step: Step) -> str:
     return f"checks/{step.store_name}.json"
-
-
-def describe(error: Exception) -> str:
-    """Return an error's message. For a bug, add its type and its line in the code."""
-    if isinstance(error, RagPipelineError | OSError):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f'File "{last.filename}", line {last.lineno}, in {last.name}'
-    return f"{type(error).__name__}: {error} ({place})"
 
 
 def _checked(workspace: Workspace, step: Step) -> Iterator[Checked]:

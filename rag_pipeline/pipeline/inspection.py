@@ -11,6 +11,8 @@ from functools import partial
 from rag_pipeline import release as releases
 from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.pipeline.driver import refused
 from rag_pipeline.pipeline.integrity import (
     Finding,
     corrupt_calls,
@@ -45,8 +47,9 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     findings += _dimensions(workspace, states)
     findings += _rows(workspace, states)
     broken = {f.place for f in findings}
+    findings += _refused(workspace, broken)
     if full:
-        findings += _judged(workspace, broken)
+        findings += _judged(workspace, broken | {f.place for f in findings})
         # A repair may remove a broken table, so its pins are checked after the repair.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += corrupt_calls(workspace)
@@ -124,6 +127,30 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
         "remove their rows; the next run makes them again",
         partial(table.drop, documents),
     )
+
+
+def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
+    """Yield what a recorded verdict of a blocking check refuses, so that no run can use it."""
+    for step in steps(workspace.config):
+        if broken.intersection(_read_for(workspace.config, step)):
+            continue
+        with suppress(StoreError):  # `_results` and `_lexical` report what can't be read
+            if said := refused(workspace, step):
+                yield Finding(
+                    step.store_name, said, _BUILT_AGAIN, partial(_remove, workspace, step)
+                )
+
+
+def _remove(workspace: Workspace, step: Step) -> None:
+    """Remove the content of a step, so that the next run makes it again."""
+    key = step.key(workspace.config)
+    if step.row.table is not None:
+        workspace.store.drop_table(step.store_name)
+    elif step.asset == "queries":
+        workspace.store.remove_file(QUERIES.file())
+    else:
+        for engine in workspace.config.lexical_engines(key):
+            workspace.store.files.remove_folder(workspace.lexical_path(key, engine))
 
 
 def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:

@@ -16,6 +16,9 @@ from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.workspace import Workspace
 
+FAILED_BEFORE = "failed judgements are asked for again"
+"""The reason why a step runs that lacks only failed judgements."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -93,11 +96,7 @@ def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
     changed = [before.asset for before in upstream(workspace.config, step) if before in running]
     if changed:
         return f"{', '.join(dict.fromkeys(changed))} changed"
-    return (
-        "failed judgements are asked for again"
-        if is_incomplete(workspace, step)
-        else MADE_OTHERWISE
-    )
+    return FAILED_BEFORE if is_incomplete(workspace, step) else MADE_OTHERWISE
 
 
 def step_stored_as(name: str) -> Step | None:
@@ -168,6 +167,45 @@ def pending_documents(
             left = len(here - stale - gone)
             pending[step] = Plan(tuple(stale), tuple(gone), left, why=own.why)
     return pending
+
+
+class FileChanges(NamedTuple):
+    """The documents that changed after the tables were built."""
+
+    edited: list[str]
+    added: list[str]
+    renamed: list[str]
+    """Pairs of ids with the same content, as `old -> new`."""
+    deleted: list[str]
+
+
+def changed_files(workspace: Workspace) -> FileChanges:
+    """Compare the loaded documents with the built tables. Empty and missing tables are left out."""
+    loaded = workspace.documents().state()
+    edited: set[str] = set()
+    added: set[str] = set()
+    deleted: dict[str, str] = {}
+    for step in steps(workspace.config):
+        if not step.row.open_partition:
+            continue
+        partition = step.row.open_partition(workspace, step.key(workspace.config))
+        if not (built := partition.table.state()):
+            continue
+        built = {**partition.quarantine.state(), **built}
+        for document_id, state in loaded.items():
+            if document_id not in built:
+                added |= {document_id} if partition.covers(document_id) else set()
+            elif built[document_id].content_hash != state.content_hash:
+                edited.add(document_id)
+        deleted |= {d: s.content_hash for d, s in built.items() if d not in loaded}
+    renamed = []
+    for old, content in sorted(deleted.items()):
+        new = next((d for d in sorted(added) if loaded[d].content_hash == content), None)
+        if new is not None:
+            renamed.append(f"{old} -> {new}")
+            added.remove(new)
+            del deleted[old]
+    return FileChanges(sorted(edited), sorted(added), renamed, sorted(deleted))
 
 
 def stale_steps(workspace: Workspace) -> dict[Step, str]:

@@ -24,7 +24,7 @@ from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
-from rag_pipeline.release.manifest import CURRENT
+from rag_pipeline.release.manifest import CURRENT, current_id
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
@@ -78,6 +78,7 @@ def _results_asset(made: JudgedResults) -> "partial[Asset]":
         is_incomplete=made.is_incomplete,
         made_from=lambda workspace, key: (made.made_from(workspace, key),),
         kind="parquet",
+        methods=lambda config: [made.settings(config.evaluation)],
         models=lambda config, key: made.chats(config),
         runs_dry=True,
     )
@@ -128,6 +129,7 @@ _ROWS = (
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
+        methods=lambda config: [config.documents],
         watched=True,
         priority=20,
         kind="lancedb",
@@ -162,6 +164,7 @@ _ROWS = (
         about="Spans of each document's text.",
         activity="cut documents into chunks",
         shown_counts=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
+        methods=lambda config: config.chunkings.values(),
         models=_chunking_models,
     ),
     _table_asset("contextualized_chunks")(
@@ -171,6 +174,7 @@ _ROWS = (
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         activity="put contexts before chunks",
+        methods=lambda config: config.contextualizers.values(),
         models=_contextualizer_models,
     ),
     Asset(
@@ -199,6 +203,7 @@ _ROWS = (
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         activity="embed chunks",
+        methods=lambda config: config.embeddings.values(),
         models=_embedding_models,
     ),
     Asset(
@@ -215,6 +220,7 @@ _ROWS = (
         activity="search with every query",
         unit="queries",
         shown_counts=(("queries", "queries"),),
+        methods=lambda config: [*config.retrievers.values(), *config.rerankers.values()],
         models=_embedding_models,
     ),
     _results_asset(results.LABELS)(
@@ -268,6 +274,7 @@ _ROWS = (
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
         # The comparison leaves out a configuration that can't be built.
         needs_all_inputs=False,
+        watched=True,
         priority=10,
         kind="json",
         about="Every configuration with its metrics, best first.",
@@ -284,6 +291,7 @@ _ROWS = (
         cleanup="before",
         made_from=_release_inputs,
         watched=True,
+        version=current_id,
         priority=20,
         kind="json",
         about="The manifest that pins the configuration and the exact builds that are served.",

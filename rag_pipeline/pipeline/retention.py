@@ -190,7 +190,7 @@ def _stray_tables(workspace: Workspace, kept: Sequence[Release]) -> Iterator[str
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
-    """Return whether a table belongs to a variant that is no longer in the corpus file."""
+    """Return whether the corpus file lacks the variant that a table belongs to."""
     step = step_stored_as(name.removeprefix("quarantine."))
     if step is None or step.partition is None:
         return False  # not a partition of an asset

@@ -140,7 +140,6 @@ def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
     note = runs.update_run(workspace, workspace.config.configuration(key))
     metadata: dict[str, MetadataValue] = {
         "queries": note["queries"],
-        "calls_made": note["calls"]["made"],
         "calls_saved": note["calls"]["saved"],
         "not_reranked": len(note["not_reranked"]),
         **examples("reranker_failures", note["not_reranked"]),
@@ -166,6 +165,7 @@ def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
         note["digest"],
         {
             "judged": note["judged"],
+            "calls_saved": note["calls"]["saved"],
             "missing": note["missing"],
             **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
             **(rows("agreement_with_gold", table) if agreed["n"] else {}),
@@ -199,8 +199,12 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     }
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
+    version = board.digest
+    with suppress(NotReleasedError):
+        # The release depends on the best build alone: other scores must not make it look stale.
+        version = release.candidate_digest(workspace)
     return Materialized(
-        board.digest,
+        version,
         {
             **rows("leaderboard", leaderboard_rows(board)),
             "configurations": len(board.configurations),
@@ -287,8 +291,7 @@ def _released_relevance(workspace: Workspace) -> float | None:
 def _judgements(note: Note) -> dict[str, MetadataValue]:
     return {
         "missing_judgements": note["missing"],
-        "inputs_sent": note["calls"]["made"],
-        "inputs_cached": note["calls"]["saved"],
+        "calls_saved": note["calls"]["saved"],
         **examples("errors", note["errors"]),
     }
 

@@ -1,6 +1,6 @@
 """The user's own documents -> synthetic questions for evaluation.
 
-`facts` reads facts, `wording` turns them into questions, and `certification` tries each question on
-the documents. `generation` selects questions, `written` uses a chat model, `review` shows them to
-people.
+`facts` reads facts, `forms` and `wording` turn them into questions, and `certification` tries each
+question on the documents. `generation` selects questions, `written` uses a chat model, `review`
+shows them to people.
 """

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_pipeline.answering.quantities.values import Quantity, quantities, same_value
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
 from rag_pipeline.datamodels import Chunk, Document, GoldSpan
-from rag_pipeline.evaluation.entities.values import Quantity, quantities, same_value
 from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
@@ -59,11 +59,13 @@ _EXPECTS = tuple(
 )
 """Patterns of questions and the kind of quantity they ask for; the first match counts."""
 _DEFINITION = re.compile(
-    r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of))\b", re.I
+    r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
+    r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
+    re.IGNORECASE,
 )
 _DEFINES = re.compile(
-    r"\b(?:what (?:does|counts|is meant)|how is\b.*\bdefined|what (?:is|are)|was gilt|"
-    r"wie (?:hoch|lang) ist)\b",
+    r"\b(?:what (?:do(?:es)? .* (?:mean|stand for|say about)|does the option|is|are)|"
+    r"how is\b.*\bdefined|was (?:ist|sind|steht|bewirkt)|wofür steht)\b",
     re.I,
 )
 
@@ -82,7 +84,7 @@ class _Sentence:
 class Certifier(AbstractContextManager["Certifier"]):
     """An index of the documents in a temporary folder, to try questions on.
 
-    `refused` counts the refused questions by reason.
+    `refused` counts the refused questions by reason. `is_alone` is true for a single document.
     """
 
     def __init__(self, documents: Iterable[Document], lexical: Lexical) -> None:
@@ -101,6 +103,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         build_lexical_index("bm25s", self._batches(documents), lexical, target)
         self._index = open_lexical_index(target)
         own = np.array(self._index.document_ids.to_pylist())
+        self.is_alone = len(self._texts) == 1
         self._inside: dict[str, Any] = {d: own == d for d in self._texts}
 
     def __exit__(self, *_: object) -> None:

@@ -1,31 +1,37 @@
 """Documents -> facts by rules for English and German, each with the sentence that states it.
 
-Facts are durations, sums, percentages, dates, parties, definitions, sections with a heading, and
-duties or permissions. Other languages give none; German gives what fixed forms can ask for.
+Facts are quantities, parties, definitions, abbreviations, options of programs, sections with a
+heading, and sentences of a known form (`forms`). Other languages give none.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, get_args
 
+from rag_pipeline.answering.quantities.values import Quantity, quantities
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, GoldSpan, Span
-from rag_pipeline.evaluation.entities.values import Quantity, quantities
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
+from rag_pipeline.questions.forms import NO_SUBJECT, asked_of
 
 FactKind = Literal[
-    "duration", "amount", "percentage", "date", "party", "definition", "section", "rule"
-]
+    "duration", "amount", "percentage", "date", "party", "definition", "section", "rule",
+    "condition", "statement", "abbreviation", "option",
+]  # fmt: skip
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
 _SENTENCE = (30, 500)
 """Minimum and maximum characters of a sentence."""
-_SECTION = 500
+_SECTION = 1_000
+"""Maximum characters of a section that is gold."""
 _HEAD = 2_000
+_LEAST_KNOWN = 0.7
+"""Minimum share of the words of a sentence that a dictionary of its language holds."""
 _NUMBERING = re.compile(
     r"(?:#{1,6}\s+|>\s+|[-*•·]\s+|(?:section|article|clause|§)\s*(?=\d))?"
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,4})[.)]\s+|\d{1,3}(?:\.\d{1,3})+\s+)?",
@@ -39,46 +45,53 @@ _HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t
 _DEFINED = re.compile(
     r"[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+(?:means?|shall mean|refers? to)\b"
 )
-_IS_A = re.compile(
-    r"((?:The\s+|An?\s+)?[A-Z][\w’'-]+(?:\s+(?:of\s+)?[\w’'-]+){0,3}?)\s+(?P<verb>is|are|was|were)\s+"
-    r"(?:an?|the|one\s+of)\s+(?!same\b|must\b)\w+"
-)
-_RULE = re.compile(r"(?P<who>[^,;:]{3,80}?)\s(?:shall|must|may|will|can)\s+(?:not\s|never\s)?\w")
-_DEICTIC = re.compile(
-    r"(?:the\s+)?(?:it|they|he|she|we|you|i|this|these|those|that|there|here|such|one|another|some|"
-    r"many|most|what|which|who|both|each|other|others|all|former|latter|same|following|above|"
-    r"first|second|third|result|next|last|nothing|everything|in|on|at|by|for|if|as|when|where|"
-    r"while|after|before|since|although|however|but|and|or|so|also|then|thus|his|her|its|their|"
-    r"our|my|your)\b",
-    re.IGNORECASE,
-)
 _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
 COMPANY = (
-    "Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|Company|"
-    "Holdings|Partners|Bank|Trust|Foundation|University|Association"
+    "Inc|Pty|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
+    "Company|Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
 """Last words of the names of companies and institutions."""
 _MARKUP = re.compile(
-    r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”"
+    r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
+    r"\w[‐-] \w"
 )
-"""Characters of tables, code, forms, addresses and metadata, and half quotations."""
+"""Characters of tables, code, forms, addresses and metadata, half quotations and broken words."""
 _NO_TOPIC = re.compile(
-    r"[^\w\s,&’'()-]|\d|\bversions?\b|^(?:add|build|check|choose|configure|contribute|create|donate|"
-    r"get|install|make|read|report|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
+    r"[^\w\s,&’'()-]|\d|\bversions?\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|^(?:add|build|check|"
+    r"choose|configure|contribute|create|direct|donate|ensure|get|install|keep|maintain|make|protect|provide|read|"
+    r"report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
     re.IGNORECASE,
 )
 """Marks, numbers and imperatives: what such a heading names is no topic."""
-_SUM_OF = re.compile(
-    r"\b(?:[Dd]ie|[Ee]iner?) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von|beträgt|dauert)\s+"
-    r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
+_ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
+_UNENDED = re.compile(
+    r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
 )
-"""A feminine German noun before its value; its article in a question is "die"."""
+"""An initial or abbreviation: its stop ends no sentence."""
+_OPTION = re.compile(
+    r"^(?P<indent>[ \t]*)(?:[-*] )?`?(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30})"
+    r"[^\s`,]{0,20})`?(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
+    r"(?P<text>[^\W\d_]\w* [^\n]+(?:\n(?P=indent)[ \t]{2,}[^\s-][^\n]*)*)"
+    r"(?=\n[ \t]*\n|\n(?P=indent)[-*`]|\s*\Z)",
+    re.MULTILINE,
+)
+"""An entry of a list of options: "-a, --all" and its first paragraph."""
+_OF_ITSELF = re.compile(
+    r"\b[Tt]his (?=(?:agreement|contract|lease|policy|licen[cs]e|undertaking|plan)\b)",
+    re.IGNORECASE,
+)
+"""A document that speaks of itself: "this Agreement" is "the Agreement" in a question about it."""
+_SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
+_LINKS = frozenset(
+    "of the and for in to on a an with by der die das des und für von zur zum".split()
+)
 _NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
 EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
-    "summary notes appendix annex schedule abstract conclusion references scope purpose "
-    "signatures signature details about other history features usage "
-    "description between and fixed added changed removed".split()
+    "summary notes appendix annex schedule abstract conclusion references scope purpose install "
+    "quick start getting started readme options name bezeichnung beschreibung signatures signature "
+    "details about other history features usage description between and fixed added changed "
+    "removed".split()
 )
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
@@ -89,7 +102,7 @@ class StatedFact:
 
     `sentence` is the text of the span on one line without number and markup. `value` is the span of
     the answer in it, and `quantity` its value. `subject` is the defined term or the heading of a
-    section. `names` are the parties.
+    section. `names` are the parties. `question` is the question of the sentence's form.
     """
 
     kind: FactKind
@@ -103,6 +116,7 @@ class StatedFact:
     subject: str = ""
     names: tuple[str, ...] = ()
     language: str = "en"
+    question: str = ""
 
     @property
     def gold(self) -> GoldSpan:
@@ -121,83 +135,155 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
     language = language_of(text) or "en"
     if language not in ("en", "de"):
         return
-    heading, level_start = "", -1
+    heading, level_start, is_listed, before, base = "", 0, False, "", 0
     spans = sentence_spans(text)
-    small = frozenset(re.findall(r"\b[a-z]+\b", text))
+    words = Counter(re.findall(r"\b[a-zäöüß]+\b", text))
+    large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
+    proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
+    small = (dictionary("en") if language == "en" else frozenset(words)) - proper
+    yield from _options(document, language)
     for number, (start, end) in enumerate(spans):
-        raw = text[start:end]
+        raw, last = text[start:end], before
+        before = raw
         title = _heading_of(text, start, raw)
         if title is not None:
-            # A title writes words large that the text writes small: "Payment Information".
+            level_start, before = end, ""
             if language == "en":
-                title = " ".join(_small(w, small | dictionary("en")) for w in title.split())
-            heading, level_start = title, end
+                # A title writes words large that the text writes small: "Payment Information".
+                in_text = all(w.casefold() in small for w in title.split() if not w.islower())
+                title = title.lower() if in_text else title
+            heading = title
             continue
-        if not _SENTENCE[0] <= end - start <= _SENTENCE[1]:
+        is_listed = last.endswith(":") or (is_listed and bool(_ITEM.match(raw)))
+        indent = _indent(text, start)
+        if level_start >= 0:
+            base = indent
+        if not _SENTENCE[0] <= end - start <= _SENTENCE[1] or (is_listed and _ITEM.match(raw)):
+            continue
+        is_first, level_start = level_start >= 0, -1
+        # A text that is set in belongs to the entry above it.
+        if indent > base + 2:
             continue
         begin = start + _prefix(raw)
-        sentence = plain(text[begin:end])
-        if not _is_said(sentence):
+        sentence = _OF_ITSELF.sub(_the, plain(text[begin:end]))
+        is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
+        if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
             continue
         # A fragment of a sentence, or of code, begins small or has no end.
-        if not re.match(r"[“\"„]?[^\W\d_a-zäöü].*[.!?][)”“\"]?$", sentence):
-            level_start = -1
+        if (
+            not _is_said(sentence, language)
+            or not re.match(r"[“\"„]?[^\W\d_a-zäöü].*[.!?][)”“\"]?$", sentence)
+            or _UNENDED.search(sentence)
+            or re.search(r"\w{3}(?<!Inc|Ltd)[.!?] ", sentence)
+            or re.match(r"\s*[a-zäöü]", text[end : end + 80])
+        ):
             continue
         found = document.document_id, begin, end, _small(sentence, small)
         heading = "" if heading.casefold() == document.title.casefold() else heading
-        if level_start >= 0 and _asks_for(heading):
-            past = _section_end(spans, number, text)
-            body = document.document_id, begin, past, plain(text[begin:past])
-            if (
-                body[3].endswith((".", ")"))
-                and _is_said(body[3])
-                and f"to {heading.split()[0].casefold()} " not in text
-            ):
-                whole = (0, len(body[3]))
-                yield StatedFact(
-                    "section", *body, whole, heading, subject=heading, language=language
-                )
-        level_start = -1
+        past = _section_end(spans, number, text) if is_first and _asks_for(heading) else None
+        if past and _is_about(heading, body := plain(text[begin:past]), language):
+            section = document.document_id, begin, past, body
+            yield StatedFact(
+                "section", *section, (0, len(body)), heading, subject=heading, language=language
+            )
+        quantities_said = [replace(f, language=language) for f in _quantities(found, heading)]
         if language == "de":
-            yield from _sums(found, heading)
-            continue
-        quantities_said = list(_quantities(found, heading))
+            quantities_said = [f for f in quantities_said if f.kind != "date"]
         yield from quantities_said
+        yield from _abbreviations(found, heading, language)
         defined = _DEFINED.match(sentence)
-        if defined:
+        if defined and language == "en":
             meaning = (defined.end(), len(sentence))
             yield StatedFact("definition", *found, meaning, heading, subject=defined[1])
-        elif (is_a := _IS_A.match(sentence)) and _is_name(is_a[1]):
-            meaning = (is_a.end(1), len(sentence))
-            yield StatedFact("definition", *found, meaning, heading, subject=is_a[0])
-        elif not quantities_said and _RULE.match(sentence) and not _DEICTIC.match(sentence):
-            yield StatedFact("rule", *found, (0, len(sentence)), heading)
-        if start < _HEAD and (between := _BETWEEN.search(sentence)):
+        elif not quantities_said:
+            for kind, question, answer in asked_of(found[3], language):
+                value = (answer, len(sentence))
+                yield StatedFact(kind, *found, value, heading, question=question, language=language)
+        if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
                 yield StatedFact("party", *found, between.span(1), heading, names=names)
 
 
-def _is_name(subject: str) -> bool:
-    """Return whether the subject of "… is a …" is a term: "A guard", "Google Analytics"."""
-    words = subject.split()
-    is_term = words[0] in ("A", "An") or (words[0] == "The" and "of" in words)
-    return (is_term or all(w[0].isupper() for w in words)) and not _DEICTIC.match(subject)
+def _indent(text: str, at: int) -> int:
+    line = text[text.rfind("\n", 0, at) + 1 : at + 1].expandtabs()
+    return len(line) - len(line.lstrip())
 
 
-def _is_said(sentence: str) -> bool:
-    """Return whether a text is mainly words, unlike a signature line, figures or code."""
+def _the(found: re.Match[str]) -> str:
+    return "The " if found[0][0] == "T" else "the "
+
+
+def _options(document: Document, language: str) -> Iterator[StatedFact]:
+    """Yield the described options that the document lists once."""
+    every = list(_OPTION.finditer(document.text))
+    named = Counter(found["name"] for found in every)
+    for found in every:
+        said = plain(found["text"])
+        if named[found["name"]] == 1 and len(said) <= _SENTENCE[1] and _is_said(said, language):
+            yield StatedFact(
+                *("option", document.document_id, found.start("names"), found.end("text"), said),
+                (0, len(said)),
+                subject=found["name"],
+                language=language,
+            )
+
+
+def _abbreviations(
+    found: tuple[str, int, int, str], heading: str, language: str
+) -> Iterator[StatedFact]:
+    """Yield "long form (LF)" if the letters are the initials of the words before.
+
+    A strict case of Schwartz and Hearst, A simple algorithm for identifying abbreviation
+    definitions in biomedical text, 2003.
+    """
+    every = list(_SHORT.finditer(found[3]))
+    for said in every if len(every) <= 2 else ():
+        letters = [c for c in said["short"] if c.isupper()]
+        start = said.end("long")
+        for word in reversed(list(re.finditer(r"[\w’']+", said["long"]))):
+            if letters and word[0][0].upper() == letters[-1]:
+                letters.pop()
+                start = said.start() + word.start()
+            elif word[0] not in _LINKS or not letters:
+                break
+        if not letters and said["short"].isupper():
+            value = (start, said.end("long") - 1)
+            yield StatedFact(
+                "abbreviation", *found, value, heading, subject=said["short"], language=language
+            )
+
+
+def _is_said(sentence: str, language: str) -> bool:
+    """Return whether a text is prose in a language, unlike a signature line, figures or code."""
     if _MARKUP.search(sentence):
         return False
     words = re.findall(r"[^\W\d_]{2,}", sentence)
-    return len(words) >= 4 and sum(map(len, words)) >= len(sentence) / 2
+    known = sum(word.casefold() in dictionary(language) for word in words)
+    return (
+        len(words) >= 4
+        and sum(map(len, words)) >= len(sentence) / 2
+        and known >= _LEAST_KNOWN * len(words)
+    )
 
 
-def _small(text: str, known: frozenset[str]) -> str:
-    """Return a text with a small first word if the document also writes that word small."""
+def _small(text: str, small: frozenset[str]) -> str:
+    """Return a text with a small first word, except a word that the document writes large."""
     first = text.partition(" ")[0]
-    is_small = first.casefold() in known and (first.istitle() or len(first) == 1)
-    return text[:1].lower() + text[1:] if is_small else text
+    is_common = first.casefold() in small and (first[1:].islower() or len(first) == 1)
+    return text[:1].lower() + text[1:] if is_common else text
+
+
+def _is_about(heading: str, body: str, language: str) -> bool:
+    """Return whether the section is prose, is whole, and uses most words of its heading."""
+    said = {word.casefold()[:5] for word in re.findall(r"[^\W\d_]{3,}", body)}
+    asked = [w.casefold()[:5] for w in re.findall(r"[^\W\d_]{4,}", heading)]
+    return (
+        bool(asked)
+        and body.endswith((".", ")"))
+        and _is_said(body, language)
+        and 2 * sum(word in said for word in asked) >= len(asked)
+    )
 
 
 def plain(text: str) -> str:
@@ -214,13 +300,6 @@ def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Stat
         kind = _kind(quantity)
         if kind is not None:
             yield StatedFact(kind, *found, (quantity.start, quantity.end), heading, quantity)
-
-
-def _sums(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
-    """Yield the quantities of a German sentence with the noun that they measure."""
-    for fact in _quantities(found, heading):
-        if (said := _SUM_OF.search(fact.sentence[: fact.value[0]])) and fact.kind != "date":
-            yield replace(fact, subject=said["noun"], language="de")
 
 
 def _kind(quantity: Quantity) -> FactKind | None:
@@ -256,14 +335,18 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
 
 def _asks_for(heading: str) -> bool:
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
-    is_topic = 0 < len(words) <= 8 and not _NO_TOPIC.search(heading)
-    return is_topic and not set(words) <= EMPTY_HEADINGS and not _DEICTIC.match(heading)
+    is_topic = 0 < len(words) <= 8 and not heading.isupper() and not _NO_TOPIC.search(heading)
+    return is_topic and not set(words) <= EMPTY_HEADINGS and not NO_SUBJECT.match(heading)
 
 
-def _section_end(spans: list[Span], number: int, text: str) -> int:
+def _section_end(spans: list[Span], number: int, text: str) -> int | None:
+    """Return the end of the section that begins with a sentence; None if it is too long."""
     first, end = spans[number]
     for start, past in spans[number + 1 :]:
-        if past - first > _SECTION or _heading_of(text, start, text[start:past]) is not None:
+        if _heading_of(text, start, text[start:past]) is not None:
             break
-        end = past
+        if past - first > _SECTION:
+            return None
+        if re.search(r"[^\W\d_]{3}", text[start:past]):  # no number of the next section
+            end = past
     return end

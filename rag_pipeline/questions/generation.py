@@ -17,7 +17,7 @@ from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
-from rag_pipeline.questions.wording import questions_of, shorter, with_name
+from rag_pipeline.questions.wording import questions_of, with_name
 
 T = TypeVar("T")
 _ENTITY: dict[FactKind, str] = {
@@ -36,9 +36,8 @@ _SKETCH = 128
 _COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
-_FEW = 0.25
-"""Below this share of questions with a document's name, questions without a name are added."""
-_WHOLE: tuple[FactKind, ...] = ("definition", "party", "section", "rule")
+_ALONE: tuple[FactKind, ...] = ("definition", "abbreviation")
+"""Kinds of facts that are asked without the name of their document if that is enough."""
 
 
 QuestionRow = dict[str, Any]
@@ -65,11 +64,11 @@ def make_questions(
 ) -> MadeQuestions:
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
-    Questions about a fact that similar documents state too name their document. If these are few
-    (fewer than one a document or a quarter), questions without a name are added. Up to `several`
-    questions need two documents, and up to `unanswerable` questions have no answer. Documents take
-    turns, and so do the kinds of facts. Near copies of a document are left out. The same documents
-    give the same questions. `progress` gets the numbers of tried facts and of all.
+    Questions name their document, except definitions that only one document has, and questions
+    about a single document. Up to `several` questions need two documents, and up to `unanswerable`
+    questions have no answer. Documents take turns, and so do the kinds of facts. Near copies of a
+    document are left out. The same documents give the same questions. `progress` gets the numbers
+    of tried facts and of all.
     """
     rows: list[QuestionRow] = []
     documents = distinct_documents(documents)
@@ -84,24 +83,14 @@ def make_questions(
                 rows.append(row)
 
         facts = list(_in_turns(by_document))
-        spare: list[tuple[str, StatedFact]] = []
         tried = facts[: _MOST_TRIED * wanted]
         for number, fact in enumerate(tried):
             progress(number, len(tried))
-            found = _certified(fact, names[fact.document_id], certifier)
-            if found and found[1]:
-                keep(_row(fact, found[0]))
-            elif found:
-                spare.append((found[0], fact))
+            if query := _certified(fact, names[fact.document_id], certifier):
+                keep(_row(fact, query))
             if len(rows) >= wanted:
                 break
         progress(len(tried), len(tried))
-        # Facts of similar documents are the hard and the frequent questions.
-        if len(rows) < max(len(documents), _FEW * wanted):
-            for query, fact in spare[: wanted - len(rows)]:
-                keep(_row(fact, query))
-        elif spare:
-            certifier.refused["said by one document only"] += len(spare)
         of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
         absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
         of_none = (made_row(q, q, [], None, [UNANSWERABLE, sort]) for q, sort in absent)
@@ -141,32 +130,24 @@ def _are_copies(one: tuple[set[int], set[str]], other: tuple[set[int], set[str]]
     return is_alike and (one[1] <= other[1] or other[1] <= one[1])
 
 
-def _certified(
-    fact: StatedFact, names: Sequence[str], certifier: Certifier
-) -> tuple[str, bool] | None:
-    """Return a question that passes, and whether it needs its document's name.
+def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> str | None:
+    """Return a question that passes.
 
-    Questions that pass only with the name go first, the shortest of a wording before longer ones.
+    Of several documents, most questions name theirs: "the tenant" is somebody else in another one.
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
-    alone = None
     for question in islice(questions_of(fact, random), _TRIED):
-        for query in (question,) if fact.kind in _WHOLE else shorter(question):
+        tried = [question] if fact.kind in _ALONE or certifier.is_alone else []
+        if names:
+            tried.append(with_name(question, random.choice(names), random, fact.language))
+        for query in tried:
             problem = certifier.problem(query, fact.gold, answer)
             if problem is None:
-                if query == question:  # without a name, only the whole text identifies it
-                    named = fact.kind == "section" and names
-                    alone = alone or (with_name(query, names[0], random) if named else query)
-                continue
-            if names:
-                query = with_name(query, random.choice(names), random)
-                problem = certifier.problem(query, fact.gold, answer)
-                if problem is None:
-                    return query, True
+                return query
             certifier.refuse(problem)
-    return (alone, False) if alone else None
+    return None
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:

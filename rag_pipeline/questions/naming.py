@@ -7,14 +7,14 @@ from itertools import chain, islice, takewhile
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
-from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS
+from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS, plain
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
 """Number of first characters with the names of companies."""
 _OFTEN = 0.4
 """A name in more than this share of the documents identifies none of them."""
-_MOST_WORDS = 14
+_MOST_WORDS = 9
 _COMPANY = re.compile(
     r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
     rf"(?:{COMPANY})\b"
@@ -22,6 +22,10 @@ _COMPANY = re.compile(
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
+_RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
+"""The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
+_PART = re.compile(r"(?:exhibit|annex|appendix|attachment|schedule)\b", re.IGNORECASE)
+"""The start of a title that says where a document is attached."""
 _KINDS = frozenset(
     "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
     "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
@@ -36,19 +40,23 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     """Return the names of each document, by document id; the list may be empty.
 
     A name has up to two proper names that few other documents have, and the kind of document from
-    title or file name. Without either, it is the title if it is unique, else the file name. The
-    rules are for English.
+    title or file name. A name that fits two documents is left out. Without a name, it is the title
+    if it is unique, else the file name. Documents in other languages than English have titles only.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
     held = Counter(chain.from_iterable(proper.values()))
     most = max(1.0, _OFTEN * len(documents))
     titled = Counter(d.title.casefold() for d in documents)
+    kinds = [(_kind(document, []).split()[-1:], document) for document in documents]
     found = {}
     for document in documents:
         owners = [name for name in proper[document.document_id] if held[name] <= most][:2]
         kind = _kind(document, owners)
-        if owners and kind:
+        alike = (d.text for last, d in kinds if d is not document and last == kind.split()[-1:])
+        is_english = document.metadata.get("language", "en") == "en"
+        is_owned = owners and kind and not any(owners[0] in text for text in alike)
+        if is_owned and is_english and not _RUNNING.fullmatch(document.title):
             first, short = owners[0], kind.split()[-1]
             names = [f"{first}’s {kind}", f"the {first} {short}"]
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
@@ -64,11 +72,15 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
     for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
         if word.lower() not in known and word.lower() not in small:
             written = (n for n in (word.capitalize(), word) if not n.islower())
+            if word.isupper() and re.search(rf"[\"“]{word}[\"”]", document.text):
+                continue  # an abbreviation that the document defines
             yield from islice((n for n in written if re.search(rf"\b{n}\b", document.text)), 1)
     for company in _COMPANY.finditer(document.text[:_HEAD]):
-        words = re.sub(r",|[’']s\b", "", company["name"]).split()
-        rare = next((word for word in words if word.lower() not in known), None)
-        if rare or len(words) > 1:
+        words = re.sub(rf",|[’']s\b|\b(?:{COMPANY})\b", "", company["name"]).split()
+        if any(word.lower() in _KINDS for word in words):
+            continue
+        rare = next((w for w in words if not known.issuperset(w.lower().split("-"))), None)
+        if rare or (len(words) > 1 and words[1][0].isupper()):
             yield rare or " ".join(words[:2])
 
 
@@ -87,8 +99,14 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
 
 
 def _titles(document: Document, is_alone: bool) -> list[str]:
-    title = " ".join(_SITE.split(document.title)[0].split() or document.title.split())
+    shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
+    shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
+    title = " ".join(_SITE.split(shown)[0].split() or shown.split()).rstrip(":")
+    if running := _RUNNING.fullmatch(title):
+        title = running[1].lower() if running[1].isupper() else running[1]
+    title = title.title() if title.isupper() and " " in title else title
     name = readable_name(document.document_id)
-    if title and is_alone and title.casefold() not in EMPTY_HEADINGS:
+    is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _PART.match(title)
+    if title and is_alone and title[-1] not in ".!?" and not is_empty:
         return [f"“{title}”"]
     return [] if name.casefold() == title.casefold() else [f"“{name}”"]

@@ -48,14 +48,17 @@ def unanswerable_questions(
             name = invented.instead_of(random.choice(own))
             if name is not None:
                 invented_last = True
-                yield with_name(bare, name, random), "no_such_document"
+                yield with_name(bare, name, random, fact.language), "no_such_document"
                 continue
         others = [d for d in named_ids if d != fact.document_id]
         for other in random.sample(others, min(_OTHERS, len(others))):
             problem = certifier.may_answer(bare, other)
             if problem is None:
                 invented_last = False
-                yield with_name(bare, random.choice(names[other]), random), "not_stated"
+                yield (
+                    with_name(bare, random.choice(names[other]), random, fact.language),
+                    "not_stated",
+                )
                 break
             certifier.refuse(problem)
 

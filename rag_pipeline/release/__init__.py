@@ -5,6 +5,7 @@ atomically, so a reader sees one whole release. Both files are written condition
 concurrent processes, one succeeds and the other tries again.
 """
 
+from rag_pipeline.release.candidate import candidate_digest as candidate_digest
 from rag_pipeline.release.candidate import gate_decision as gate_decision
 from rag_pipeline.release.candidate import is_current as is_current
 from rag_pipeline.release.candidate import served_reference as served_reference

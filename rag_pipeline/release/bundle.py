@@ -72,10 +72,13 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
             zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
         ):
             files = _write_files(workspace, release, Path(folder))
+            settings = dict(release.settings)
+            if workspace.config.access is not None:
+                settings["access"] = workspace.config.access.model_dump(mode="json")
             listing = {
                 "format": FORMAT,
                 "corpus": workspace.config.corpus,
-                "release": asdict(replace(release, files={})),
+                "release": asdict(replace(release, files={}, settings=settings)),
                 "files": {
                     name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
                     for name, path in files.items()
@@ -124,11 +127,6 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
         listing = _read_listing(archive, file)
     _manifest(listing["release"], file)
     return _minimal_config(listing, store)
-
-
-def corpus_of(file: Path) -> str:
-    """Return the name of a bundle's corpus."""
-    return str(minimal_config(file, "store")["corpus"])
 
 
 def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:

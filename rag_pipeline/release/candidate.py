@@ -7,11 +7,16 @@ from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
-from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
+from rag_pipeline.evaluation.comparison import (
+    Reference,
+    best_of,
+    evaluated_scores,
+    measured_metrics,
+)
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import scores_are_current
 from rag_pipeline.evaluation.results import JUDGED, RUN
-from rag_pipeline.evaluation.runs import retriever_of, run_is_current
+from rag_pipeline.evaluation.runs import load_groups, retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
@@ -22,6 +27,8 @@ from rag_pipeline.release.settings import read_settings, record_chats
 from rag_pipeline.workspace import Workspace
 
 _LISTED_DOCUMENTS = 20
+_TIE_BREAKS = ("AnswerPresence@1", "EntityF1", "AnswerPresence@10", "RR@10")
+"""The metrics, in this order, that choose where `serve_metric` cannot tell configurations apart."""
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
@@ -64,11 +71,22 @@ def _choose_best(
             )
         first = next(name for name in config.all_configurations if name in evaluated)
         return config.configuration(first), ["no query has gold: the first one listed", *notes]
-    means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
-    best = max(complete, key=lambda name: means[name])
+    order = [metric, *(m for m in _TIE_BREAKS if m != metric)]
+    measured = {
+        name: {
+            m: {q: own[q] for q in common if q in own}
+            for m in order
+            if (own := scores[name].get(m))
+        }
+        for name in complete
+    }
+    best, used = best_of(measured, order, load_groups(workspace))
+    mean = mean_of_known(values[best][q] for q in common) or 0.0
     left_out = len(values) - len(complete)
     queries, configurations = f"{len(common)} queries", f"{len(evaluated)} configurations"
-    reason = f"best {metric}: {means[best]:.4f} over {queries}, of {configurations}"
+    reason = f"best {metric}: {mean:.4f} over {queries}, of {configurations}"
+    if len(used) > 1:
+        reason += f"; several cannot be told apart by {metric}, so {', '.join(used[1:])} decided"
     if left_out:
         reason += f"; {left_out} lack it on too many queries"
     return config.configuration(best), [reason, *notes]
@@ -101,11 +119,15 @@ def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[li
 def is_current(workspace: Workspace) -> bool:
     """Return whether the served release is the build that would be chosen now."""
     try:
-        configuration, _ = choose(workspace)
-        release = current(workspace)
+        return current(workspace).digest == candidate_digest(workspace)
     except StoreError:  # nothing is served, or its manifest is unreadable
         return False
-    return release.digest == served_digest(workspace, configuration)
+
+
+def candidate_digest(workspace: Workspace) -> str:
+    """Return the digest of the build that would be chosen. Raise NotReleasedError without one."""
+    configuration, _ = choose(workspace)
+    return served_digest(workspace, configuration)
 
 
 def served_digest(workspace: Workspace, configuration: Configuration) -> str:
@@ -177,7 +199,7 @@ def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], releas
         return all(
             fingerprint(getattr(was, field)) == fingerprint(getattr(now, field))
             for field in type(was).model_fields
-            if field != "calibration"
+            if field not in ("calibration", "access")
         )
     return False
 

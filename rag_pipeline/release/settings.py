@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rag_pipeline.answering import Calibration
 from rag_pipeline.config import (
+    Access,
     Answers,
     Chunking,
     Contextualizer,
@@ -35,6 +36,8 @@ class ReleaseSettings(BaseModel):
     answers_chats: dict[str, ChatVariant] = Field(default={})
     calibration: Calibration | None = None
     """The calibration fitted to the run of the release. The corpus file has no such setting."""
+    access: Access | None = None
+    """The access rules of an imported bundle. Those of the importer's corpus file replace them."""
 
     def digest(self, run_digest: str) -> str:
         """Hash a run together with the settings of its answers."""

@@ -1,8 +1,8 @@
 """Open a vector table and the lexical index of the same chunks for searching."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rag_pipeline.datamodels import Vectors
-from rag_pipeline.errors import StoreError
+from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
-from rag_pipeline.store.lance import data_files
+from rag_pipeline.store.lance import data_files, id_filter
 
 RESIDENT_BYTES = 400 << 20
 """Maximum size in bytes of vectors in memory. Reading hundreds of vectors would slow a query."""
@@ -56,6 +56,10 @@ class Index:
     _token_weights: Weights | None
     texts: "Texts | None" = None
     """Reads the texts of documents by id. None if the build has no documents table."""
+    visible: Mask | None = None
+    """One flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
+    condition: str | None = None
+    """The same in LanceDB's SQL, if the vectors are on disk."""
 
     @classmethod
     def open(
@@ -98,6 +102,11 @@ class Index:
         return self._terms
 
     @property
+    def outdated(self) -> dict[int, str]:
+        """Return `DocumentIndex.outdated`, or {} without a lexical index."""
+        return self._terms.documents.outdated if self._terms is not None else {}
+
+    @property
     def keeps_tokens(self) -> bool:
         """Return whether the table holds token vectors."""
         return self._token_weights is not None
@@ -118,11 +127,52 @@ class Index:
     def matching(self, where: str) -> Mask:
         """Return the mask of the chunks that match a filter in SQL.
 
-        Raises InputError if the filter is invalid.
+        Raises InputError if the filter is invalid, or fails on a chunk that the caller may see.
         """
         allowed = np.zeros(len(self), np.bool_)
-        allowed[self.positions(vector_index.matching(self.table, where))] = True
-        return allowed
+        try:
+            found = vector_index.matching(self.table, where)
+        except InputError:
+            if self.visible is None:
+                raise
+            # A hidden value may be the cause, so only the visible rows decide.
+            found = vector_index.matching_among(self.table, self.row_ids[self.visible], where)
+        allowed[self.positions(found)] = True
+        return allowed if self.visible is None else allowed & self.visible
+
+    def only(self, document_ids: Collection[str]) -> "Index":
+        """Return the index as if it held only these documents. Positions do not change.
+
+        The terms and tokens of other documents do not count in any score, except the BM25 scores
+        of the engine `lance`.
+        """
+        import pyarrow.compute as pc
+
+        wanted = pa.array(sorted(document_ids), pa.string())
+        shown = pc.is_in(self._document_ids, value_set=wanted)
+        visible = shown.to_numpy(zero_copy_only=False)[self._document_of]
+        condition = weights = None
+        if self.vectors is None:
+            lists = self._document_ids.filter(shown), self._document_ids.filter(pc.invert(shown))
+            seen, hidden = (id_filter("document_id", ids.to_pylist()) for ids in lists)
+            shorter = seen if len(seen) <= len(hidden) else f"NOT {hidden}"
+            condition = shorter if len(lists[0]) else "1 = 0"
+        if self._token_weights is not None:
+            with vector_index.reading(self.table):
+                rows = self.table.search().select(["token_ids"]).with_row_id(True).to_batches()
+                weights = token_weights(
+                    b.column("token_ids").filter(
+                        pa.array(visible[self.positions(b.column("_rowid").to_numpy())])
+                    )
+                    for b in rows
+                )
+        return replace(
+            self,
+            visible=visible,
+            condition=condition,
+            _terms=self._terms and self._terms.only(wanted),
+            _token_weights=weights,
+        )
 
     def of_document(self, document_id: str) -> Mask:
         """Return the mask of the chunks of one document."""
@@ -196,6 +246,10 @@ class _Terms:
         by_document = np.argsort(document_of, kind="stable")
         starts = np.searchsorted(document_of[by_document], np.arange(len(ids) + 1))
         return cls(lexical, at, positions, document_of, by_document, starts)
+
+    def only(self, document_ids: pa.Array) -> "_Terms":
+        """Return the results and statistics of some documents alone."""
+        return replace(self, lexical=self.lexical.only(document_ids))
 
     @property
     def documents(self) -> DocumentIndex:

@@ -4,7 +4,9 @@ Every run of consecutive words is compared with every document's name. The best 
 """
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +28,35 @@ _LONG = 150
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
-_BREAK = re.compile(r":\s+|\n\s*\n\s*")
+_BREAK = re.compile(r"[:;]\s+|\n\s*\n\s*")
+_SEMICOLON = re.compile(r";\s+")
+_QUOTED = re.compile(r"[\"“„«»]([^\"“”„«»\n]{1,200})[\"“”«»]")
+_COMMA = re.compile(r",\s+")
+_COMMON = 0.5
+"""Least share of documents with a term that tells nothing about one of them."""
+_OPENING = 2
+"""Maximum number of first words of a clause, such as `According to`, that may be rare."""
+_ASKS = re.compile(
+    r"(?:and |so )?(?:who|whom|whose|what|when|where|why|how|which|whether|if|do|does|did|is|are|"
+    r"was|were|am|can|could|may|might|must|shall|should|will|would|has|have|had|tell|list|name|"
+    r"give|show|explain|describe|wer|wem|wen|wie|was|wann|wo|warum|welche\w?|wieviel|darf|dürfen|"
+    r"kann|können|muss|müssen|ist|sind|hat|haben|gibt|qui|que|quoi|quand|où|comment|pourquoi|"
+    r"combien|quel\w*|est-ce|peut|doit|qué|quién\w*|cuál\w*|cuándo|dónde|cómo|cuánt\w*|puede\w*|"
+    r"debe\w*|chi|che|quale|quando|dove|come|può|wat|wanneer|waar|hoe\w*|welk\w?)\b",
+    re.I,
+)
+"""Match the first word of a question or a request."""
+_TURNING = frozenset(
+    "know tell wonder wondering curious question hello hi hey please dear sorry thanks inform ask "
+    "asking wissen frage hallo bitte savoir question bonjour saber pregunta hola".split()
+)
+_AROUND = _TURNING | frozenset(
+    "a about an and anyone i'd i'm am can could do does everybody excuse for got have i if is it "
+    "just kindly let like me morning my need one out quick quickly short someone team the there to "
+    "trying us want was we were whether will wish would you your all afternoon good here ich "
+    "möchte gerne eine kurze können sie mir sagen je voudrais une quiero una".split()
+)
+"""Words with which a person turns to another one before a question, also with other words."""
 _ENDS = ";:,.!?-–—"
 
 
@@ -76,18 +106,13 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
     stays in the search text if it is uncertain, or if fewer than `_LEAST_ASKED` other words remain.
     """
     parsed = whole(query)
-    text = parsed.search_text
+    text = _without_address(parsed.search_text)
+    parsed = replace(parsed, search_text=text)
     words = [_Word(*w.span(), documents.terms(w[0])) for w in _WORD.finditer(text)]
-    candidates, gains = _gains(words, documents)
-    if len(documents) < 2 or not len(candidates):
+    candidates, gains = _gains(text, words, documents)
+    if documents.count < 2 or not len(candidates):
         return parsed
-    sums = np.concatenate([np.zeros((1, len(candidates))), np.cumsum(gains, axis=0)])
-    stretches = sums - np.minimum.accumulate(sums, axis=0)
-    scores = stretches.max(axis=0)
-    best = int(scores.argmax())
-    end = int(stretches[:, best].argmax())
-    # Of equal sums, take the shortest run of words.
-    start = end - int(sums[: end + 1, best][::-1].argmin())
+    best, scores, start, end = _best_run(gains, _segments(text, words))
     low, high = _CERTAIN
     certainty = float(np.clip((scores[best] - low) / (high - low), 0, 1))
     named = NamedDocuments(candidates, scores / max(scores[best], 1e-9), certainty)
@@ -95,20 +120,61 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
     in_name = any(term in own for word in words[start:end] for term in word.terms)
     if certainty and (in_name or scores[best] >= _SURELY):
         start, end = _with_kind(words, start, end, documents.kinds)
-        search_text = _without(text, words, start, end)
+        search_text = _without(text, words, start, end, documents)
         if search_text is not None:
             name = text[words[start].start : words[end - 1].end].strip(_ENDS)
             return ParsedQuery(query, name, search_text, named)
     return ParsedQuery(query, query, text, named)
 
 
+def _segments(text: str, words: list[_Word]) -> list[tuple[int, int]]:
+    """Return the first and last word, excluded, of each sentence or part before a semicolon."""
+    ends = {*sentence_ends(text, 0, len(text)), *(m.end() for m in _SEMICOLON.finditer(text))}
+    firsts = [n for n, word in enumerate(words) if word.start in ends]
+    return list(pairwise(sorted({0, *firsts, len(words)})))
+
+
+def _best_run(
+    gains: npt.NDArray[np.float64], segments: list[tuple[int, int]]
+) -> tuple[int, npt.NDArray[np.float64], int, int]:
+    """Return the best candidate, each candidate's score, and the best one's words (start, end)."""
+    runs = []
+    for first, last in segments:
+        sums = np.vstack([np.zeros((1, gains.shape[1])), np.cumsum(gains[first:last], axis=0)])
+        runs.append((first, sums, sums - np.minimum.accumulate(sums, axis=0)))
+    scores = np.max([stretches.max(axis=0) for _, _, stretches in runs], axis=0)
+    best = int(scores.argmax())
+    first, sums, stretches = max(runs, key=lambda run: float(run[2][:, best].max()))
+    end = int(stretches[:, best].argmax())
+    # Of equal sums, take the shortest run of words.
+    start = end - int(sums[: end + 1, best][::-1].argmin())
+    return best, scores, first + start, first + end
+
+
+def _quoted_names(
+    text: str, words: list[_Word], documents: DocumentIndex
+) -> list[tuple[int, list[int]]]:
+    """Return the row of each document whose whole name is quoted, with the numbers of the words."""
+    found = []
+    for quoted in _QUOTED.finditer(text):
+        row = documents.row_named(quoted[1])
+        within = [
+            n for n, w in enumerate(words) if w.start < quoted.end() and w.end > quoted.start()
+        ]
+        if row is not None and within:
+            found.append((row, within))
+    return found
+
+
 def _gains(
-    words: list[_Word], documents: DocumentIndex
+    text: str, words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the documents that a word names, and the gains, shape (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
-    candidates = np.unique(np.concatenate([np.empty(0, np.int64), *naming]))
+    quoted = _quoted_names(text, words, documents)
+    rows = np.array([row for row, _ in quoted], np.int64)
+    candidates = np.unique(np.concatenate([rows, *naming]))
     gains = np.zeros((len(words), len(candidates)))
     if not len(candidates):
         return candidates, gains
@@ -120,6 +186,8 @@ def _gains(
             gain[at[meant]] = np.maximum(gain[at[meant]], shares[meant])
         if word.terms:
             gain -= _LEAST
+    for row, numbers in quoted:
+        gains[numbers, np.searchsorted(candidates, row)] = 1 - _LEAST
     return candidates, gains
 
 
@@ -141,30 +209,74 @@ def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) 
     return start, end
 
 
-def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
+def _without(
+    text: str, words: list[_Word], start: int, end: int, documents: DocumentIndex
+) -> str | None:
     """Return a text without the words of a name, or None if too few words remain.
 
-    An introduction is removed too, such as `Under` before a name with a comma. So is a clause
-    before a colon or a sentence without a question mark, if the rest has more words and asks.
+    A clause with the name is removed too, if the rest asks for at least `_LEAST_ASKED` words:
+
+    - a clause before a colon or semicolon, if only the rest starts like a question, or is longer
+    - a sentence without a question mark, if the rest asks and is longer
+    - a sentence, or a clause beside a comma, if only the rest starts like a question and the other
+      words of the clause after its first two are common (see `_is_common`)
     """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
     before, after = text[: words[start].start], text[words[end - 1].end :]
     if left < _LEAST_ASKED <= right and text[words[end - 1].end - 1] in ";:,.":
         before, left = "", 0
-    first, last = _part(text, words[start].start, len(text[: words[end - 1].end].rstrip(_ENDS)))
     others = [word for word in words[:start] + words[end:] if word.terms]
-    outside = sum(1 for word in others if not first <= word.start < last)
-    part, rest = text[first:last].rstrip(), f"{text[:first].rstrip()} {text[last:]}".strip()
-    leads_up = part.endswith(":") or ("?" in rest and not part.endswith("?"))
-    if leads_up and outside >= _LEAST_ASKED and 2 * outside > len(others):
-        return rest
+    name = words[start].start, len(text[: words[end - 1].end].rstrip(_ENDS))
+    for breaks in ((_BREAK,), (_BREAK, _COMMA)):
+        first, last = _part(text, *name, breaks)
+        inside = [word for word in others if first <= word.start < last]
+        outside = len(others) - len(inside)
+        part, rest = text[first:last].rstrip(), f"{text[:first].rstrip()} {text[last:]}".strip()
+        if outside < _LEAST_ASKED:
+            continue
+        opens = [word for word in words if first <= word.start][:_OPENING]
+        asks = _ASKS.match(rest) is not None and not _ASKS.match(part)
+        leads_up = asks and all(word in opens or _is_common(word, documents) for word in inside)
+        if part.endswith((":", ";")):
+            leads_up = asks or 2 * outside > len(others)
+        elif _COMMA not in breaks:
+            asks = "?" in rest and not part.endswith("?")
+            leads_up = leads_up or (asks and 2 * outside > len(others))
+        if leads_up:
+            return _ended(rest, part)
     asked = f"{before.rstrip(' ,;:')} {after.lstrip(' ,;:')}".strip()
     return asked if left + right >= _LEAST_ASKED else None
 
 
-def _part(text: str, start: int, end: int) -> tuple[int, int]:
-    breaks = [*sentence_ends(text, 0, len(text)), *(m.end() for m in _BREAK.finditer(text))]
+def _ended(rest: str, part: str) -> str:
+    """Return what remains of a text, which ends like a question if the removed part did."""
+    return f"{rest.rstrip(' ,')}?" if part.endswith("?") and not rest.endswith("?") else rest
+
+
+def _is_common(word: _Word, documents: DocumentIndex) -> bool:
+    """Return whether the terms of a word name kinds of documents or are in at least half of all."""
+    held = (documents.share_holding(term) >= _COMMON for term in word.terms)
+    return all(map(documents.kinds.__contains__, word.terms)) or all(held)
+
+
+def _without_address(text: str) -> str:
+    """Return a text without the words that turn to a person before a question."""
+    words = list(_WORD.finditer(text))
+    said = [word[0].strip(_ENDS).lower().replace("’", "'") for word in words]
+    count = next((n for n, word in enumerate(said) if word not in _AROUND), len(said))
+    last = max((n for n, word in enumerate(said[:count]) if word in _TURNING), default=-1) + 1
+    for word in words[last : count + 1] if last else ():
+        rest = text[word.start() :]
+        if _ASKS.match(rest) and len(rest.split()) > _LEAST_ASKED:
+            return rest
+    return text
+
+
+def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) -> tuple[int, int]:
+    """Return the start and end of the clause around a span, between sentence ends and breaks."""
+    found = (match.end() for pattern in patterns for match in pattern.finditer(text))
+    breaks = [*sentence_ends(text, 0, len(text)), *found]
     first = max((at for at in breaks if at <= start), default=0)
     return first, min((at for at in breaks if at >= end), default=len(text))
 

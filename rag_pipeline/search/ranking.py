@@ -52,11 +52,24 @@ class Search:
 
     @property
     def allowed(self) -> Mask | None:
-        """Return for each chunk whether it matches the filter. Return None without a filter."""
+        """Return for each chunk whether it matches the filter and the caller may see it.
+
+        Return None if all chunks are allowed.
+        """
         # Not a `cached_property`: before Python 3.12, all searches would share its lock.
-        if self.known is None and self.where is not None:
-            object.__setattr__(self, "known", self.index.matching(self.where))
+        if self.known is None:
+            known = self.index.visible if self.where is None else self.index.matching(self.where)
+            object.__setattr__(self, "known", known)
         return self.known
+
+    @property
+    def condition(self) -> str | None:
+        """Return the condition for LanceDB that selects the allowed chunks."""
+        if self.index.visible is None or self.where is None:
+            return self.index.condition or self.where
+        # The filter may fail on hidden chunks, so LanceDB gets the chunks that passed it.
+        rows = self.index.row_ids[self.allowed].tolist()
+        return f"_rowid IN ({', '.join(map(str, rows))})" if rows else "1 = 0"
 
     def nearest(self, k: int) -> Ranking:
         """Return the k chunks with the nearest vectors, scored by cosine similarity."""
@@ -66,8 +79,8 @@ class Search:
         """Return the chunks of `nearest` as arrays."""
         index = self.index
         if index.vectors is None:
-            return nearest_read(index, self.vector, k, self.where)
-        if index.probes and self.where is None:
+            return nearest_read(index, self.vector, k, self.condition)
+        if index.probes and self.allowed is None:
             most = max(k, _UNREFINED)
             found = vector_index.search(
                 index.table, self.vector, most, None, (), index.probes, refine=False

@@ -45,6 +45,7 @@ from rag_pipeline.search.staged import (
     documents_of,
     with_stages,
 )
+from rag_pipeline.search.standing import asks_for
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import id_filter
 
@@ -56,6 +57,8 @@ _Ranked = tuple[Ranking, pa.Table | None, SearchResult]
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries that are reranked together, with concurrent calls."""
+_OUTDATED_LOSS = 0.3
+_TOP_RANKS = 20
 _TIMED = 5
 """Number of first queries that are reranked one by one, to measure the latency of each."""
 
@@ -156,8 +159,9 @@ class Searcher:
         loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, _ in found]
         asked = []
         for request, chunks in zip(group, loaded, strict=True):
-            texts = (indexed_text(c.context, c.text) for c in chunks[: reranker.candidates])
-            asked.append(RerankInput(request.query, tuple(texts)))
+            first = chunks[: reranker.candidates]
+            texts = tuple(indexed_text(c.context, c.text) for c in first)
+            asked.append(RerankInput(request.query, texts, tuple(c.document_id for c in first)))
         read: list[tuple[list[ScoredChunk], str | None]] = []
         for one, chunks, relevance in zip(asked, loaded, self.score(asked), strict=True):
             if not isinstance(relevance, ProviderError):
@@ -229,6 +233,7 @@ class Searcher:
             read = read_rows(self.index, ranking[: self.reranker.candidates], columns)
             ranking = _rerank_by_tokens(search, ranking, self.reranker, read)
             rows = rows if rows is not None else read
+        ranking = _in_force_first(self.index, request.query, ranking)
         return ranking if self._is_varied else ranking[:wanted], rows, found
 
     def _search_of(self, request: SearchRequest) -> Search:
@@ -259,6 +264,21 @@ def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -
     if high == low:
         return [(position, 1.0 if score == high else 0.0) for position, score in ranking]
     return [(position, (score - low) / (high - low)) for position, score in ranking]
+
+
+def _in_force_first(index: Index, query: str, ranking: Ranking) -> Ranking:
+    """Lower the scores of drafts, old versions and copies, unless the query asks for them.
+
+    They lose a share of the difference between the first score and the 20th.
+    """
+    outdated = index.outdated
+    if not outdated or not ranking:
+        return ranking
+    losing = {row for row, document_id in outdated.items() if not asks_for(query, document_id)}
+    loss = _OUTDATED_LOSS * (ranking[0][1] - ranking[:_TOP_RANKS][-1][1])
+    positions = positions_of(ranking)
+    held = [row in losing for row in index.terms.document_of[positions].tolist()]
+    return ranked(positions, np.array([score for _, score in ranking]) - loss * np.array(held))
 
 
 def _rerank_by_tokens(

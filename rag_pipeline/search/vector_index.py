@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import InputError, TextTooLongError
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.models.embedding import Embedded, read_signs
+from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.store import Table
 from rag_pipeline.store.errors import clear_errors, is_of_store
 from rag_pipeline.store.lance import index_names
@@ -30,6 +32,8 @@ _OUTGROWN = 1.5
 """Factor between the actual and the wanted number of partitions above which the index retrains."""
 _SKEWED = 3.0
 """Factor of growth of the largest partition's share above which the index retrains."""
+_FILTERED = 4096
+"""Number of rows that are copied at once to filter them."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
 """Settings of k-means. Fewer samples per partition than Lance's default save time."""
@@ -166,6 +170,17 @@ def matching(lance: Any, where: str) -> RowIds:
     query = lance.search().where(where).select(["start"]).with_row_id(True)
     row_ids: RowIds = _filtered(lance, query, where).column("_rowid").to_numpy()
     return row_ids
+
+
+def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
+    """Return those of some row ids that match a filter. No other row is read."""
+    found = [np.empty(0, np.uint64)]
+    for first in range(0, max(len(row_ids), 1), _FILTERED):
+        some = row_ids[first : first + _FILTERED]
+        rows = take(lance, some, COLUMNS).drop_columns("_rowid")
+        copied = import_lancedb().connect("memory://").create_table("rows", rows)
+        found.append(some[matching(copied, where).astype(np.int64)])
+    return np.concatenate(found)
 
 
 def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:

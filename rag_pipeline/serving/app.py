@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.serving.callers import Callers
 from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.messages import told
@@ -59,7 +60,8 @@ class _WantedPage(_WantedDocument):
 
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
-    """Return the application that `rag serve` runs."""
+    """Return the application that `rag serve` runs. Raise ConfigError for bad callers."""
+    callers = Callers(settings.callers) if settings.callers else None
     log = QuestionLog(settings.log_questions)
     tools = build_mcp(own, settings.allowed_hosts, log, settings.timeout_seconds)
     mcp = tools.http_app(path="/mcp", stateless_http=True)
@@ -70,44 +72,48 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         return JSONResponse(shown, 200 if made.status == "ok" else 503)
 
     async def datasets(request: Request) -> Response:
-        made = await asyncio.to_thread(health_of, own)
+        made = await asyncio.to_thread(lambda: health_of(own.seen_by(request.state.caller)))
         return JSONResponse({"datasets": made.datasets})
 
-    def ask(asked: _AskBody) -> BaseModel:
+    def ask(seen: Assistant, asked: _AskBody) -> BaseModel:
         datasets = [asked.dataset] if asked.dataset else None
         log.keep(asked.question, datasets)
-        made = own.ask(asked.question, datasets, asked.document_name or None)
+        made = seen.ask(asked.question, datasets, asked.document_name or None)
         record_trace(made.trace)
         return AssistantAnswer.model_validate(made)
 
-    def document(wanted: _WantedDocument) -> BaseModel:
-        return document_of(own, wanted.document_name, wanted.dataset, 0, None)
+    def document(seen: Assistant, wanted: _WantedDocument) -> BaseModel:
+        return document_of(seen, wanted.document_name, wanted.dataset, 0, None)
 
-    def document_page(wanted: _WantedPage) -> BaseModel:
+    def document_page(seen: Assistant, wanted: _WantedPage) -> BaseModel:
         place = (wanted.page, wanted.start, wanted.end)
-        return page_view(own, wanted.document_name, wanted.dataset, *place)
+        return page_view(seen, wanted.document_name, wanted.dataset, *place)
 
     async def dify(request: Request) -> Response:
-        status, value = await asyncio.to_thread(retrieval, own, await request.body(), log.keep)
+        body, caller = await request.body(), request.state.caller
+        status, value = await asyncio.to_thread(
+            lambda: retrieval(own.seen_by(caller), body, log.keep)
+        )
         return JSONResponse(value, status)
 
+    answering = partial(_answering, own)
     routes = [
         _page("/", "index.html"),
         Route("/health", health),
         Route("/api/datasets", _clear(datasets)),
-        _answering("/api/ask", _AskBody, ask),
-        _answering("/api/document", _WantedDocument, document),
-        _answering("/api/page", _WantedPage, document_page),
+        answering("/api/ask", _AskBody, ask),
+        answering("/api/document", _WantedDocument, document),
+        answering("/api/page", _WantedPage, document_page),
         Route("/retrieval", _clear(dify), methods=["POST"]),
     ]
     if settings.review:
         routes += [
             _page("/review", "review.html"),
-            _answering("/api/review/next", ReviewRequest, partial(next_question, own)),
-            _answering("/api/review/decide", ReviewDecided, partial(decide_question, own)),
+            answering("/api/review/next", ReviewRequest, next_question),
+            answering("/api/review/decide", ReviewDecided, decide_question),
         ]
     app = Starlette(routes=[*routes, Mount("/", mcp)], lifespan=mcp.lifespan)
-    app.add_middleware(Guards, settings=settings)
+    app.add_middleware(Guards, settings=settings, callers=callers)
     return app
 
 
@@ -118,11 +124,17 @@ def _page(path: str, name: str) -> Route:
     return Route(path, page)
 
 
-def _answering(path: str, kind: type[Body], answer: Callable[[Body], Any]) -> Route:
-    """Return a route that parses the body as `kind` and answers in a thread."""
+def _answering(
+    own: Assistant, path: str, kind: type[Body], answer: Callable[[Assistant, Body], Any]
+) -> Route:
+    """Return a route that parses the body as `kind` and answers in a thread.
+
+    `answer` gets the assistant with the corpora and documents that the caller may see.
+    """
 
     async def handler(request: Request) -> Response:
-        made = await asyncio.to_thread(answer, kind.model_validate_json(await request.body()))
+        wanted, caller = kind.model_validate_json(await request.body()), request.state.caller
+        made = await asyncio.to_thread(lambda: answer(own.seen_by(caller), wanted))
         if isinstance(made, Response):
             return made
         return JSONResponse(made.model_dump(mode="json") if isinstance(made, BaseModel) else made)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from rag_pipeline.assistant import Assistant, LanguageModel
-from rag_pipeline.assistant.corpora import SearchedCorpus
+from rag_pipeline.assistant.released import SearchedCorpus
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, InputError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, read_reply
@@ -28,34 +28,33 @@ _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class HeaderBackends:
-    """Makes the assistant of a request from its headers; without them, the server's own."""
+    """Replaces backends of an assistant by those that the headers of a request name."""
 
-    def __init__(self, own: Assistant, allowed: Sequence[str]) -> None:
+    def __init__(self, allowed: Sequence[str]) -> None:
         check_hosts(allowed)
-        self._own = own
         self._allowed = tuple(allowed)
 
-    def assistant(self, headers: Mapping[str, str]) -> Assistant:
-        """Return the assistant with the named backends.
+    def assistant(self, own: Assistant, headers: Mapping[str, str]) -> Assistant:
+        """Return the assistant with the named backends, or unchanged without such headers.
 
         Raises InputError for a backend that is not allowed, or that lacks one of its headers.
         """
         names = (*RETRIEVAL, *RERANK, *LLM)
         given = {name: headers[name] for name in names if headers.get(name)}
         if not given:
-            return self._own
-        corpora: Mapping[str, SearchedCorpus] = self._own.corpora
-        reranker = self._own.reranker
+            return own
+        corpora: Mapping[str, SearchedCorpus] = own.corpora
+        reranker = own.reranker
         if _complete(given, RETRIEVAL, optional=("x-retrieval-api-key",)):
             endpoint = self._url(given, "x-retrieval-endpoint")
             corpora = DifyDatasets(endpoint, given.get("x-retrieval-api-key", ""))
         if _complete(given, RERANK):
             reranker = HeaderReranker(self._url(given, "x-rerank-url"), given["x-rerank-model"])
-        model = self._own.model
+        model = own.model
         if _complete(given, LLM, optional=("x-llm-api-key",)):
             url, key = self._url(given, "x-llm-api-url"), given.get("x-llm-api-key", "")
             model = header_model(url, given["x-llm-model"], key)
-        return self._own.with_backends(corpora, model, reranker)
+        return own.with_backends(corpora, model, reranker)
 
     def _url(self, given: Mapping[str, str], header: str) -> str:
         return allowed_url(header, given[header], self._allowed)

@@ -14,6 +14,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_pipeline.calls.hosts import is_loopback
+from rag_pipeline.datamodels import Caller
+from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.messages import REQUEST_ID
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
@@ -21,6 +23,7 @@ from rag_pipeline.serving.tracing import answered, request_span
 log = logging.getLogger("rag_pipeline.serving")
 _OPEN_PATHS = ("/health", "/", "/review")
 """Paths that need no token; they contain nothing of the documents."""
+_NOBODY = Caller(frozenset(), frozenset())
 _REMEMBERED_CLIENTS = 10_000
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
@@ -49,9 +52,14 @@ class Refused(Exception):  # noqa: N818 - the name reads well where it is raised
 class Guards:
     """ASGI middleware that lets a request in, or refuses it with one line."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, callers: Callers | None = None
+    ) -> None:
         self._app = app
         self._settings = settings
+        self._callers = callers
+        self._proxy_headers = callers.proxy_headers if callers else set[str]()
+        self._single = {*_SINGLE, *(name.encode() for name in self._proxy_headers)}
         self._running: Counter[str] = Counter()
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -82,7 +90,7 @@ class Guards:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         self._check_rate(_client(scope))
         self._check_headers(scope, headers)
-        self._check_token(scope["path"], headers)
+        scope["state"]["caller"] = await self._caller(scope["path"], headers)
         # The body is read first: a slow client must not take the place of others.
         body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
         client, most = _client(scope), self._settings.max_concurrency
@@ -133,24 +141,31 @@ class Guards:
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if len(names) > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
             raise Refused(431, "too many headers")
-        if any(names.count(name) > 1 for name in _SINGLE):
+        if any(names.count(name) > 1 for name in self._single):
             raise Refused(400, "a header occurs twice")
-        if self._settings.token is not None:
+        if self._settings.needs_token:
             return
         if not _is_here(f"//{headers.get('host', '')}"):
             raise Refused(421, "without a token the server answers by its loopback name only")
         if "origin" in headers and not _is_here(headers["origin"]):
             raise Refused(403, "pages of other sites are refused")
 
-    def _check_token(self, path: str, headers: dict[str, str]) -> None:
-        token = self._settings.token
-        if token is None or path in _OPEN_PATHS:
-            return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(
-            given.strip().encode(), token.encode()
+    async def _caller(self, path: str, headers: dict[str, str]) -> Caller:
+        """Return who calls. Refuse a request without a valid token if the server needs one."""
+        settings = self._settings
+        if path in _OPEN_PATHS:
+            return _NOBODY
+        if self._callers and (known := await self._callers.of(headers)):
+            return known
+        token, given = settings.token, bearer_token(headers)
+        # A proxy's header that is not valid must not fall back to the proxy's own token.
+        if not settings.needs_token or (
+            token
+            and self._proxy_headers.isdisjoint(headers)
+            and hmac.compare_digest(given.encode(), token.encode())
         ):
-            raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+            return settings.caller
+        raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
 
     def _check_rate(self, client: str) -> None:
         """Take one token from the client's bucket, which holds a tenth of a minute's requests."""

@@ -18,7 +18,15 @@ from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk, SearchResult
+from rag_pipeline.datamodels import (
+    ANYBODY,
+    Answer,
+    Answered,
+    Caller,
+    Query,
+    ScoredChunk,
+    SearchResult,
+)
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.evaluation.context_quality.rules import RuleContext, judge_by_rules
 from rag_pipeline.evaluation.context_quality.scores import context_metrics
@@ -42,7 +50,8 @@ class RagPipelineRetriever(BaseRetriever):
 
     A document's text is the chunk's text. Its metadata are the metadata of the corpus's document
     with `document_id`, `start`, `end` (code points of the document's text), `score`, `title` and
-    `place`. A place has a `label` and, by format, page, section, sheet, row or slide. Raises the
+    `place`. A place has a `label` and, by format, page, section, sheet, row or slide. Only the
+    documents that the `caller` may see are searched, by default public documents. Raises the
     errors of `Corpus.search`.
     """
 
@@ -50,12 +59,13 @@ class RagPipelineRetriever(BaseRetriever):
     corpus: Corpus
     k: int = Field(default=5, ge=1)
     where: str | None = None
+    caller: Caller = ANYBODY
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         # LangChain calls this in a thread for `ainvoke`.
-        chunks = self.corpus.search(query, self.k, self.where)
+        chunks = self.corpus.search(query, self.k, self.where, self.caller)
         places = self.corpus.places(chunks)
         return [_document(chunk, place) for chunk, place in zip(chunks, places, strict=True)]
 

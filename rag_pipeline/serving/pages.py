@@ -5,7 +5,7 @@ import base64
 from pydantic import BaseModel
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.corpora import ReleasedCorpus
+from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.serving.tools import dataset_names

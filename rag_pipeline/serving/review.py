@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.corpora import ReleasedCorpus
+from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.questions.review import decide, next_waiting, problem_of_words
 from rag_pipeline.workspace import Workspace
@@ -30,12 +30,14 @@ class ReviewDecided(ReviewRequest):
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
-    names = [n for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus)]
-    chosen = dataset or (names[0] if names else "")
-    held = own.corpora.get(chosen)
-    if not isinstance(held, ReleasedCorpus):
-        raise InputError(f"no corpus {chosen!r} is served; there are: {', '.join(names)}")
-    return held.corpus.workspace
+    """Return a corpus's workspace. Questions quote any document, so the caller must see all."""
+    shown = {
+        n: d for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus) and d.shows_all()
+    }
+    chosen = dataset or next(iter(shown), "")
+    if chosen not in shown:
+        raise InputError(f"no corpus {chosen!r} to review; there are: {', '.join(shown)}")
+    return shown[chosen].corpus.workspace
 
 
 def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:

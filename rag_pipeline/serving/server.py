@@ -47,7 +47,8 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     """Serve one client by standard input and output."""
     with suppress(KeyboardInterrupt):
         log = QuestionLog(settings.log_questions)
-        build_mcp(open_assistant(corpora), log=log).run("stdio", show_banner=False)
+        own = open_assistant(corpora)
+        build_mcp(own, log=log, caller=settings.caller).run("stdio", show_banner=False)
 
 
 def check_address(settings: ServerSettings) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rag_pipeline.calls.hosts import is_loopback
+from rag_pipeline.datamodels import ANYBODY, Caller
 from rag_pipeline.errors import ConfigError
 
 _LEAST_TOKEN = 16
@@ -19,7 +20,8 @@ class ServerSettings:
     `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server
     finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
     (`host` or `host:port`) by header. Questions are added to the file `log_questions`. With
-    `review`, clients may decide on synthetic questions.
+    `review`, clients may decide on synthetic questions. The file `callers` says which tokens have
+    which labels. Everybody else is `caller`, by default a caller without labels.
     """
 
     host: str = "127.0.0.1"
@@ -34,12 +36,20 @@ class ServerSettings:
     stop_seconds: int = 10
     log_questions: Path | None = None
     review: bool = False
+    callers: Path | None = None
+    caller: Caller = ANYBODY
+
+    @property
+    def needs_token(self) -> bool:
+        """Return whether requests need a token."""
+        return self.token is not None or self.callers is not None
 
 
-def read_token(variable: str, host: str) -> str | None:
+def read_token(variable: str, host: str, callers: Path | None = None) -> str | None:
     """Return the bearer token of an environment variable.
 
-    Raises ConfigError for a short token, and for an address beyond loopback without a token.
+    Raises ConfigError for a short token. Raises ConfigError for an address beyond loopback without
+    a token and without a file of callers.
     """
     token = os.environ.get(variable) or None
     if token is not None and len(token) < _LEAST_TOKEN:
@@ -47,9 +57,9 @@ def read_token(variable: str, host: str) -> str | None:
             f"{variable}: the token has {len(token)} characters; use at least {_LEAST_TOKEN}, "
             f"such as from: openssl rand -hex 32"
         )
-    if token is None and not is_loopback(host):
+    if token is None and callers is None and not is_loopback(host):
         raise ConfigError(
             f"--host {host}: beyond loopback a bearer token is needed; set the environment "
-            f"variable {variable}, or listen on 127.0.0.1"
+            f"variable {variable}, name --callers, or listen on 127.0.0.1"
         )
     return token

@@ -10,10 +10,11 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
-from fastmcp.server.dependencies import get_http_headers
+from fastmcp.server.dependencies import get_http_headers, get_http_request
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.datamodels import ANYBODY, Caller
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.messages import told, without_folders
@@ -91,7 +92,10 @@ class FoundChunk(_Record):
 
 
 class CitedSpan(_Record):
-    """A source of an answer; `verified` tells whether the document has this text there."""
+    """A source of an answer; `verified` tells whether the document has this text there.
+
+    `supports` is false if the text does not support a sentence that cites it.
+    """
 
     number: int
     dataset: Dataset
@@ -100,6 +104,7 @@ class CitedSpan(_Record):
     end: int
     text: str
     verified: bool
+    supports: bool
     origin: dict[str, Any] | None = None
     place: PlaceRecord = None
 
@@ -126,6 +131,7 @@ class AssistantAnswer(_Record):
     sources: list[CitedSpan]
     files: list[FoundFile] = Field(validation_alias="documents")
     problems: list[str]
+    doubted: list[str]
     warnings: Annotated[list[str], BeforeValidator(without_folders)]
     stages: list[StageReport] = Field(validation_alias="trace")
 
@@ -155,17 +161,25 @@ def build_mcp(
     allowed_hosts: Sequence[str] = (),
     log: QuestionLog | None = None,
     timeout_seconds: float | None = None,
+    caller: Caller = ANYBODY,
 ) -> FastMCP:
     """Return the MCP server over an assistant; headers may name backends of `allowed_hosts`.
 
-    Each question is added to `log`. A tool that works longer than `timeout_seconds` fails.
+    Each question is added to `log`. A tool that works longer than `timeout_seconds` fails. `caller`
+    says who calls by standard input. `Guards` says it for requests.
     """
     in_thread = _in_thread(timeout_seconds)
     kept = log or QuestionLog()
-    backends = HeaderBackends(own, allowed_hosts)
+    backends = HeaderBackends(allowed_hosts)
+
+    def seen() -> Assistant:
+        try:
+            return own.seen_by(get_http_request().state.caller)
+        except RuntimeError:  # no request: standard input
+            return own.seen_by(caller)
 
     def chosen() -> Assistant:
-        return backends.assistant(get_http_headers(include_all=True))
+        return backends.assistant(seen(), get_http_headers(include_all=True))
 
     mcp: FastMCP = FastMCP(
         "rag-pipeline",
@@ -263,19 +277,19 @@ def build_mcp(
     @in_thread
     def list_datasets() -> list[dict[str, Any]]:
         """Return the datasets with their releases and sizes."""
-        return health_of(own).datasets
+        return health_of(seen()).datasets
 
     @mcp.tool(annotations={"readOnlyHint": True})
     @in_thread
     def health() -> ServerHealth:
         """Tell whether the server can answer, and from which releases."""
-        return health_of(own)
+        return health_of(seen())
 
     @mcp.resource("datasets://all", mime_type="application/json")
     @in_thread
     def datasets() -> str:
         """The datasets with their releases and sizes."""
-        return json.dumps(health_of(own).datasets)
+        return json.dumps(health_of(seen()).datasets)
 
     @mcp.resource("document://{dataset}/{document_name*}", mime_type="text/plain")
     @in_thread

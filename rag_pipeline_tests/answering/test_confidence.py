@@ -13,6 +13,7 @@ from rag_pipeline.answering.confidence import (
     passage_chances,
     threshold,
 )
+from rag_pipeline.answering.naming import unheld_names
 from rag_pipeline.answering.reading import Passage, read_passages
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchResult
@@ -40,9 +41,9 @@ def test_evidence_is_what_the_definitions_say():
     late = [HALF * (0.75 - 0.25), HALF, HALF]
     expected = [
         # Only two tokens: the three worst met are these two.
-        [late[0], 0.0, late[0] - HALF, 0],
-        [late[1], HALF, late[1] - (late[0] + late[2]) / 2, 1 / 2],
-        [late[2], HALF, late[2] - (late[0] + late[1]) / 2, 1 / 2],
+        [late[0], 0.0, late[0] - HALF, 0, 0],
+        [late[1], HALF, late[1] - (late[0] + late[2]) / 2, 1 / 2, 0],
+        [late[2], HALF, late[2] - (late[0] + late[1]) / 2, 1 / 2, 0],
     ]
     assert found.rows == pytest.approx(np.array(expected), abs=1e-6)
     assert found.best == 1
@@ -137,14 +138,40 @@ def test_nothing_is_fitted_to_few_questions():
 
 
 def test_what_has_nothing_in_common_with_a_question_has_no_chance():
-    sure = Calibration((0.0, 0.0, 0.0, 0.0), 5.0, 0.5)
+    sure = Calibration((0.0,) * len(EVIDENCE), 5.0, 0.5)
     rows = np.zeros((2, len(EVIDENCE)))
     rows[:, 0] = 0.15, 0.25
     assert sure.chances(rows) == pytest.approx([0.0, 1 / (1 + np.exp(-5))])
 
 
 def test_the_default_tells_what_is_met_from_what_is_not():
-    near, far = np.array([0.55, 0.4, 0.1, 1.0]), np.array([0.2, 0.1, 0.0, 0.0])
+    near, far = np.array([0.55, 0.4, 0.1, 1.0, 0]), np.array([0.2, 0.1, 0, 0, 0])
     chances = DEFAULT.chances(np.array([near, far]))
     assert chances[0] > 0.8
     assert chances[1] < DEFAULT.least
+
+
+@pytest.mark.parametrize(
+    ("question", "unheld"),
+    [
+        ("Does Tambor deliver Geisha beans?", ["geisha"]),
+        ("What did Tambor deliver in 2019?", ["2019"]),
+        ("What does error F07 on the R15 mean?", ["r15"]),
+        ("Is the Honduran or the Sumatran bean meant by Tambors?", []),
+        ("When is the delivery in June?", []),
+        ("Wer schrieb den Roman „Effi Briest“?", ["effi", "briest"]),
+        ("Wie lang muss mein Kennwort für die Lieferung sein?", []),
+        ("May the Receiving Party be told by Vendor Party of Vxyq Tambor?", ["vxyq"]),
+        ("IS TAMBOR LATE?", []),
+        ("", []),
+    ],
+)
+def test_names_that_no_passage_holds_lower_the_confidence(question, unheld):
+    chunks = [scored("contracts/tambor.txt", "The party's beans come in 2024; F07 means heat.")]
+    assert unheld_names(question, chunks) == unheld
+    reading = _Two()
+    read = read_passages(question, [scored("tambor 2024 F07", "10")], reading)
+    row = evidence(question, read, reading).row
+    assert row[EVIDENCE.index("unheld name")] == bool(unheld)
+    met = np.array([[0.55, 0.4, 0.1, 1.0, 0.0], [0.55, 0.4, 0.1, 1.0, 1.0]])
+    assert DEFAULT.chances(met)[1] < DEFAULT.least < 0.8 < DEFAULT.chances(met)[0]

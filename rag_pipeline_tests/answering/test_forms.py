@@ -3,6 +3,7 @@ from rag_pipeline.answering.extractive import sentence_features
 from rag_pipeline.answering.reading import read_passages
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import SearchResult
+from rag_pipeline_tests.testing.answers import answered
 from rag_pipeline_tests.testing.chunking import scored
 
 PENSION = "The Company contributes seven percent of salary to the pension."
@@ -46,3 +47,20 @@ def test_a_sentence_is_also_met_by_its_heading():
     sentences, features = sentence_features("annual leave", read, sentence_vectors)
     late = dict(zip([s.text for s in sentences], features[:, 0], strict=True))
     assert late["All have ten days."] > late["All have one hour."] + 0.1
+
+
+def test_a_choice_between_two_names_quotes_each_from_its_own_document():
+    acme = "# Acme\n\nAcme is paid after 45 days.\n\nThe lawn is green."
+    globex = "# Globex\n\nGlobex is paid after 30 days.\n\nThe roof is red."
+    both = "# List\n\nAcme and Globex are suppliers.\n"
+    question = "Which supplier is paid later, Acme or Globex?"
+    answer = answered(question, both, globex, acme)
+    assert [row.document_id for row in answer.table] == ["2.md", "1.md"]
+    assert "45 days" in answer.table[0].text and "30 days" in answer.table[1].text
+    lacking = answered("Which supplier is paid later, Acme or Zenith?", both, acme)
+    assert (lacking.table[1].document_id, lacking.table[1].text) == ("Zenith", "—")
+
+
+def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
+    text = "# Leave\n\nAll get ten days off.\nCooks get twelve days off.\n\nThe deck is swept."
+    assert "Cooks get twelve" in answered("How many days off are there?", text).citations[0].text

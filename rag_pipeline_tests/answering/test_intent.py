@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.answering.intent import detect, key_entities
+from rag_pipeline.answering.intent import detect, key_entities, sides_of
 from rag_pipeline_tests import testing
 
 
@@ -94,3 +94,17 @@ def test_labelled_questions_of_six_languages_are_told_apart() -> None:
 )
 def test_bounds_and_words_that_only_sound_alike_are_no_comparison_or_definition(question) -> None:
     assert detect(question).kind in ("clause_lookup", "general")
+
+
+@pytest.mark.parametrize(
+    ("question", "sides"),
+    [
+        ("Which port charges less, Porto or Lyon?", ("Porto", "Lyon")),
+        ("Wird Porto oder Kiel länger gesperrt?", ("Porto", "Kiel")),
+        ("Compare the fees of Acme Ltd and Globex.", ("Acme Ltd", "Globex")),
+        ("May the Licensee or the Licensor assign it?", None),
+        ("Is Porto in Portugal?", None),
+    ],
+)
+def test_the_two_names_that_a_question_compares(question: str, sides):
+    assert sides_of(question) == sides

@@ -19,7 +19,7 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
         asked.extend(prompts)
         return [
             ProviderError("down")
-            if "law" in p.user.split("Question:")[1]
+            if "law" in p.user.split("<question>")[1]
             else Reply("Five [1].", None, Usage())
             for p in prompts
         ]
@@ -32,8 +32,21 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
     models: Any = SimpleNamespace(ask=ask)
     first, failed, none = ChatAnswers(method="llm", chat="m").answer(found, models)
     assert len(asked) == 2
-    assert "[1] (a)\nConfidentiality lasts" in asked[0].user
+    assert '<passage id="1" document="a">\nConfidentiality lasts' in asked[0].user
     assert isinstance(first, Answer) and isinstance(none, Answer)
     assert first.answered and first.citations[0].chunk_id == "a#0-41"
     assert isinstance(failed, ProviderError)
     assert not none.answered
+
+
+def test_quotes_replace_an_answer_that_no_passage_supports():
+    def ask(prompts, chat):
+        return [Reply("Bananas are rich in potassium [1]. They are yellow.", None, Usage())]
+
+    found = SearchResult(query="How long does confidentiality last?", chunks=CHUNKS)
+    models: Any = SimpleNamespace(ask=ask)
+    (made,) = ChatAnswers(method="llm", chat="m").answer([found], models)
+    assert isinstance(made, Answer)
+    assert "Bananas" not in made.text and "five (5) years" in made.text
+    assert all(c.supports for c in made.citations)
+    assert "replaced by quotes" in made.problems[-1]

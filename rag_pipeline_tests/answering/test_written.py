@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from rag_pipeline.answering.forms import NO_ANSWER
@@ -10,7 +8,6 @@ from rag_pipeline.answering.written import (
     listing_answer,
     locate,
     read_answer,
-    supports,
 )
 from rag_pipeline_tests.testing.chunking import scored
 
@@ -135,7 +132,7 @@ def test_numbered_citations_become_spans():
         ),
         (
             "Confidentiality lasts ten (10) years [1].",
-            "not supported by [1]: Confidentiality lasts ten (10) years.",
+            "contradicted by [1]: Confidentiality lasts ten (10) years.",
             {1: False},
         ),
         (
@@ -153,6 +150,8 @@ def test_numbered_citations_become_spans():
 def test_what_the_passages_do_not_support_is_flagged(text, problem, supported):
     answer = read_answer(text, TWO, 0.5)
     assert answer.problems == (problem,)
+    (doubt,) = answer.doubted or ("",)
+    assert doubt in text and (not doubt or problem.endswith(doubt.split(" [")[0].rstrip(".") + "."))
     assert {c.number: c.supports for c in answer.citations} == supported
 
 
@@ -165,52 +164,3 @@ def test_several_passages_support_together():
 def test_no_answer_is_told_from_an_answer():
     texts = ("NO ANSWER.", "  ", "No answer is late [1].")
     assert [read_answer(text, TWO, 0.5).answered for text in texts] == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("passage", "sentence", "share", "holds"),
-    [
-        ("Fees rise by 4% a year.", "Fees rise by 4%.", 1.0, True),
-        ("Fees rise by 5% a year.", "Fees rise by 4%.", 0.5, False),
-        # two of four terms: fee, rise / sharp, winter
-        ("Fees rise.", "Fees rise sharply in winter.", 0.5, True),
-        ("Fees rise.", "Fees rise sharply in winter.", 0.51, False),
-        # the same polarity
-        ("The Recipient shall not disclose it.", "The Recipient shall disclose it.", 0.5, False),
-        ("The Recipient shall disclose it.", "The Recipient shall not disclose it.", 0.5, False),
-        ("The Recipient shall not disclose it.", "The Recipient shall not disclose it.", 0.5, True),
-        ("The Recipient cannot disclose it.", "The Recipient can disclose it.", 0.5, False),
-        ("It shall not sell it but shall disclose it.", "It shall disclose it.", 0.5, True),
-    ],
-)
-def test_support_needs_words_numbers_and_polarity(passage, sentence, share, holds):
-    assert supports(passage, sentence, share) is holds
-
-
-@pytest.mark.parametrize("name", ["polarity_seen.tsv", "polarity_unseen.tsv"])
-def test_of_the_labelled_pairs_90_percent_have_the_right_polarity(name):
-    """The pairs were labelled before the rules were written; the rules were fitted to the seen."""
-    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()[1:]
-    pairs = [line.split("\t") for line in lines]
-    assert len(pairs) == 100
-    wrong = [
-        (statement, sentence, label)
-        for statement, sentence, label in pairs
-        if supports(sentence, statement, 0.5) != (label == "yes")
-    ]
-    assert len(wrong) <= 10, wrong
-
-
-def test_a_denial_elsewhere_in_the_passage_denies_nothing():
-    passage = (
-        "The Agent shall not sell below cost and shall keep the books, which the Owner may not "
-        "remove. No fee is due before delivery. If the Owner does not pay, the Agent may stop work."
-    )
-    said = (
-        "The Agent shall keep the books.",
-        "The Agent may stop work if the Owner does not pay.",
-        "The Agent must not sell below cost.",
-    )
-    assert [supports(passage, sentence, 0.5) for sentence in said] == [True, True, True]
-    assert not supports(passage, "The Agent may sell below cost.", 0.5)
-    assert not supports(passage, "A fee is due before delivery.", 0.5)

@@ -166,10 +166,16 @@ def test_a_document_is_read_once_for_all_its_citations(released, monkeypatch):
     read = []
     document = released.document
 
-    def counted(document_id):
+    def counted(document_id, caller):
         read.append(document_id)
-        return document(document_id)
+        return document(document_id, caller)
 
     monkeypatch.setattr(released, "document", counted)
     made = careless(released).ask("hotel")
     assert [s.document_id for s in made.sources] == 2 * read
+
+
+def test_a_follow_up_question_is_answered_with_the_turns_before(assistant):
+    made = assistant.ask("And the Cedar NDA?", turns=["Which law governs the Acme NDA?"])
+    assert made.query == "Which law governs the Cedar NDA?"
+    assert made.sources[0].document_id == "nda/cedar.txt"

@@ -98,7 +98,7 @@ def embeddings(url: str, cache: CallCache, **model: Any) -> None:
 def rerankings(url: str, cache: CallCache, method: str) -> None:
     queries = [RerankInput(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
     found = score_passages(queries, scorer(url, method=method, timeout_seconds=5), cache)
-    assert found == [[score_of(query, p) for p in passages] for query, passages in queries]
+    assert found == [[score_of(query, p) for p in passages] for query, passages, _ in queries]
 
 
 Kind = tuple[Callable[[str, CallCache], None], list[Failure]]

@@ -1,12 +1,11 @@
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline.cli.console import set_quiet
 from rag_pipeline_tests.testing.command_line import Outcome, rag
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import copy_corpus, write_corpus
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +26,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 @pytest.fixture
 def built_file(released: tuple[Path, Outcome], tmp_path: Path) -> Path:
     """Return the file of a copy of that corpus, to be changed."""
-    shutil.copytree(released[0].parent, tmp_path, dirs_exist_ok=True)
+    copy_corpus(released[0].parent, tmp_path)
     return tmp_path / released[0].name
 
 

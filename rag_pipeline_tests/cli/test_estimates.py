@@ -13,8 +13,10 @@ from rag_pipeline.calls.costs import (
 from rag_pipeline.cli.costs import estimate_lines, keep_outcome, show_costs
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import fingerprint, load_config
+from rag_pipeline.contextualization.structural import about
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
+from rag_pipeline.models.prompts import DATA
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.dry_run import RunPlan, is_known, pays, plan_run, require_budget
 from rag_pipeline.pipeline.planning import Step
@@ -51,14 +53,19 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     chunks = workspace.chunks("markdown").count()
     mine = found[CONTEXTS]
     assert (mine.asks, mine.calls, mine.exact) == (chunks, 0, True)
-    # Each prompt: the template's 27 bytes, the whole document and the chunk; 4 bytes a token.
+    # Each prompt: system text, template, tags, name, document and chunk; 4 bytes a token.
     batches = workspace.chunks("markdown").read(["document_id", "text"])
     rows = [row for batch in batches for row in batch.to_pylist()]
-    frame = len("Read: " + "\n--\nSituate: " + "!")
-    tokens = sum(
-        -(-(frame + len(DOCUMENTS[r["document_id"]].encode()) + len(r["text"].encode())) // 4)
+    names = {
+        one.document_id: about(one) for one in indexing.read_documents(workspace, list(DOCUMENTS))
+    }
+    frame = len("Read: \n--\nSituate: !<passage>\n\n</passage>")
+    frame += len('<document document="">\n\n</document>')
+    tokens = len(rows) * -(-len(DATA) // 4) + sum(
+        -(-(frame + len("; ".join(filter(None, names[r["document_id"]])).encode())
+            + len(DOCUMENTS[r["document_id"]].encode()) + len(r["text"].encode())) // 4)
         for r in rows
-    )
+    )  # fmt: skip
     assert mine.tokens == ChargedTokens(input=tokens, cached=0, output=150 * chunks)
     assert mine.usd == pytest.approx((tokens + 10 * 150 * chunks) / 1e6)
     vectors = found[Step("vector_index", "markdown.llm.minilm")]
@@ -66,7 +73,7 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     (line,) = estimate_lines(list(found.values()))
     assert f"{chunks} prompts; about {tokens:,} input tokens" in line
     show_plan(file, as_json=False)
-    assert "to ask" in capsys.readouterr().out
+    assert "prompts" in capsys.readouterr().out
     assert server.requests == [], "and nothing was asked"
 
     indexing.update(workspace, "contextualized_chunks", "markdown.llm")
@@ -167,14 +174,14 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     }
     assert not any(found[step].exact for step in found if found[step].asks)
     labels = found[Step("relevance_labels", "by_llm")]
-    assert labels.tokens.output == 8 * 150
-    assert labels.usd == pytest.approx((labels.tokens.input + 10 * 8 * 150) / 1e6)
+    assert labels.tokens.output == 8 * 16, "a word each"
+    assert labels.usd == pytest.approx((labels.tokens.input + 10 * 8 * 16) / 1e6)
     voyage = found[Step("reranking", "by_voyage")]
     assert voyage.model == "voyage rerank-2.5"
     assert voyage.usd == pytest.approx(voyage.tokens.input * 0.05 / 1e6)
     show_plan(file, as_json=False)
     shown = capsys.readouterr().out
-    assert "reorder the candidates" in shown
+    assert "reranking (2)" in shown
     assert "voyage rerank-2.5: 4 prompts" in shown
     assert server.requests == []
 
@@ -197,7 +204,8 @@ def test_estimates_learn_tokens_and_replies_from_what_was_charged(
     assert len(server.requests) == before + contexts.asks
     used = sum(charge.input for charge in list(workspace.ledger.charges())[before:])
     assert contexts.tokens.input == pytest.approx(used, rel=0.15)
-    first = sum(-(-len(b["messages"][0]["content"].encode()) // 4) for b in server.bodies[before:])
+    sent = [message for body in server.bodies[before:] for message in body["messages"]]
+    first = sum(-(-len(message["content"].encode()) // 4) for message in sent)
     assert first > 1.2 * used, "without what was learned it was wrong by more than 20 %"
 
 
@@ -218,9 +226,6 @@ def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
     settings = paid_contexts(tmp_path, "http://far.example/v1", budget_usd=5.0)
     del settings["prices"]
     file = write_corpus(tmp_path, **settings)
-    show_plan(file, as_json=False)
-    assert "budget_usd 5 is checked once" in " ".join(capsys.readouterr().out.split())
-    load_and_chunk(Workspace(load_config(file)))
     with pytest.raises(BudgetError, match=r"price of far\.example m is unknown.*`price`"):
         show_plan(file, as_json=False)
     settings["chats"]["small"]["price"] = {"input": 1.0, "output": 10.0}

@@ -45,8 +45,8 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     stopped = run(file, log, press=True)
     assert stopped.returncode == 130
     assert stopped.stderr == "stopped: finished work is kept; the same command continues\n"
-    assert "chunks recursive_150" in stopped.stdout
-    assert "vector_index" not in stopped.stdout
+    assert "cut documents into chunks" in stopped.stdout
+    assert "embed chunks" not in stopped.stdout
     before = log.read_text().splitlines()
     assert before
 

@@ -50,11 +50,28 @@ def test_the_version_is_that_of_the_package() -> None:
 def test_a_plugin_takes_no_name_of_a_command(tmp_path: Path) -> None:
     points = "[rag_pipeline.commands]\nrun = claiming:app\n"
     write_package(tmp_path, "claiming", points, "import typer\n\napp = typer.Typer()\n")
-    refused = rag_with(tmp_path, "--help")
-    assert refused.returncode == 2
+    helped = rag_with(tmp_path, "--help")
+    assert helped.returncode == 0
     said = "'run' of claiming (claiming:app): 'run' is a command of rag; give the entry point"
-    assert said in " ".join(refused.stderr.split())
-    assert rag_with(tmp_path, "--version").returncode == 0, "ours need no look at those of others"
+    assert said in " ".join(helped.stderr.split())
+    assert "Only stale steps run" in rag_with(tmp_path, "run", "--help").stdout
+    assert rag_with(tmp_path, "--version").stderr == "", "ours need no look at those of others"
+
+
+def test_a_broken_package_stops_only_the_corpora_that_name_it(tmp_path: Path) -> None:
+    points = "[rag_pipeline.chunkings]\nhalves = halving:Halves\n"
+    write_package(tmp_path, "halving", points, "import no_such_package\n")
+    names_it = write_file(tmp_path, chunkings={"h": {"method": "halves"}})
+    stopped = rag_with(tmp_path, "plan", str(names_it))
+    assert stopped.returncode == 2
+    reason = "'halves' of halving (halving:Halves) can't be imported: ModuleNotFoundError"
+    assert (
+        f"chunkings.h: {{'method': 'halves'}}: rag_pipeline.chunkings: {reason}" in stopped.stderr
+    )
+    (tmp_path / "other").mkdir()
+    planned = rag_with(tmp_path, "plan", str(write_corpus(tmp_path / "other")))
+    assert planned.returncode == 0
+    assert reason in planned.stderr, "a warning"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -246,7 +263,7 @@ def test_pipes_narrow_and_colourless_terminals(released: Any) -> None:
     assert narrow.stderr == ""
     assert all(len(line) <= 60 for line in narrow.stdout.splitlines())
     assert "default" in narrow.stdout
-    assert "missing" in narrow.stdout
+    assert "AP@5" in narrow.stdout
     assert "\x1b" not in narrow.stdout
 
     ascii_only = shell(f"rag leaderboard -c {file}", PYTHONIOENCODING="ascii")

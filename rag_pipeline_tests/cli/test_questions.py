@@ -15,6 +15,7 @@ from rag_pipeline_tests.testing.corpora import (
     write_documents,
     write_file,
 )
+from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
 
@@ -30,7 +31,7 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     made = said("questions")
     assert made.splitlines()[-1] == "Next: rag run"
     rows = read_queries(Path("queries.jsonl"))
-    assert len(rows) >= 8
+    assert len(rows) >= 6
     assert all(row.synthetic for row in rows)
     assert {span.document_id for row in rows for span in row.gold_spans} == set(DOCUMENTS)
     ran = rag("run")
@@ -114,7 +115,7 @@ def test_a_chat_model_writes_and_nothing_is_paid_twice(documents: Path) -> None:
         assert foretold["usd"] > 0
         asked = ("questions", str(file), "--chat", "small", "--unanswerable", "1")
         made = said(*asked)
-        assert "cost: 0.0" in made
+        assert made.startswith("small: 4 prompts, about ") and "cost: 0.0" in made
         rows = read_queries(Path("queries.jsonl"))
         assert {row.tags for row in rows} == {("written",), ("unanswerable", "written")}
         assert len(server.requests) == 4
@@ -128,6 +129,18 @@ def test_a_chat_model_writes_and_nothing_is_paid_twice(documents: Path) -> None:
         assert len(server.requests) == 4
         told = refused("questions", str(file), "--chat", "small", "--number", "0")
         assert "no question of small passed" in told
+
+
+def test_rules_take_over_from_a_chat_model_that_fails(documents: Path) -> None:
+    with serving(lambda body: Fault(400)) as server:
+        file = write_file(Path(), queries="queries.jsonl", **paid_contexts(Path(), server.url))
+        write_documents(Path("documents"), DOCUMENTS)
+        made = rag("questions", str(file))
+        assert made.code == 0 and server.requests
+        assert "small failed: " in made.out
+        assert "rules make the questions instead" in made.out
+    rows = read_queries(Path("queries.jsonl"))
+    assert rows and not any("written" in row.tags for row in rows)
 
 
 def test_a_budget_that_is_spent_stops_it(documents: Path) -> None:

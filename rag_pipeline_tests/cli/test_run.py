@@ -9,7 +9,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.run import summarize_run
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.driver import Done
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
 from rag_pipeline_tests.testing.corpora import paid_contexts, write_corpus, write_documents
@@ -71,12 +71,16 @@ def test_the_json_is_what_is_promised(released: Any) -> None:
 
 def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -> None:
     _, outcome = released
-    assert "✓ [ 1/20] documents  4 loaded" in outcome.out
-    assert "✓ [20/20] release  release-000001: " in outcome.out
+    marked = [line for line in outcome.out.splitlines() if line.startswith("✓")]
+    assert marked[0].startswith("✓ load files  4 loaded")
+    assert marked[-1].startswith("✓ serve the best  release-000001: ")
+    assert len(marked) == len({step.asset for step in steps(load_config(released[0]))})
+    assert any(line.startswith("✓ embed chunks (2)  ") for line in marked), "one line a stage"
     assert "20 of 20 steps run" in outcome.out
     assert "tiny: configurations by AnswerPresence@5, in percent" in outcome.out
     # The shortest of the questions that are answered by their first chunk.
     tail = outcome.out.split("Serving release-000001: ")[1]
+    assert "It finds the answer among the first 5 chunks for 100 of 100 questions" in tail
     assert "1. policy/" in tail or "1. nda/" in tail
     assert "rag search 'your question' " in tail
 
@@ -118,7 +122,7 @@ def test_one_configuration(tmp_path: Path) -> None:
     file, out = write_corpus(tmp_path), tmp_path / "out.json"
     outcome = rag("run", file, "--configuration", "plain", "--json", out)
     assert outcome.code == 0
-    assert "[13/" not in outcome.out
+    assert "(2)" not in outcome.out
     assert [c["name"] for c in json.loads(out.read_text())["configurations"]] == ["plain"]
     assert Corpus.load(file).release().configuration == "plain"
 
@@ -126,6 +130,24 @@ def test_one_configuration(tmp_path: Path) -> None:
 def test_without_queries_no_question_is_made_up(tmp_path: Path) -> None:
     shown = said("run", write_corpus(tmp_path, queries=None))
     assert "1. " not in shown.split("Serving release-000001")[1]
+    assert "configurations by" not in shown, "nothing is measured"
+
+
+def test_verbose_prints_a_line_for_each_step(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    marked = [line for line in said("run", file, "--verbose").splitlines() if line[:1] == "✓"]
+    assert len(marked) == len(steps(load_config(file)))
+    assert any(line.startswith("✓ vector_index recursive_150.none.minilm  ") for line in marked)
+
+
+def test_without_a_terminal_a_line_tells_the_progress_of_a_long_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    monkeypatch.setattr("rag_pipeline.cli.run._LOGGED_EVERY", 0)
+    shown = said("run", file)
+    assert "  load files: 4 of 4 documents" in shown
+    assert "  embed chunks: " in shown
 
 
 def test_a_refused_check_ends_in_three_and_what_was_served_stays(

@@ -3,9 +3,11 @@ from typing import Any
 
 import pytest
 
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
-from rag_pipeline.cli.tables import show_chunks, show_leaderboard, show_releases
+from rag_pipeline.cli.tables import show_answer, show_chunks, show_leaderboard, show_releases
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
@@ -74,8 +76,20 @@ def test_the_leaderboard_fits(width: Any, capsys: Any, columns: int) -> None:
     assert max(map(len, out.splitlines())) <= columns
     assert "75.0" in out
     assert "missing" in out
-    folded = "".join(line.split()[0] for line in out.splitlines() if line.strip())
-    assert long in out or all(part in folded for part in long.split(".")[:2])
+    assert all(part in out for part in long.split("."))
+
+
+def test_names_leave_out_the_parts_that_all_share(width: Any, capsys: Any) -> None:
+    width(80)
+    names = ("semantic_2_0.structural.minilm.hybrid.none", "semantic_2_0.none.minilm.dense.none")
+    rows = tuple(row(name, 0.75, 0.25) for name in (*names, "default"))
+    show_leaderboard(replace(BOARD, configurations=rows))
+    out = capsys.readouterr().out
+    lines = [line.strip() for line in out.splitlines()]
+    assert any(line.startswith("structural · hybrid   ") for line in lines)
+    assert any(line.startswith("none · dense   ") for line in lines)
+    assert any(line.startswith("default   ") for line in lines)
+    assert f"short for {names[0]}" in " ".join(out.split())
 
 
 def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
@@ -102,3 +116,26 @@ def test_nothing_to_show(capsys: Any) -> None:
     show_chunks([], "")
     show_releases([], "")
     assert capsys.readouterr().out == "nothing found\nno releases yet\n"
+
+
+def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    passages = tuple(
+        ScoredChunk(f"{n}.md#0-4", f"{n}.md", 0, 4, f"text {n}", 1.0 - n / 10) for n in range(5)
+    )
+    made = AssistedAnswer(
+        query="Which?", text="The third.", answered=True, intent=detect("Which?"), sources=(),
+        documents=(), passages=passages, confidence=0.85,
+    )  # fmt: skip
+    show_answer(made, trace=False)
+    said = capsys.readouterr().out
+    assert "Confidence: high (0.85)" in said
+    assert "0.md" not in said
+    for confidence, word in ((0.4, "medium"), (0.39, "low")):
+        show_answer(replace(made, confidence=confidence), trace=False)
+        assert f"Confidence: {word}" in capsys.readouterr().out
+    show_answer(replace(made, answered=False, confidence=0.01), trace=False)
+    said = capsys.readouterr().out
+    assert "Confidence" not in said
+    assert [f"{n}.md" in said for n in range(5)] == [True, True, True, False, False]

@@ -79,7 +79,7 @@ def test_nothing_is_asked_again_of_a_server_that_has_moved_and_what_is_new_is_as
     (tmp_path / "documents" / "new.md").write_text("# Pets\n\nDogs may come on Fridays.\n")
     run_all(file)
     prompts = [b["messages"][-1]["content"] for b in after.bodies if "messages" in b]
-    contexts = [prompt for prompt in prompts if "<passage>" in prompt and "Write one" in prompt]
+    contexts = [prompt for prompt in prompts if "Write the context" in prompt]
     assert len(contexts) == 1, "one chunk is new"
     assert len(before.requests) == asked
 

@@ -8,6 +8,7 @@ import yaml
 from rag_pipeline.config import fingerprint, load_config, parse_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline_tests.testing.broken_settings import WRONG_SETTINGS
+from rag_pipeline_tests.testing.corpora import attributes, rule
 
 ATTRIBUTES = yaml.safe_load("""
 corpus: contracts
@@ -225,3 +226,22 @@ def test_an_alias_of_a_plain_part_is_read(tmp_path):
         )
     )
     assert set(load_config(file).embeddings) == {"minilm", "again"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings"),
+    [
+        ("reranker", {"voyage": {"method": "voyage"}}),
+        ("contextualizer", {"s": {"method": "structural"}}),
+    ],
+)
+def test_a_stage_that_is_not_set_and_has_no_variant_none_is_named(stage: str, settings: Any):
+    one = rule("one")
+    one.pop(stage, None)
+    known = next(iter(settings))
+    message = (
+        rf"configurations\.0\.{stage}: it is not set, and `{stage}s` has no variant `none`; set it "
+        rf"to one of: \*, {known}, or add the variant `none: {{method: none}}`"
+    )
+    with pytest.raises(ConfigError, match=message):
+        parse_config(attributes(configurations=[one], **{f"{stage}s": settings}))

@@ -10,6 +10,7 @@ from rag_pipeline.contextualization.llm import LLMContext
 from rag_pipeline.datamodels import Chunk, Document, Usage
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
+from rag_pipeline.models.prompts import DATA
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
@@ -46,8 +47,9 @@ class Model:
 def test_the_document_comes_first_and_the_chunk_last():
     whole, chunks = document("one {x} two three four five six seven eight")
     prompts = context_prompts(whole, chunks, SETTINGS, chat())
-    assert [p.prefix for p in prompts] == [f"Read: {whole.text}\n--\nSituate: "] * 2
-    assert [p.user for p in prompts] == [c.text + "!" for c in chunks]
+    shown = f'<document document="A title; d">\n{whole.text}\n</document>'
+    assert [p.prefix for p in prompts] == [f"Read: {shown}\n--\nSituate: "] * 2
+    assert [p.user for p in prompts] == [f"<passage>\n{c.text}\n</passage>!" for c in chunks]
     assert prompts[0].prefix is prompts[1].prefix, "thousands of prompts share one string"
 
 
@@ -59,15 +61,19 @@ def test_a_template_may_name_the_document_by_title_file_and_parties():
     settings = LLMContext(method="llm", chat="small", template=template)
     (prompt,) = context_prompts(whole, [chunk], settings, chat())
     name = "Mutual NDA; nda acme birch; between Acme Rockets and Birch Paper; 3 May 2021"
-    assert prompt.prefix == f"{text} is of {name}: "
-    assert prompt.user == f"{{document_name}} ({name})", "what a chunk says is no place"
+    shown = f'<document document="{name}">\n{text}\n</document>'
+    assert prompt.prefix == f"{shown} is of {name}: "
+    said = "<passage>\n{document_name}\n</passage>"
+    assert prompt.user == f"{said} ({name})", "what a chunk says is no place"
+    assert (prompt.system, prompt.examples) == (DATA, ()), "the task is the template's own"
     (plain,) = context_prompts(whole, [chunk], LLMContext(method="llm", chat="small"), chat())
-    assert "Mutual NDA" not in plain.prefix + plain.user, "prompts that were paid for stay"
+    assert plain.prefix.startswith(shown), "shipped prompts name the document, too"
+    assert "in the language of the passage" in plain.system
 
 
 def test_documents_longer_than_the_window_are_named(tmp_path):
     with serving(lambda body: "short") as server:
-        narrow = llm_contexts(server.url, context_window=256, max_output_tokens=10)
+        narrow = llm_contexts(server.url, context_window=400, max_output_tokens=10)
         file = write_corpus(tmp_path, **narrow)
         (tmp_path / "documents/long.txt").write_text("A sentence of the long one. " * 60)
         workspace = Workspace(load_config(file))
@@ -97,7 +103,9 @@ def test_what_the_model_says_is_cut_and_stands_after_the_structure():
 
 def test_one_failed_chunk_fails_its_document_and_no_other():
     good, bad = document("alpha " * 10), document("omega " * 10)
-    model = Model(lambda text: ProviderError("refused") if "Situate: omega" in text else "fine")
+    model = Model(
+        lambda text: ProviderError("refused") if "Situate: <passage>\nomega" in text else "fine"
+    )
     result = contextualize_with_model([bad, good], SETTINGS, chat(), model)
     assert isinstance(result[0], ProviderError)
     assert str(result[0]).endswith("d.txt#0-30: refused")
@@ -109,12 +117,13 @@ def test_a_document_longer_than_the_window_is_shown_as_summary_and_part():
     text = "".join(f"Sentence {n:05d} of a very long document. " for n in range(500))
     whole, chunks = document(text, 400)
     window = chat(context_window=3000, max_output_tokens=100)
-    model = Model(lambda t: f"summary of {len(t)}" if "Summarize" in t else "context")
+    model = Model(lambda t: f"summary of {len(t)}" if "Summarize the" in t else "context")
     result = contextualize_with_model([(whole, chunks)], SETTINGS, window, model)
     assert isinstance(result[0], list)
     summaries = [p for p in model.asked if "Summarize" in p.user]
     assert len(summaries) > 2, "in pieces, and then what was said of them"
-    assert "".join(p.prefix for p in summaries[:-1]) == text
+    pieces = [p.user.split('document="A title">\n')[1] for p in summaries[:-1]]
+    assert "".join(piece.rsplit("\n</document>", 1)[0] for piece in pieces) == text
     last = model.answer(summaries[-1].prefix + summaries[-1].user)
     for prompt, chunk in zip(model.asked[len(summaries) :], chunks, strict=True):
         assert f"Summary of the whole document: {last}" in prompt.prefix
@@ -142,7 +151,7 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
     failing = True
 
     def answer(body: dict[str, Any]) -> str | Fault:
-        if failing and "Situate: # Travel" in body["messages"][-1]["content"]:
+        if failing and "Situate: <passage>\n# Travel" in body["messages"][-1]["content"]:
             return Fault(400, "flagged")
         return "It is of the policies."
 

@@ -99,8 +99,8 @@ def with_judge(workspace, labels):
 
 
 def test_a_judge_tells_which_passages_answer(evaluated):
-    no = [False] * 3
-    judged = with_judge(evaluated, {"q1": no, "q2": no, "q3": no, "q4": [False, True, False]})
+    no = [False] * 8
+    judged = with_judge(evaluated, {"q1": no, "q2": no, "q3": no, "q4": [*no[:6], True, False]})
     # Gold says that no chunk answers q4.
     scored(judged, AnswerPresence_at_5=[0, 0, 0, 0], Answerable=[1, 1, 1, 0])
     found = {d.query.query_id: d for d in failing_queries(judged, "plain")}
@@ -108,8 +108,27 @@ def test_a_judge_tells_which_passages_answer(evaluated):
         "q1": "judged not to answer",
         "q2": "not retrieved",
         "q3": "not retrieved",
-        "q4": "in no chunk",
+        "q4": "retrieved below k",
     }
     assert "the judge says that it does not answer" in found["q1"].why
     assert "first 5" in found["q1"].why
-    assert [p.answers for p in found["q4"].retrieved[:3]] == [False, True, False]
+    assert [p.answers for p in found["q4"].retrieved] == [False] * 6 + [True, False]
+
+
+def test_what_the_judge_has_not_read_is_no_answer_and_no_failure(evaluated):
+    labels = {"q1": [True], "q2": [False, False, True], "q3": [False] * 3, "q4": [False] * 3}
+    judged = with_judge(evaluated, labels)
+    # A YES settles Answer Presence@5; three NOs do not.
+    scored(judged, AnswerPresence_at_5=[1, 1, None, None], Answerable=[1, 1, 1, 0])
+    assert failing_queries(judged, "plain") == []
+    found = {d.query.query_id: d for d in diagnose(judged, "plain", ["q1", "q2", "q3"])}
+    assert {q: (d.reason, d.rank) for q, d in found.items()} == {
+        "q1": ("answered", 1),
+        "q2": ("answered", 3),
+        "q3": ("not judged", None),
+    }
+    assert found["q1"].why == "the chunk at rank 1 answers"
+    assert found["q3"].why == (
+        "the judge has not labelled all of the first 5, and no labelled chunk answers"
+    )
+    assert [p.answers for p in found["q3"].retrieved[:5]] == [False] * 3 + [None] * 2

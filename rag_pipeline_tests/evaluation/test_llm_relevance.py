@@ -26,7 +26,8 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def judge(body):
-    passage = body["messages"][0]["content"].split("Retrieved passage:")[1]
+    passage, question = body["messages"][-1]["content"].split("</passage>")
+    assert question == f"\n\n<question>\n{QUERY}\n</question>", "the question comes last"
     return "Yes." if "capital" in passage else "NO"
 
 
@@ -49,6 +50,29 @@ def test_labels_and_metrics_of_a_ranking():
     assert any("Paris {query} became" in prompt for prompt in server.prompts)
 
 
+def test_the_published_example_with_the_published_prompt():
+    published = (
+        "Here are a question and a retrieved passage from a text corpus from\nthe same domain as "
+        "the question.\n\nCan you judge whether an answer to the question can be derived from the "
+        'retrieved\npassage, simply answer either "YES" or "NO".\n\n<binary>\n\n'
+        "Question: {query}; Retrieved Passage: {doc_text}"
+    )
+    with serving(
+        lambda body: "YES" if "Paris" in body["messages"][-1]["content"] else "NO"
+    ) as server:
+        evaluator = Evaluator(api_key="k", base_url=server.url, prompt_template=published)
+        labels = evaluator.get_relevance_labels(DOCS[:2], QUERY)
+        metrics = evaluator.compute_metrics()
+    assert labels == {DOCS[0]["document"]: 1, DOCS[1]["document"]: 0}
+    assert evaluator.relevance_labels == [1, 0]
+    assert list(metrics) == [f"@{k}" for k in range(1, 11)]
+    for k in range(1, 11):
+        assert metrics[f"@{k}"] == {
+            "Accuracy": 1 / k, "Number of Relevant Docs": 1, "Answer Presence": 1
+        }  # fmt: skip
+    assert {body["model"] for body in server.bodies} == {"gpt-4o-mini"}
+
+
 def test_only_the_first_top_k_are_judged_and_each_text_once():
     with serving(judge) as server:
         evaluator = Evaluator("k", server.url)
@@ -68,6 +92,8 @@ def test_what_is_wrong_with_the_arguments_is_named():
         evaluator.get_relevance_labels([DOCS[0], {"text": "x"}], QUERY)
     with pytest.raises(ValueError, match=r"no place \{query\}"):
         Evaluator("k", "http://127.0.0.1:9", prompt_template="Is this an answer? {passage}")
+    with pytest.raises(ValueError, match=r"^base_url: '…' is not an address like https://host/v1$"):
+        Evaluator("k", "…")
     assert evaluator.get_relevance_labels([], QUERY) == {}
     with pytest.raises(ValueError, match="0 is below 1"):
         evaluator.compute_metrics(ks=[0])
@@ -75,7 +101,7 @@ def test_what_is_wrong_with_the_arguments_is_named():
 
 def test_a_judgement_that_fails_is_missing_and_never_no():
     def broken(body):
-        text = body["messages"][0]["content"]
+        text = "".join(message["content"] for message in body["messages"])
         if "Bananas" in text:
             return "I would rather not say."
         return Fault(400) if "987" in text else "YES"
@@ -85,7 +111,9 @@ def test_a_judgement_that_fails_is_missing_and_never_no():
         assert list(evaluator.get_relevance_labels(DOCS, QUERY).values()) == [1, None, None]
     metrics = evaluator.compute_metrics(ks=[1, 2])
     assert metrics["@1"]["Answer Presence"] == 1
-    assert metrics["@2"]["Answer Presence"] is None
+    assert (metrics["@2"]["Accuracy"], metrics["@2"]["Answer Presence"]) == (None, 1)
+    evaluator.relevance_labels = [0, None]
+    assert evaluator.compute_metrics(ks=[2])["@2"]["Answer Presence"] is None
     assert len(evaluator.errors) == 2
 
 
@@ -94,7 +122,9 @@ def test_a_template_of_ones_own(capsys):
         evaluator = Evaluator("k", server.url, prompt_template="{doc_text} answers {query}?")
         evaluator.get_relevance_labels(DOCS[:1], QUERY)
         evaluator.compute_metrics(ks=[1], show=True)
-    assert list(server.prompts) == [f"{DOCS[0]['document']} answers {QUERY}?"]
+    passage, question = f"<passage>\n{DOCS[0]['document']}\n</passage>", f"<question>\n{QUERY}"
+    assert list(server.prompts) == [f"{passage} answers {question}\n</question>?"]
+    assert [m["role"] for m in server.bodies[0]["messages"]] == ["system", "user"]
     assert "@1" in capsys.readouterr().out
 
 

@@ -1,7 +1,6 @@
 """The judgements of a built corpus, with a chat model that fails on some of them."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
+    copy_corpus,
     read_questions,
     rule,
     write_corpus,
@@ -55,7 +55,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(built: Path, tmp_path: Path) -> Path:
-    shutil.copytree(built, tmp_path / "corpus")
+    copy_corpus(built, tmp_path / "corpus")
     return tmp_path / "corpus"
 
 
@@ -74,7 +74,9 @@ def judged_by(
 
 
 def prompt_of(body: dict[str, Any]) -> str:
-    return str(body["messages"][1 if body["messages"][0]["role"] == "system" else 0]["content"])
+    """Return the last message with data; a repair asks after it."""
+    said = [str(message["content"]) for message in body["messages"]]
+    return next(text for text in reversed(said) if "</question>" in text or "</answer>" in text)
 
 
 # --- without a chat model ---
@@ -116,7 +118,7 @@ def test_a_changed_setting_makes_stale_only_what_follows_from_it(folder: Path) -
 
 def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) -> None:
     def answer(body: dict[str, Any]) -> str:
-        passage = prompt_of(body).split("Retrieved passage:")[1]
+        passage = prompt_of(body).split("<question>")[0]
         return "YES" if "five (5) years" in passage or "180 euros" in passage else "No."
 
     with judged_by(folder, answer, relevance=LLM["relevance"]) as (workspace, server):
@@ -135,7 +137,10 @@ def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) ->
     assert 0 < found["kappa"] < 1
     presence = summaries["AnswerPresence@3"]
     assert (presence.mean, presence.n) == (sum(any(v) for v in labels.values()) / 4, 4)
-    assert summaries["AnswerPresence@5"].n == 0, "only three passages were judged"
+    settled = sum(any(v) for v in labels.values())
+    presence = summaries["AnswerPresence@5"]
+    assert (presence.n, presence.missing) == (settled, 4 - settled), "three passages were judged"
+    assert summaries["P@5"].n == 0, "which no three labels settle"
     assert summaries["R@3"].n == 0
     assert summaries["SpanRecall@3"].n == 4, "characters are still measured by gold"
 
@@ -146,7 +151,7 @@ def test_a_failing_judge_leaves_items_missing_and_is_asked_for_those_alone(folde
     def answer(body: dict[str, Any]) -> str | Fault:
         if broken and "hotel" in prompt_of(body).casefold():
             return Fault(400)
-        if broken and "doctor's note is needed" in prompt_of(body).split("passage:")[1]:
+        if broken and "doctor's note is needed" in prompt_of(body).split("<question>")[0]:
             return "Perhaps."
         return "YES"
 
@@ -158,7 +163,8 @@ def test_a_failing_judge_leaves_items_missing_and_is_asked_for_those_alone(folde
         assert first["missing"] > 0
         assert first["judged"] + first["missing"] == 12
         labels = quality.load_labels(workspace, "one")
-        failed = sum(None in of_query for of_query in labels.values())
+        failed = sum(not any(of_query) for of_query in labels.values())
+        assert failed < sum(None in of_query for of_query in labels.values()), "a YES settles it"
         board = json.loads((folder / "store/tiny/evaluation/leaderboard.json").read_text())
         presence = board["configurations"][0]["metrics"]["AnswerPresence@3"]
         assert (presence["mean"], presence["n"], presence["missing"]) == (1.0, 4 - failed, failed)
@@ -182,14 +188,14 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         prompt = prompt_of(body)
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is None:
-            if broken and "Dune Sand" in prompt.split("Question:")[1]:
+            if broken and "Dune Sand" in prompt.split("<question>")[1]:
                 return Fault(400)
             return "It lasts for five (5) years [1]. See also [9]."
         if schema == ENTITIES_SCHEMA:
             kinds: dict[str, list[str]] = {kind: [] for kind in schema["required"]}
             return json.dumps({**kinds, "TIME": ["five (5) years", "made up"]})
         assert schema == judgement_schema(3, overall=True)
-        if broken and "doctor" in prompt.split("Answer:")[0]:
+        if broken and "doctor" in prompt.split("<question>")[1]:
             return "not even JSON"
         part = {"level": "high", "used": True, "reason": "It gives the term."}
         names = [f"context_{n}" for n in (3, 2, 1)]
@@ -217,7 +223,9 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         assert given["q2"] is None
         assert any("[9] is cited" in problem for problem in given["q1"].problems)
         scores = read_scores(workspace, "one")
-        assert scores["EntityF1"] == {"q1": 1.0, "q2": None, "q3": None, "q4": 0.0}
+        assert scores["EntityF1"] == {"q1": 1.0, "q2": None, "q3": None, "q4": 1.0}, (
+            "no passage supports the model's answer to q4, so a quotation replaces it"
+        )
         # (1 + 0.3 + 0.3) / 3 - 0.15 for the missing item
         relevance = pytest.approx(1.6 / 3 - 0.15)
         assert scores["ContextRelevance"] == {
@@ -248,6 +256,6 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         broken = False
         asked = len(server.requests)
         assert [note["missing"] for note in update()] == [0, 0, 0]
-        # one answer, no new text to extract from, and the contexts of two queries
-        assert len(server.requests) - asked == 1 + 0 + 2
+        # one answer, the quotation that replaces it, and the contexts of two queries
+        assert len(server.requests) - asked == 1 + 1 + 2
         assert all(JUDGED[a].is_current(workspace, "one") for a in ("answers", "entity_scores"))

@@ -16,6 +16,11 @@ CSV = 'document_id,title,access,year\r\npolicy/leave.md,"Leave, and\nsick leave"
 JSONL = '{"document_id": "policy/leave.md", "access": ["hr", "legal"], "year": 2024, "x": null}\n'
 
 
+def test_a_table_saved_by_excel_is_read_in_its_encoding(tmp_path):
+    (tmp_path / "d.csv").write_bytes("document_id,title\na.txt,Größe und Maße\n".encode("cp1252"))
+    assert read_sidecar(tmp_path / "d.csv")["a.txt"].title == "Größe und Maße"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "title", "metadata"),
     [

@@ -39,6 +39,40 @@ def test_text_is_exactly_the_decoded_file(tmp_path: Path, raw: bytes, text: str)
 
 
 @pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Die Kündigungsfrist beträgt drei Monate – zahlbar sind 30 €.", "cp1252"),
+        ("café au lait", "cp1252"),
+        ("El señor Muñoz pagará la cuota según el artículo quinto.", "cp1252"),
+        ("Müşteri hizmetleri hafta içi her gün açıktır; lütfen arayın.", "cp1254"),
+        ("Smlouva může být vypovězena písemně.", "cp1250"),
+        ("Umowa może zostać rozwiązana przez każdą ze stron z wypowiedzeniem.", "cp1250"),
+        ("Договор может быть расторгнут каждой из сторон за три месяца.", "cp1251"),
+        ("Договор может быть расторгнут каждой из сторон за три месяца.", "koi8_r"),
+        ("Η σύμβαση μπορεί να καταγγελθεί από κάθε μέρος με προειδοποίηση.", "cp1253"),
+        ("契約は三か月前の通知により解約できます。料金は毎月支払われます。", "cp932"),
+        ("契約は三か月前の通知により解約できます。料金は毎月支払われます。", "euc_jp"),
+        ("合同可由任何一方提前三个月通知终止。费用按月支付。", "gb18030"),
+        ("계약은 3개월 전 통지로 해지할 수 있습니다. 요금은 매월 지불됩니다.", "cp949"),
+    ],
+)
+def test_another_encoding_is_guessed_and_named(tmp_path: Path, text: str, encoding: str) -> None:
+    raw = text.encode(encoding)
+    for name in ("a.txt", "a.md", "a.csv", "a.py"):
+        document = load(tmp_path / name, raw)
+        assert document.text == text
+        assert document.metadata["encoding"] == encoding
+    assert load(tmp_path / "a.html", f"<p>{text}</p>".encode(encoding)).text == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_needs_no_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    document = load(tmp_path / "a.txt", "Größe in Metern".encode(encoding))
+    assert document.text == "Größe in Metern"
+    assert "encoding" not in document.metadata
+
+
+@pytest.mark.parametrize(
     ("name", "text", "title"),
     [
         ("a.txt", "\n\n  Supply   Agreement \nbody", "Supply Agreement"),

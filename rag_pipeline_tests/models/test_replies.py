@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
+from rag_pipeline.config.models import Completion
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.replies import is_cut
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_calls import asked, chat
-from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished
+from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished, none
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -21,6 +24,12 @@ model = partial(chat, max_output_tokens=10)
 
 def rooms(server: Any) -> list[int]:
     return [body["max_completion_tokens"] for body in server.bodies]
+
+
+def silent(reply: Body) -> Any:
+    """Return the reply of a model that used all its tokens before it said anything."""
+    choice = {**reply["choices"][0], "finish_reason": "length"}
+    return {**reply, "choices": [{**choice, "message": {"role": "assistant", "content": None}}]}
 
 
 def cut_below(tokens: int, reason: str = "length") -> Any:
@@ -101,10 +110,6 @@ def test_whole_json_is_whole_though_the_reply_ran_on(cache: CallCache) -> None:
 def test_a_reply_that_had_no_room_for_a_word_is_no_refusal(cache: CallCache) -> None:
     """A model that thinks may use all its tokens before it says anything."""
 
-    def silent(reply: Body) -> Any:
-        choice = {**reply["choices"][0], "finish_reason": "length"}
-        return {**reply, "choices": [{**choice, "message": {"role": "assistant", "content": None}}]}
-
     def faults(path: str, body: Body) -> Failure:
         return silent if body["max_completion_tokens"] == 10 else None
 
@@ -150,3 +155,28 @@ def test_a_blank_reply_is_asked_for_once_more_and_never_kept_as_an_answer(
         blank = False
         assert asked(["one"], model(server.url), cache) == ["yes"]
         assert len(server.bodies) == 3, "the next run asks once"
+
+
+def test_one_word_gets_few_tokens_and_a_model_that_thinks_gets_the_usual_number(
+    cache: CallCache,
+) -> None:
+    def thinks(path: str, body: Body) -> Failure:
+        return silent if body["max_completion_tokens"] < 400 else None
+
+    prompts = [Prompt(f"is it {n}?", choices=("YES", "NO")) for n in range(3)]
+    for faults, expected in ((none, [16, 16, 16]), (thinks, [16, 400, 400, 400])):
+        with serving(lambda body: "YES", faults) as server:
+            settings = chat(server.url, max_output_tokens=400, max_concurrency=1)
+            made = ask(prompts, settings, cache)
+            assert [reply.data for reply in made if isinstance(reply, Reply)] == ["YES"] * 3
+            assert rooms(server) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "is_whole"),
+    [("Yes, because the", True), ("**NO**", True), ("Nothing in", False), ("I think YES", False)],
+)
+def test_a_cut_reply_that_begins_with_a_choice_is_whole(said: str, is_whole: bool) -> None:
+    prompt = Prompt("is it?", choices=("YES", "NO"))
+    assert is_cut(Completion(said, Usage(), "length"), prompt) is not is_whole
+    assert not is_cut(Completion(said, Usage()), prompt)

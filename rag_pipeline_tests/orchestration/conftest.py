@@ -4,6 +4,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rag_pipeline_tests.testing.corpora import copy_corpus
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 from rag_pipeline_tests.testing.webhooks import VARIABLE, Webhook, listening
 
@@ -14,6 +15,13 @@ Requested = list[tuple[str, str | None]]
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as ephemeral:
         yield ephemeral
+
+
+@pytest.fixture
+def built(tmp_path: Path, template: Path) -> Path:
+    """Return the file of a corpus that is current: a copy of the module's `template`."""
+    copy_corpus(template, tmp_path)
+    return tmp_path / "tiny.yaml"
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
 """Shards of steps, retries of failed ones, the results that stay, and the messages."""
 
-from datetime import timedelta
-
 import dagster as dg
 import pytest
-from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, StoreError
@@ -258,13 +255,11 @@ def test_a_process_that_is_killed_costs_its_own_shard_alone(tmp_path, monkeypatc
 def test_documents_and_release_have_to_be_as_fresh_as_the_schedule(tmp_path):
     config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
     graph = build_definitions(config).resolve_asset_graph()
-    policies = {
-        key.path[-1]: node.freshness_policy
-        for key in graph.materializable_asset_keys
-        if (node := graph.get(key)).freshness_policy
+    aging = {
+        key.asset_key.path[-1]: graph.get_check_spec(key).metadata["dagster/freshness_params"].value
+        for key in graph.asset_check_keys
+        if key.name == "freshness_check"
     }
-    assert set(policies) == {"documents", "release"}
-    for policy in policies.values():
-        assert isinstance(policy, TimeWindowFreshnessPolicy)
-        assert policy.fail_window.to_timedelta() == timedelta(hours=48)
-        assert policy.warn_window.to_timedelta() == timedelta(hours=30)
+    assert set(aging) == {"documents", "leaderboard", "release"}
+    hours = {params["lower_bound_delta_seconds"] / 3600 for params in aging.values()}
+    assert hours == {48}

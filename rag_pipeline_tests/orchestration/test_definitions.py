@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import rag_pipeline.definitions
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.component import RagPipeline, build_definitions
@@ -15,7 +16,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus
+from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
@@ -93,13 +94,11 @@ def test_the_jobs_schedules_and_sensors(definitions):
     repository = definitions.get_repository_def()
     jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
     assert jobs == {"sample__bring_up_to_date", *(f"sample__update_{n}" for n in PARTITIONS)}
-    (schedule,) = repository.schedule_defs
-    assert (schedule.name, schedule.cron_schedule) == ("sample__reindex", "0 3 * * *")
-    assert schedule.job_name == "sample__bring_up_to_date"
+    assert repository.schedule_defs == [], "nothing starts unasked in a fresh checkout"
     assert {s.name: s.default_status.value for s in repository.sensor_defs} == {
         "sample__changed_documents": "STOPPED",
         "sample__observed_inputs": "RUNNING",
-        "sample__stale_partitions": "RUNNING",
+        "sample__stale_partitions": "STOPPED",
     }
     assert all(sensor.description for sensor in repository.sensor_defs)
 
@@ -139,7 +138,53 @@ def test_loading_the_project_imports_nothing_heavy(tmp_path):
     assert result.stderr == "", "a user's terminal stays clean"
 
 
+def test_the_projects_own_corpora_are_loaded_as_components(graph):
+    metadata = graph.get(dg.AssetKey(["sample", "chunks"])).metadata
+    assert {"dagster/component_origin", "dagster/code_references"} <= set(metadata)
+
+
 # --- one corpus ---
+
+
+def test_a_schedule_brings_the_corpus_up_to_date(tmp_path):
+    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
+    repository = build_definitions(config).get_repository_def()
+    (schedule,) = repository.schedule_defs
+    assert (schedule.name, schedule.cron_schedule) == ("tiny__reindex", "0 3 * * *")
+    assert schedule.job_name == "tiny__bring_up_to_date"
+    on = {s.name for s in repository.sensor_defs if s.default_status.value == "RUNNING"}
+    assert on == {f"tiny__{n}" for n in ("observed_inputs", "stale_partitions", "freshness")}
+
+
+def test_keys_owners_tags_and_groups_follow_the_corpus_file(tmp_path):
+    translation = {
+        "group_name": "search",
+        "key": "{{ spec.key.path[-2] }}/v1_{{ spec.key.path[-1] }}",
+    }
+    changes = {"key_prefix": ["acme"], "tags": {"tier": "gold"}, "translation": translation}
+    config = load_config(write_corpus(tmp_path, **changes, owners=["team:search"]))
+    graph = build_definitions(config).resolve_asset_graph()
+    made = {key.to_user_string() for key in graph.materializable_asset_keys}
+    assert "tiny/v1_documents" in made
+    node = graph.get(dg.AssetKey(["tiny", "v1_chunks"]))
+    assert (node.group_name, node.owners, node.tags["tier"]) == ("search", ["team:search"], "gold")
+    assert {key.to_user_string() for key in node.parent_keys} == {
+        "tiny/v1_documents",
+        "acme/tiny/settings/chunks",
+    }
+    wrong = load_config(write_file(tmp_path, translation={"grup_name": "search"}))
+    with pytest.raises(ConfigError, match=r"(?s)tiny\.yaml: translation: .*grup_name"):
+        build_definitions(wrong)
+
+
+def test_the_code_version_names_the_methods_of_an_asset(tmp_path, monkeypatch):
+    config = load_config(write_corpus(tmp_path))
+    key = asset_key(config, "chunks")
+    before = build_definitions(config).resolve_asset_graph().get(key).code_version
+    assert before == "MarkdownChunking 1, RecursiveChunking 1"
+    monkeypatch.setattr(RecursiveChunking, "code_version", 99)
+    after = build_definitions(config).resolve_asset_graph().get(key).code_version
+    assert after == "MarkdownChunking 1, RecursiveChunking 99"
 
 
 def test_owners_come_from_the_corpus_file(tmp_path):
@@ -210,6 +255,34 @@ def write_component(folder: Path, content: object) -> Path:
 def load_component(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
     monkeypatch.syspath_prepend(folder)
     return dg.load_from_defs_folder(path_within_project=folder / folder.name)
+
+
+POST_PROCESSING = {"assets": [{"attributes": {"tags": {"tier": "gold"}}}]}
+
+
+def test_the_project_and_foreign_ones_load_a_component_alike(tmp_path, monkeypatch):
+    write_corpus(tmp_path)
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}
+    write_component(tmp_path, content | {"post_processing": POST_PROCESSING})
+    (tmp_path / "tiny.yaml").unlink()
+    module = tmp_path / tmp_path.name / "definitions.py"
+    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(module))
+    loaded = load_component(tmp_path, monkeypatch), rag_pipeline.definitions.defs()
+    for definitions in loaded:
+        graph = definitions.resolve_asset_graph()
+        assert graph.get(dg.AssetKey(["tiny", "documents"])).tags["tier"] == "gold"
+
+
+def test_a_corpus_file_outside_a_project_says_what_it_would_ignore(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write_corpus(tmp_path)
+    file.write_text(file.read_text() + yaml.safe_dump({"post_processing": POST_PROCESSING}))
+    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
+    sensor = (
+        rag_pipeline.definitions.defs().get_repository_def().get_sensor_def("tiny__has_a_mistake")
+    )
+    with pytest.raises(ConfigError, match=r"tiny\.yaml: post_processing: only Dagster projects"):
+        sensor.evaluate_tick(dg.build_sensor_context())
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
@@ -378,5 +451,12 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     assert evaluation.description.startswith(served["configuration"].value)
 
     assert job.execute_in_process(instance=instance).success
-    assert latest("release")["unchanged"].value is True, "somebody has looked"
-    assert "unchanged" not in latest("leaderboard")
+    assert "unchanged" not in latest("release"), "or what waits for a release would start"
+    watched = {"documents", "leaderboard", "release"}
+    looked = {
+        n for n in PARTITIONS if instance.fetch_observations(asset_key(config, n), limit=1).records
+    }
+    assert looked == watched
+    graph = build_definitions(config).resolve_asset_graph()
+    aging = {c.asset_key for c in graph.asset_check_keys if c.name == "freshness_check"}
+    assert aging == {asset_key(config, n) for n in watched}

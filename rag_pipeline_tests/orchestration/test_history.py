@@ -1,7 +1,6 @@
 """Which runs Dagster's history keeps."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import rule, write_corpus
+from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import HOME, seen
 
 ONE = rule("one")
@@ -37,7 +36,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def built(tmp_path, template):
-    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    copy_corpus(template, tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         yield Workspace(load_config(tmp_path / "tiny.yaml")), instance
 

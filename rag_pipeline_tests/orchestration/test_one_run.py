@@ -150,7 +150,8 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
     requests, reason = asked(file, instance)
     assert requests == []
     assert reason.startswith(
-        "nothing to do before something changes; stuck: chunks markdown, contextualized_chunks"
+        "nothing to do before something changes; stuck: chunks markdown, and 7 steps that read "
+        "it: its last run came to nothing"
     )
 
     monkeypatch.undo()
@@ -160,16 +161,24 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
     assert is_current(file)
 
 
-def test_a_run_that_is_canceled_is_asked_for_again_a_few_times(file, instance):
+def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
     job = dg.JobDefinition(graph_def=dg.GraphDefinition(name="x"), name="tiny__bring_up_to_date")
-    for _ in range(3):
-        (request,), _ = asked(file, instance)
-        run = instance.create_run_for_job(
-            job, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags)
-        )
-        assert asked(file, instance)[0] == []
-        instance.report_run_canceled(run)
-    assert asked(file, instance)[0] == []
+    (request,), _ = asked(file, instance)
+    run = instance.create_run_for_job(
+        job, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags)
+    )
+    build(file, until="contextualized_chunks")
+    instance.report_run_canceled(run)
+    requests, reason = asked(file, instance)
+    assert requests == []
+    assert reason.endswith(
+        "partitions are stale, and its last run was canceled; start tiny__bring_up_to_date, or "
+        "change a file or a setting"
+    )
+    write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
+    (again,), _ = asked(file, instance, "changed_documents")
+    assert execute(file, instance, again)
+    assert is_current(file)
 
 
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):

@@ -12,10 +12,11 @@ import dagster as dg
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.automation import outside_hours
 from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
-from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
+from rag_pipeline.orchestration.requests import SOURCES_TAG
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
@@ -47,7 +48,7 @@ def asked(file, instance):
 def test_a_change_is_asked_for_until_it_is_loaded(loaded, instance):
     (request,), _ = asked(loaded, instance)
     (again,), _ = asked(loaded, instance)
-    assert again.tags[LISTING_TAG] == request.tags[LISTING_TAG]
+    assert again.tags[SOURCES_TAG] == request.tags[SOURCES_TAG]
     assert execute(loaded, instance, request)
     assert asked(loaded, instance) == ([], "no file has changed since the last load")
 
@@ -85,22 +86,57 @@ def test_what_the_command_line_loaded_is_not_asked_for(loaded, instance):
     assert asked(loaded, instance) == ([], "no file has changed since the last load")
 
 
-@pytest.mark.parametrize("status", ["report_run_canceled", "report_run_failed"])
-def test_a_run_that_did_nothing_is_asked_for_again_a_few_times(loaded, instance, status):
-    for _ in range(MOST_INTERRUPTIONS):
+def test_after_interruptions_it_waits_longer_each_time_until_the_code_is_loaded_again(
+    loaded, instance, monkeypatch
+):
+    monkeypatch.setattr(requests, "WAITS", (0.0, 0.0, 3600.0))
+    for _ in range(3):
         (request,), _ = asked(loaded, instance)
-        getattr(instance, status)(started(instance, request.tags))
-    requests, reason = asked(loaded, instance)
-    assert requests == []
-    assert reason == "the changed files are not loaded: its last 3 runs were interrupted"
+        instance.report_run_failed(started(instance, request.tags))
+    found, reason = asked(loaded, instance)
+    assert found == []
+    assert reason.startswith(
+        "the changed files are not loaded: its last 3 runs were interrupted; the next starts at "
+    )
+    with monkeypatch.context() as patch:
+        now = time.time() + 3601
+        patch.setattr(time, "time", lambda: now)
+        assert len(asked(loaded, instance)[0]) == 1, "it never gives up"
+    monkeypatch.setattr(requests, "_LOADED", time.time())
+    assert len(asked(loaded, instance)[0]) == 1
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_cancel_holds_until_something_changes_or_somebody_asks(loaded, instance, queued):
+    (request,), _ = asked(loaded, instance)
+    # A person's run has no tag as long as it is in the queue.
+    instance.report_run_canceled(started(instance, {} if queued else request.tags))
+    for _ in range(2):
+        found, reason = asked(loaded, instance)
+        assert found == []
+        assert reason == (
+            "the changed files are not loaded: its last run was canceled; start "
+            "tiny__update_documents, or change a file or a setting"
+        )
+    write_documents(loaded.parent / "documents", {"newer.txt": "The fee is 13 euros."})
+    (request,), _ = asked(loaded, instance)
+    instance.report_run_canceled(started(instance, request.tags))
+    assert asked(loaded, instance)[0] == []
+    write_file(loaded.parent, configurations=[ONE], budget_usd=1)
+    assert len(asked(loaded, instance)[0]) == 1
+    write_file(loaded.parent, configurations=[ONE])
+    assert asked(loaded, instance)[0] == []
+    by_hand = started(instance, {}, dg.DagsterRunStatus.STARTED)
+    instance.report_run_failed(by_hand)
+    assert len(asked(loaded, instance)[0]) == 1
 
 
 def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance):
     (loaded.parent / "documents").rename(loaded.parent / "gone")
     (request,), _ = asked(loaded, instance)
     assert not execute(loaded, instance, request)
-    requests, reason = asked(loaded, instance)
-    assert requests == []
+    found, reason = asked(loaded, instance)
+    assert found == []
     assert reason == "the changed files are not loaded: its last run came to nothing"
     (loaded.parent / "gone").rename(loaded.parent / "documents")
     assert len(asked(loaded, instance)[0]) == 1
@@ -114,7 +150,7 @@ def test_a_run_whose_process_was_killed_is_failed_and_asked_for_again(loaded, in
         assert asked(loaded, instance) == ([], "the documents are being loaded")
         process.send_signal(signal.SIGKILL)
     (again,), _ = asked(loaded, instance)
-    assert again.tags[LISTING_TAG] == request.tags[LISTING_TAG]
+    assert again.tags[SOURCES_TAG] == request.tags[SOURCES_TAG]
     failed = instance.get_run_by_id(lost.run_id)
     assert failed.status == dg.DagsterRunStatus.FAILURE
     assert was_interrupted(instance, failed)
@@ -154,7 +190,7 @@ def test_a_process_id_that_was_given_out_again_is_no_sign_of_life(instance, monk
 def test_a_run_that_nobody_launches_any_more_is_failed(loaded, instance, monkeypatch):
     lost = started(instance, {}, dg.DagsterRunStatus.NOT_STARTED)
     assert asked(loaded, instance) == ([], "the documents are being loaded")
-    later = time.time() + 700
+    later = round(time.time()) + 700.0  # stored times are rounded
     monkeypatch.setattr(time, "time", lambda: later)
     assert len(asked(loaded, instance)[0]) == 1
     assert was_interrupted(instance, instance.get_run_by_id(lost.run_id))

@@ -80,7 +80,7 @@ def test_what_the_page_is_told_is_stale_is_what_a_run_would_make(server, folder)
     file.write_text(good.replace("max_characters: 150", "max_characters: 120"))
     workspace = Workspace(load_config(file))
     with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
-        Observer(workspace).observe(instance)
+        Observer(workspace).observe(dg.build_sensor_context(instance=instance))
     every = steps(workspace.config)
     parts = [
         f'a{number}: assetNodeOrError(assetKey: {{path: ["tiny", "{step.asset}"]}}) '

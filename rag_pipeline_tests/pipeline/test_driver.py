@@ -2,13 +2,16 @@
 
 import pytest
 
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import documents, tables
 from rag_pipeline.pipeline.driver import Checked, Done, Failed, Made, Started, Waiting, drive
-from rag_pipeline.pipeline.dry_run import RunPlan
+from rag_pipeline.pipeline.dry_run import RunPlan, plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
+from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
 
 TWO = [rule("one", "recursive_150"), rule("two", "markdown")]
@@ -65,3 +68,50 @@ def test_a_failed_step_ends_the_run_or_stops_only_the_steps_that_read_it(
     assert Step("retrieval_run", "one") in waiting
     assert {Step("retrieval_run", "two"), Step("leaderboard"), Step("release")} <= done
     assert done | waiting | {failed.step} == set(steps(workspace.config))
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Let the chunker of one variant raise at one document, as a plugin's bug does."""
+    real = RecursiveChunking.spans
+
+    def spans(self, document, models):
+        if document.document_id == "nda/acme.txt":
+            raise KeyError("clause")
+        return real(self, document, models)
+
+    monkeypatch.setattr(RecursiveChunking, "spans", spans)
+    return "chunkings.recursive_150: nda/acme.txt: KeyError: 'clause' (File "
+
+
+def test_a_plugins_exception_names_variant_and_document_and_stops_no_other_partition(
+    workspace, broken
+):
+    configured = workspace.config.model_copy(update={"budget_usd": 1.0})
+    wanted = [step for step in steps(configured) if step.asset in ("documents", "chunks")]
+    plan = RunPlan(Workspace(configured), wanted)
+    found = list(drive(plan.workspace, plan, forced=wanted, keep_going=True))
+    (failed,) = (event for event in found if isinstance(event, Failed))
+    assert failed.step == Step("chunks", "recursive_150")
+    assert str(failed.error).startswith(broken)
+    assert isinstance(failed.error.__cause__, KeyError)
+    done = [event.step for event in found if isinstance(event, Done)]
+    assert done == [Step("documents"), Step("chunks", "markdown")]
+
+    # The estimate of a run that pays goes on, too: the failed step's counts are unknown.
+    planned = {p.step: p for p in plan_run(plan.workspace)}
+    assert planned[Step("chunks", "recursive_150")].chunks is None
+    assert str(planned[Step("chunks", "recursive_150")].error).startswith(broken)
+    assert planned[Step("vector_index", "markdown.none.minilm")].calls > 0
+
+
+def test_the_command_line_tells_a_plugins_exception_in_one_line(workspace, broken):
+    build(workspace.config.file, until="documents")
+    for command in ("plan", "run"):
+        outcome = rag(command, workspace.config.file)
+        assert outcome.code == 1
+        (line,) = outcome.err.splitlines()
+        assert broken in line
+        assert line.endswith("; `rag --verbose …` prints the traceback")
+    outcome = rag("--verbose", "plan", workspace.config.file)
+    assert 'raise KeyError("clause")' in outcome.err

@@ -6,12 +6,14 @@ import pytest
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import CheckFailedError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.schemas import vector_schema
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import copy_corpus
 
 VECTORS = "vector_index.fixed.none.minilm"
 CONTEXTS = "contextualized_chunks.fixed.none"
@@ -30,7 +32,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def workspace(built, tmp_path):
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    copy_corpus(built, tmp_path)
     return Workspace(load_config(tmp_path / "cycling.yaml"))
 
 
@@ -96,6 +98,19 @@ def test_rows_that_do_not_match_are_made_again(workspace):
         "1 documents have more or fewer rows than in chunks.fixed: 0002.txt"
         in said[CONTEXTS].problem
     )
+    assert_works_again(workspace)
+
+
+def test_what_a_recorded_verdict_refuses_is_found_without_reading_rows_and_made_again(workspace):
+    table = workspace.chunks("fixed")
+    table.open().update(where="start = 0", values={"text": "something else"})
+    for _ in range(2):  # every run refuses it
+        with pytest.raises(CheckFailedError, match="`rag doctor --repair cycling` repairs it"):
+            list(run(workspace.config))
+    found = mend(workspace)
+    assert list(found) == ["chunks.fixed"]
+    assert found["chunks.fixed"].problem.startswith("check chunks_is_sound failed: text_differs")
+    list(run(workspace.config))
     assert_works_again(workspace)
 
 

@@ -21,6 +21,7 @@ from rag_pipeline.release.bundle import export
 from rag_pipeline.store import tables
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import copy_corpus
 
 TRIALS = 12
 VECTORS = "vector_index.fixed.none.minilm"
@@ -38,7 +39,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def workspace(built, tmp_path):
-    shutil.copytree(built, tmp_path / "copy")
+    copy_corpus(built, tmp_path / "copy")
     return Workspace(load_config(tmp_path / "copy/cycling.yaml"))
 
 

@@ -54,13 +54,13 @@ def test_parties_are_names_of_companies() -> None:
 
 
 def test_links_count_as_their_words() -> None:
-    text = "# Guide\n\n## [Retry delays](https://example.org/a_(b)?x=1234567890&y=1234567890)\n\n"
+    text = "# Guide\n\n## [Errors of a client](https://example.org/a_(b)?x=1234567890&y=1234567890)\n\n"
     text += 'A [client](c.html "Clients") must wait for 30 seconds after an error.\n'
     (asked,) = facts(text, "duration")
-    assert asked.heading == "retry delays"
-    assert asked.sentence == "A client must wait for 30 seconds after an error."
+    assert asked.heading == "errors of a client"
+    assert asked.sentence == "a client must wait for 30 seconds after an error."
     assert text[asked.start : asked.end].startswith('A [client](c.html "Clients")')
-    assert [f.subject for f in facts(text, "section")] == ["retry delays"]
+    assert [f.subject for f in facts(text, "section")] == ["errors of a client"]
 
 
 def test_a_section_is_asked_for_by_its_heading_with_its_first_sentences() -> None:

@@ -26,6 +26,11 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”"]),
         ("fire-doors.md", "", "Doors are closed.", ["“fire doors”"]),
         ("doors.md", "doors", "Doors are closed.", ["“doors”"]),
+        # An abbreviation of its own, a form's blank, where it is attached, a keyword of the format.
+        ("c.md", "XNDA Agreement", "This agreement (“XNDA”) is made.", ["“XNDA Agreement”"]),
+        ("lease-form.md", "", "Name of Tenant, Inc. rents this.", ["“lease form”"]),
+        ("loan.md", "Exhibit 99(d)(7)", "The loan is free.", ["“loan”"]),
+        ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
     ],
 )  # fmt: skip
 def test_what_a_document_is_called(document_id, title, text, names) -> None:
@@ -38,6 +43,23 @@ def test_a_name_that_many_documents_have_tells_none_of_them() -> None:
     named = names_of(documents)
     assert named["a.md"] == ["“Lease a”"]
     assert named["d.md"] == ["Korrin’s lease", "the Korrin lease"]
+
+
+def test_a_name_that_fits_two_documents_is_left_out() -> None:
+    documents = [
+        Document("a.md", "a", "Halvorsk Inc. buys from Dominion Energy LLC.", "Supply Agreement A"),
+        Document("b.md", "b", "Halvorsk Inc. buys from Korrin Works Ltd.", "Supply Agreement B"),
+        *(Document(f"{n}.md", n, "No company is named.", f"Note {n}") for n in "cdef"),
+    ]
+    named = names_of(documents)
+    assert named["a.md"] == ["“Supply Agreement A”"]
+    assert named["b.md"] == ["“Supply Agreement B”"]
+
+
+def test_a_german_document_has_no_english_name() -> None:
+    text = "Die Halvorsk GmbH liefert. Halvorsk zahlt."
+    document = Document("faq.md", "x", text, "Halvorsk FAQ", metadata={"language": "de"})
+    assert names_of([document]) == {"faq.md": ["“Halvorsk FAQ”"]}
 
 
 def lease(owner: str, months: str, deposit: str) -> Document:
@@ -60,16 +82,11 @@ def test_of_documents_that_say_alike_things_each_question_names_one() -> None:
     asked = [row["query"] for row in made.rows]
     assert len(asked) >= 2
     assert all("Korrin" in query or "Velstead" in query for query in asked)
-    assert not any("fence" in query for query in asked)
-    assert made.refused["said by one document only"] == 1
 
 
-def test_of_documents_about_different_things_nothing_need_be_named() -> None:
-    other = "# Bees\n\nThe keeper shall feed the bees within ten (10) days of the first frost.\n"
-    made = make_questions([ALIKE[0], Document("bees.md", "b", other, "Bees")], 8, Lexical())
-    assert {span["document_id"] for row in made.rows for span in row["gold_spans"]} == {
-        "Korrin.txt", "bees.md",
-    }  # fmt: skip
+def test_the_only_document_need_not_be_named() -> None:
+    made = make_questions([ALIKE[0]], 8, Lexical())
+    assert made.rows
     assert not any("Korrin" in row["query"] for row in made.rows)
 
 

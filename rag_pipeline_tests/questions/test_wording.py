@@ -4,23 +4,27 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.wording import questions_of, shorter, with_name
+from rag_pipeline.questions.wording import questions_of, with_name
 
 SENTENCES: dict[str, set[str]] = {
     "The Supplier shall deliver the goods within thirty (30) days of the order.": {
-        "Within what time must the Supplier deliver the goods of the order?",
-        "How soon must the Supplier deliver the goods of the order?",
-        "How quickly must the Supplier deliver the goods of the order?",
+        "Within what time must the Supplier deliver the goods after the order?",
+        "How soon must the Supplier deliver the goods after the order?",
+        "How quickly must the Supplier deliver the goods after the order?",
     },
-    "Either party may terminate this Agreement upon thirty (30) days’ prior written notice.": {
-        "Upon how much prior written notice may either party terminate this Agreement?"
+    "Either party may terminate the contract upon thirty (30) days’ prior written notice.": {
+        "Upon how much prior written notice may either party terminate the contract?"
     },
     "The Customer shall pay USD 5,000 for each rocket that flies.": {
         "How much must the Customer pay for each rocket that flies?",
-        "What amount must the Customer pay for each rocket that flies?",
     },
-    "The first fee shall not exceed EUR 900 in a calendar year.": {
-        "What amount must the first fee not exceed in a calendar year?"
+    "This Agreement shall remain in force for five (5) years from the first delivery.": {
+        "For how long will the Agreement remain in force from the first delivery?",
+        "How long will the Agreement remain in force from the first delivery?",
+    },
+    "A licence lasts for two (2) years after the first payment.": {
+        "For how long does a licence last after the first payment?",
+        "How long does a licence last after the first payment?",
     },
     "The Tenant shall not keep animals in the flat or the garden.": {
         "May the Tenant keep animals in the flat or the garden?",
@@ -28,17 +32,40 @@ SENTENCES: dict[str, set[str]] = {
     "The Landlord shall insure the building, and may choose the insurer.": {
         "Must the Landlord insure the building?",
     },
+    "The arbitration decision shall be final and binding on the parties.": {
+        "Will the arbitration decision be final and binding on the parties?",
+    },
+    "If the Tenant fails to pay the rent, the Landlord may end the lease.": {
+        "What happens if the Tenant fails to pay the rent?",
+    },
+    "If you wish to remove a picture, you can delete the post.": {
+        "What can you do if you wish to remove a picture?",
+    },
+    "Session cookies are used to remember the items of a basket.": {
+        "What are session cookies used for?",
+    },
+    "The amount of compression depends on the size of the input.": {
+        "What does the amount of compression depend on?",
+    },
+    "The table is split because many rows are long.": {"Why is the table split?"},
+    "A guard is a person who watches the gate.": {"What is a guard?"},
+    "The Customer shall not exceed EUR 900 in a calendar year.": set(),
     "Nobody may smoke in the flat at any time of day.": set(),
     "Breaches are told to the owner and the lead may close them.": set(),
     "The contract began on 3 May 2021 and was short in the end.": set(),
     "It must be paid within thirty days of the order at hand.": set(),
+    "The open source run lasted thirty (30) days after the start.": set(),
+    "Stable releases are created about every 2 weeks by the team.": set(),
+    "The parties may agree a thirty (30) days grace period in writing.": set(),
+    "Once the Party no longer requires the data, it shall return them.": set(),
+    "If applicable, the Landlord may end the lease of the flat.": set(),
 }
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_sentence_is_turned_into_a_question(sentence: str) -> None:
     expected = SENTENCES[sentence]
-    text = f"the either party first contract it.\n\n{sentence}\n"
+    text = f"the customer lost a licence session cookies.\n\n{sentence}\n"
     made = {
         question
         for fact in read_facts(Document("a.txt", "hash", text))
@@ -46,17 +73,7 @@ def test_a_sentence_is_turned_into_a_question(sentence: str) -> None:
         for question in questions_of(fact, Random(seed))
     }
     assert expected <= made
-    assert all("30" not in q and "thirty" not in q and "5,000" not in q for q in made)
-    if not expected:
-        assert not any(q.split()[1] in ("must", "may", "shall", "is") for q in made)
-
-
-def test_questions_are_in_other_words_first() -> None:
-    text = "invoices are\n\nInvoices shall be retained by the Customer for seven (7) years.\n"
-    (fact,) = (f for f in read_facts(Document("a.txt", "h", text)) if f.kind == "duration")
-    first, second, *_ = questions_of(fact, Random(0))
-    assert first == second.replace("invoices", "bills").replace("retained", "kept")
-    assert "bills" in first and "invoices" in second
+    assert made == expected
 
 
 def test_a_named_question_holds_the_name_once() -> None:
@@ -70,14 +87,9 @@ def test_a_named_question_holds_the_name_once() -> None:
     }
 
 
-def test_a_question_is_cut_before_a_time_as_long_as_it_asks_for_something() -> None:
-    question = (
-        "How long must records of a repair be kept by the Supplier after the end of the term?"
-    )
-    assert list(shorter(question)) == [
-        "How long must records of a repair be kept by the Supplier?",
-        question,
-    ]
+def test_a_document_that_speaks_of_itself_is_named_in_its_place() -> None:
+    asked = "How long will the Agreement remain in force?"
+    assert with_name(asked, "Acme’s NDA", Random(0)) == "How long will Acme’s NDA remain in force?"
 
 
 ODD = (
@@ -101,13 +113,60 @@ def test_a_prohibition_is_asked_for_with_may_and_a_forecast_with_will() -> None:
     facts = read_facts(Document("a.txt", "hash", text))
     assert [next(questions_of(fact, Random(0))) for fact in facts] == [
         "Will the Firm sell any personal data?",
-        "May the Buyer assign this Agreement?",
+        "May the Buyer assign the Agreement?",
     ]
 
 
-def test_german_documents_are_asked_about_in_german() -> None:
-    text = "# Vertrag\n\n## Kaution\n\nDer Mieter zahlt dem Vermieter eine Kaution von 900 Euro.\n"
-    facts = read_facts(Document("a.md", "hash", text, "Vertrag"))
+GERMAN = {
+    "Der Mieter zahlt dem Vermieter eine Kaution von 900 Euro.": "Wie hoch ist die Kaution?",
+    "Die Kündigungsfrist der Wohnung beträgt drei Monate.": (
+        "Wie lang ist die Kündigungsfrist der Wohnung?"
+    ),
+    "Der Vermieter muss die Kaution innerhalb von sechs Monaten nach dem Auszug abrechnen.": (
+        "Innerhalb welcher Frist muss der Vermieter die Kaution nach dem Auszug abrechnen?"
+    ),
+    "Der Mieter darf die Wohnung nicht vermieten.": "Darf der Mieter die Wohnung vermieten?",
+    "Wenn ein Rohr in der Wohnung bricht, haftet der Vermieter für den Schaden.": (
+        "Was geschieht, wenn ein Rohr in der Wohnung bricht?"
+    ),
+    "Die Kaution dient der Sicherung aller Ansprüche.": "Wozu dient die Kaution?",
+    "Ein Werktag ist ein Tag mit Ausnahme der Sonntage.": "Was ist ein Werktag?",
+    "Die Abteilung für Technik (AT) prüft alle Belege.": "Wofür steht die Abkürzung AT?",
+    "Sie können die Wohnung mit dem Schlüssel öffnen.": None,
+    "Entsprechend kann der Mieter die Wohnung verlassen.": None,
+    "Außerdem können Spiegel in der Wohnung hängen.": None,
+    "Der Mieter darf keine Hunde in der Wohnung halten.": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", GERMAN)
+def test_german_documents_are_asked_about_in_german(sentence: str) -> None:
+    text = f"der die das ein wenn falls und ist nicht mit.\n\n{sentence}\n"
+    facts = list(read_facts(Document("a.md", "hash", text, "Vertrag")))
     asked = [question for fact in facts for question in questions_of(fact, Random(0))]
-    assert asked == ["Was gilt zum Thema Kaution?", "Wie hoch ist die Kaution?"]
-    assert with_name(asked[1], "“Vertrag”", Random(0)) == "Wie hoch ist die Kaution laut “Vertrag”?"
+    assert asked == [GERMAN[sentence]] * (GERMAN[sentence] is not None)
+
+
+@pytest.mark.parametrize(
+    ("bare", "named"),
+    [
+        ("Wie hoch ist die Kaution?", "Wie hoch ist laut „Vertrag“ die Kaution?"),
+        ("Darf der Mieter bauen?", "Darf laut „Vertrag“ der Mieter bauen?"),
+        ("Was geschieht, wenn es brennt?", "Was geschieht laut „Vertrag“, wenn es brennt?"),
+        ("Was steht zum Thema „Miete“?", "Was steht in „Vertrag“ zum Thema „Miete“?"),
+    ],
+)
+def test_a_german_question_names_its_document_after_the_verb(bare: str, named: str) -> None:
+    assert with_name(bare, "“Vertrag”", Random(0), "de") == named
+
+
+def test_options_and_headed_sections_are_asked_for() -> None:
+    text = (
+        "# Tool\n\n  -a, --almost-all\n      List every entry but the first two.\n\n"
+        "## Exit codes\n\nThe tool returns a code of zero after each exit without an error.\n"
+    )
+    facts = read_facts(Document("a.md", "hash", text, "Tool"))
+    assert [next(questions_of(fact, Random(0))) for fact in facts] == [
+        "What does the option --almost-all do?",
+        "What is said about “exit codes”?",
+    ]

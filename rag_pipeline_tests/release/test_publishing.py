@@ -1,7 +1,5 @@
 """Releases are published once, from sound builds, and pin what they serve."""
 
-import shutil
-
 import pytest
 
 from rag_pipeline import Corpus, indexing, release
@@ -11,7 +9,7 @@ from rag_pipeline.release import publish
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import index, run
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, copy_corpus, write_corpus, write_documents
 
 ONE = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
 
@@ -29,7 +27,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def evaluated(built, tmp_path):
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    copy_corpus(built, tmp_path)
     return Workspace(load_config(tmp_path / "tiny.yaml"))
 
 

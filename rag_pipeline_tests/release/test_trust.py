@@ -74,6 +74,14 @@ def test_a_bundle_of_packaged_models_needs_no_trust(tmp_path, run_all):
     assert bundle.foreign_endpoints(tmp_path / "r.zip", None) == []
 
 
+def test_a_corpus_file_that_is_named_must_exist(evil, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused = rag("import-release", evil[1], "other.yaml", "--trust-endpoints")
+    assert refused.code == 2
+    assert "cannot read the corpus file" in refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_writes_nothing_before_the_endpoints_are_trusted(evil, tmp_path, monkeypatch):
     server, file = evil
     monkeypatch.chdir(tmp_path)

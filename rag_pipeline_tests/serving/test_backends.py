@@ -70,10 +70,10 @@ def test_without_an_allow_list_no_backend_is_reached(serving, outside):
 
 
 def test_half_of_a_backend_is_refused(own):
-    backends = HeaderBackends(own, ["a"])
+    backends = HeaderBackends(["a"])
     with pytest.raises(InputError, match="X-RERANK-MODEL: missing beside X-RERANK-URL"):
-        backends.assistant({"x-rerank-url": "http://a/rerank"})
-    assert backends.assistant({"user-agent": "x"}) is own
+        backends.assistant(own, {"x-rerank-url": "http://a/rerank"})
+    assert backends.assistant(own, {"user-agent": "x"}) is own
 
 
 def test_headers_choose_a_model_whose_key_is_kept_nowhere(serving, tmp_path, caplog, released):

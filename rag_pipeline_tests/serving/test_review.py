@@ -1,7 +1,6 @@
 """The question log and the review page of a server that was started with them."""
 
 import json
-import shutil
 import stat
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing import app_server
 from rag_pipeline_tests.testing.app_server import call_mcp
 from rag_pipeline_tests.testing.browser import needs_chromium
+from rag_pipeline_tests.testing.corpora import copy_corpus
 
 GOLD = {"document_id": "policies/leave.md", "start": 0, "end": 40}
 
@@ -22,7 +22,7 @@ GOLD = {"document_id": "policies/leave.md", "start": 0, "end": 40}
 def served(released, tmp_path: Path):
     """A server of a released corpus with two synthetic questions, and its queries file."""
     folder = tmp_path / "corpus"
-    shutil.copytree(released.config.path("."), folder)
+    copy_corpus(released.config.path("."), folder)
     queries = folder / "queries.jsonl"
     document = next(iter(released.workspace.documents().state()))
     gold = {**GOLD, "document_id": document}

@@ -3,7 +3,10 @@
 import json
 import os
 import random
+import shutil
+import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +175,15 @@ def paid_contexts(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
     settings = llm_contexts(url, max_concurrency=1)
     settings["configurations"][0]["chunking"] = "markdown"
     return {**settings, "prices": str(folder / "prices.yaml"), **changes}
+
+
+def copy_corpus(source: Path, target: Path) -> None:
+    """Copy a folder with a store, and each database in it as one transaction.
+
+    An earlier test may still close a database; SQLite then removes the files beside it.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sqlite*"), dirs_exist_ok=True)
+    for file in source.rglob("*.sqlite"):
+        copied = target / file.relative_to(source)
+        with closing(sqlite3.connect(file)) as old, closing(sqlite3.connect(copied)) as new:
+            old.backup(new)

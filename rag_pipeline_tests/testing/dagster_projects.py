@@ -188,12 +188,12 @@ class Watched:
         wait_for(found, BOUND, self.log)
 
     def new_run(self, status: dg.DagsterRunStatus, known: Collection[str]) -> dg.DagsterRun:
-        """Wait for a run that is not known and has a status; return it."""
+        """Wait for a run, other than of checks alone, that is not known and has a status."""
         found: list[dg.DagsterRun] = []
 
         def has_come() -> bool:
             runs = self.instance.get_runs(dg.RunsFilter(statuses=[status]))
-            found.extend(run for run in runs if run.run_id not in known)
+            found.extend(r for r in runs if r.run_id not in known and not r.asset_check_selection)
             return bool(found)
 
         self.wait(has_come)

@@ -39,4 +39,4 @@ def passage_with(body: Body, words: str) -> int:
     """Return the number of the passage that holds some words."""
     passages = body["messages"][-1]["content"].split("[[ ## passages ## ]]")[1]
     before = passages.split(words)[0]
-    return int(before.rsplit('<passage number="', 1)[1].split('"')[0])
+    return int(before.rsplit('<passage id="', 1)[1].split('"')[0])

@@ -70,7 +70,12 @@ def given(made: Any, _: Any) -> Any:
     return made
 
 
-def index_of(folder: Path, rows: list[dict[str, Any]], order: Sequence[int] | None = None) -> Index:
+def index_of(
+    folder: Path,
+    rows: list[dict[str, Any]],
+    order: Sequence[int] | None = None,
+    engine: str = "bm25s",
+) -> Index:
     rows = rows if order is None else [rows[n] for n in order]
     columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
     batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
@@ -85,7 +90,7 @@ def index_of(folder: Path, rows: list[dict[str, Any]], order: Sequence[int] | No
         table.replace(
             [], vector_index.index_chunks([part], partial(given, made), table.schema, "f")
         )
-    build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
+    build_lexical_index(engine, [batch], Lexical(language="none"), folder / "lexical")
     return Index.open(table.open(), open_lexical_index(folder / "lexical"))
 
 

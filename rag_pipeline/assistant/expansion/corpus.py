@@ -17,7 +17,7 @@ from rag_pipeline.config import STAGES, CorpusConfig, Expansion, ExtractiveAnswe
 from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.corpus import Corpus, Served
-from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
+from rag_pipeline.datamodels import OPERATOR, Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import TABLES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
@@ -63,7 +63,9 @@ class ExpandedCorpus:
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Search the kept documents. `metadata["expanded"]` of a chunk is its origin."""
-        own = replace(request, where=None, deepen=True, discover=True, tokens=False)
+        own = replace(
+            request, where=None, deepen=True, discover=True, tokens=False, caller=OPERATOR
+        )
         with _clear_errors(self._indexed.workspace):
             kept = {k.document_id: k for k in self._prune()}
             if not kept:

@@ -90,6 +90,7 @@ async def paying(
             setting(purposes.most, most or expected),
             telemetry.calling(kind, server, model, address),
         ):
+            purposes.sent(len(texts) if kind == "embedding" else 1)
             try:
                 yield
             except ProviderError as error:

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.config import Settings
-from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group
+from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group, warn_once
 from rag_pipeline.config.prices import ChargedTokens as ChargedTokens
 from rag_pipeline.config.prices import Price as Price
 from rag_pipeline.errors import ConfigError
@@ -105,7 +105,8 @@ def _packaged() -> Prices:
                 try:
                     more = _Provider.model_validate(settings.prices)
                 except ValidationError as error:
-                    raise ConfigError(f"{settings.__name__}.prices: {error}") from None
+                    warn_once(f"{settings.__name__}.prices: {error}")
+                    continue
                 plugins[name] = more.over(plugins.get(name))
     return ours.model_copy(update={"providers": {**ours.providers, **plugins}})
 

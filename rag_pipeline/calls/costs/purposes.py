@@ -39,8 +39,12 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Tokens and cost of some calls. `usd` leaves out `unpriced` calls, whose price is unknown."""
+    """Tokens and cost of some calls. `usd` leaves out `unpriced` calls, whose price is unknown.
 
+    `sent` counts prompts, embedded texts and reranked queries in all requests, also repeated ones.
+    """
+
+    sent: int = 0
     calls: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -127,6 +131,12 @@ def attributed(
     asked_for = Purpose(asset, partition, tuple(configurations))
     with setting(purpose, asked_for), setting(meter, totals):
         yield totals
+
+
+def sent(count: int) -> None:
+    """Count prompts, texts or queries that a model gets now."""
+    if (totals := meter.get()) is not None:
+        totals.sent += count
 
 
 def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:

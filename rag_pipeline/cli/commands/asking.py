@@ -16,6 +16,7 @@ from rag_pipeline.cli.options import (
     names,
     option,
 )
+from rag_pipeline.config.access import read_caller
 from rag_pipeline.errors import InputError, import_extra
 
 app = typer.Typer()
@@ -26,6 +27,11 @@ _WHERE = (
     "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
 )
 
+AsOption = Annotated[
+    str | None,
+    option("LABELS", "Show what a caller with these labels sees, e.g. hr,legal or public.", "--as"),
+]
+
 
 @app.command()
 def search(
@@ -34,6 +40,7 @@ def search(
     named: CorpusOption = None,
     k: Annotated[int, option("N", "How many chunks to return, 1 to 1000.", "-k")] = 5,
     where: Annotated[str | None, option("SQL", _WHERE)] = None,
+    labels: AsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the release.
@@ -43,11 +50,12 @@ def search(
       rag search "notice period for termination" -k 3
       rag search "notice period for termination" contracts
       rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
+      rag search "notice period for termination" --as hr,legal
     """
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
     searched = open_corpus(corpus, named, _QUOTE)
-    chunks = searched.search(query, k=k, where=where)
+    chunks = searched.search(query, k=k, where=where, caller=read_caller(labels))
     places = searched.places(chunks)
     if as_json:
         pairs = zip(chunks, places, strict=True)
@@ -70,6 +78,7 @@ def ask(
         str, option("TEXT", "Guidance for the chat model, if one is set.")
     ] = "",
     trace: Annotated[bool, flag("--trace", "Show each stage of the assistant.")] = False,
+    labels: AsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question from the release, with sources.
@@ -87,6 +96,7 @@ def ask(
     from rag_pipeline.cli.tables import answer_record, show_answer
 
     assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
+    assistant = assistant.seen_by(read_caller(labels))
     made = assistant.ask(question, document_id=document, instructions=instructions)
     if as_json:
         print_json(answer_record(made))
@@ -155,6 +165,12 @@ def serve(
     allow_host: Annotated[
         list[str] | None, option("HOST[:PORT]", "Backend that requests may name by header.")
     ] = None,
+    callers: Annotated[
+        Path | None, option("FILE", "File that says which tokens have which labels.")
+    ] = None,
+    labels: Annotated[
+        str, option("LABELS", "Labels of callers that no FILE knows, * for all.", "--as")
+    ] = "",
     log_questions: Annotated[
         Path | None, option("FILE", "Append each question to this file, for `rag questions`.")
     ] = None,
@@ -177,6 +193,7 @@ def serve(
       rag serve contracts --transport stdio
       rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
+      rag serve contracts --host 0.0.0.0 --callers callers.yaml
     """
     from rag_pipeline.serving.settings import ServerSettings, read_token
 
@@ -185,8 +202,16 @@ def serve(
     opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
     for one in opened:
         one.verify = verify
-    token, hosts = read_token(token_env, host), tuple(allow_host or ())
-    settings = ServerSettings(host, port, token, hosts, log_questions=log_questions, review=review)
+    settings = ServerSettings(
+        host,
+        port,
+        read_token(token_env, host, callers),
+        tuple(allow_host or ()),
+        log_questions=log_questions,
+        review=review,
+        callers=callers,
+        caller=read_caller(labels),
+    )
     import_extra("fastmcp", "fastmcp", "serve")
     from rag_pipeline.serving.server import serve_http, serve_stdio
 

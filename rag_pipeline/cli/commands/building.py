@@ -187,6 +187,7 @@ def run(
         bool, flag("--allow-deletions", "Delete more documents than documents.max_deleted allows.")
     ] = False,
     wait: Annotated[bool, flag("--wait", "Wait for another run of the corpus to end.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Print a line for each step.")] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Bring everything up to date: index, evaluate, release. Only stale steps run.
@@ -207,6 +208,7 @@ def run(
         json_out,
         allow_deletions=allow_deletions,
         wait=wait,
+        verbose=verbose,
     )
 
 
@@ -217,7 +219,9 @@ def plan(
     as_json: JsonFlag = False,
     migrate: Annotated[tuple[str, str] | None, option("OLD NEW", _MIGRATE)] = None,
 ) -> None:
-    """Show the steps, calls and costs of `rag run`, and do nothing.
+    """Show the work, time and costs of `rag run` by stage, and make no model calls.
+
+    New files are loaded and cut, which `rag run` then need not do. With --json, they are not.
 
     \b
     Example:

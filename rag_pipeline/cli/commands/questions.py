@@ -61,17 +61,18 @@ def make(
 ) -> None:
     """Make questions from the documents for the evaluation. No labels are needed.
 
-    Without a chat model in the corpus file, rules make the questions. In English they ask for
-    durations, sums, percentages, dates, definitions, headed sections, duties and rights, in German
-    for sections and sums. Each question is tested: a search must find its passage, and no other
-    passage and no title may answer it. Questions about similar documents name the document. The
-    questions are marked `synthetic`, and reports say how many questions are synthetic. A second
-    call replaces synthetic questions that nobody accepted.
+    Without a chat model in the corpus file, rules make the questions. In English and German they
+    ask for quantities, duties and rights, conditions, definitions, options and headed sections.
+    Each question is tested: a search must find its passage, and no other passage and no title may
+    answer it. Most questions name their document. The questions are marked `synthetic`, and reports
+    say how many questions are synthetic. A second call replaces synthetic questions that nobody
+    accepted.
 
     With `--several`, questions need two documents, and both passages are gold. With
     `--unanswerable`, questions have the tag `unanswerable` and no gold. They test whether `rag ask`
     finds no answer. A chat model writes the questions in the documents' language. They are tested
-    in the same way. The model's calls are cached, charged and limited by the budget.
+    in the same way. The model's calls are cached, charged and limited by the budget. The estimated
+    cost is printed before the first call. If the model fails, rules make the questions.
 
     \b
     Examples:

@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -111,38 +111,37 @@ def import_release(
       rag import-release contracts.zip
     """
     from rag_pipeline.config import load_config
-    from rag_pipeline.release.bundle import corpus_of, foreign_endpoints, refuse_foreign
+    from rag_pipeline.release.bundle import foreign_endpoints, minimal_config, refuse_foreign
     from rag_pipeline.release.bundle import import_release as import_bundle
     from rag_pipeline.workspace import Workspace
 
     is_named = corpus or named or "RAG_CORPUS" in os.environ
-    target = find_corpus_file(corpus, named) if is_named else Path(f"{corpus_of(file)}.yaml")
-    own = load_config(target) if target.exists() else None
+    attributes = {} if is_named else minimal_config(file, store)
+    target = Path(f"{attributes['corpus']}.yaml") if attributes else find_corpus_file(corpus, named)
+    own = load_config(target) if is_named or target.exists() else None
     foreign = foreign_endpoints(file, own)
     if not trust_endpoints:
         refuse_foreign(file, foreign)
     for line in foreign:
         say(f"trusting {escape(line)}")
-    config = own or _write_corpus_file(target, file, store)
+    config = own or _write_corpus_file(target, attributes)
     release = import_bundle(
         Workspace(config),
         file,
         waiting=lambda holder: say(escape(holder)),
-        trust_endpoints=trust_endpoints,
+        trust_endpoints=True,  # the foreign ones are refused above
     )
     console.print(f"serving {release.release_id} ({release.configuration})")
     show_next(rag("search", "your question", file=target, corpus=config.corpus))
 
 
-def _write_corpus_file(target: Path, bundle: Path, store: str) -> "CorpusConfig":
-    """Write a corpus file that serves a bundle."""
+def _write_corpus_file(target: Path, attributes: dict[str, Any]) -> "CorpusConfig":
+    """Write a corpus file with these attributes."""
     import yaml
 
     from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
     from rag_pipeline.pipeline.template import write_file
-    from rag_pipeline.release.bundle import minimal_config
 
-    attributes = minimal_config(bundle, store)
     parse_config(attributes, target)
     content = {"type": COMPONENT_TYPE, "attributes": attributes}
     write_file("corpus file", target, yaml.safe_dump(content, sort_keys=False))

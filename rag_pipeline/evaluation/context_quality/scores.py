@@ -35,7 +35,7 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
 
 
 def context_precision(contexts: Sequence[Judged]) -> float | None:
-    """Return the average precision of the contexts, of which high and medium are relevant.
+    """Return the average precision of the contexts. High and medium contexts are relevant.
 
     Return 0 if no context is relevant, and None without contexts. Unlike in `AP`, chunks that were
     not retrieved do not count.

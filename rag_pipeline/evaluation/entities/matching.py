@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from rapidfuzz import fuzz
 
-from rag_pipeline.evaluation.entities.numbers import FactValue
-from rag_pipeline.evaluation.entities.values import Quantity, bound_of, quantities, states
+from rag_pipeline.answering.quantities.numbers import FactValue
+from rag_pipeline.answering.quantities.values import Quantity, bound_of, quantities, states
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})

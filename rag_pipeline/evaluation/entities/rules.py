@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from rag_pipeline.answering.quantities.values import quantities
 from rag_pipeline.config import EntityExtractor, Models
 from rag_pipeline.datamodels import Entity
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.entities.values import quantities
 from rag_pipeline.imports import compiled
 
 

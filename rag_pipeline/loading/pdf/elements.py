@@ -39,7 +39,8 @@ class Word:
     """Hold adjacent characters in one style. `base` is the y coordinate of the baseline.
 
     `space` is True if a typed blank precedes the word. `clusters` holds (x, characters) of a
-    right-to-left word, because its order on the page differs from the reading order.
+    right-to-left word, because its order on the page differs from the reading order. `drawn` is
+    False for text in PDF's invisible mode. `drawable` is False if the renderer may lack its font.
     """
 
     text: str
@@ -51,6 +52,8 @@ class Word:
     italic: bool = False
     space: bool = False
     clusters: list[tuple[float, str]] | None = None
+    drawn: bool = True
+    drawable: bool = True
 
     @property
     def top(self) -> float:
@@ -109,6 +112,8 @@ class Page:
     lines: list[Line] = field(default_factory=list)
     characters: int = 0
     unmapped: int = 0
+    unseen: dict[str, int] = field(default_factory=dict)
+    """The number of characters that were left out because nobody sees them, by reason."""
     image_share: float = 0.0
     """The share of the page (0 to 1) that images cover."""
     image_pixels: int = 0

@@ -11,6 +11,9 @@ import pypdfium2.raw as pdfium
 from rag_pipeline.loading.pdf.drawings import read_drawings, turned_rule
 from rag_pipeline.loading.pdf.elements import Page, Word
 from rag_pipeline.loading.pdf.frame import Frame, turn
+from rag_pipeline.loading.pdf.render import MAX_PIXELS
+from rag_pipeline.loading.pdf.visibility import drop_unseen
+from rag_pipeline.loading.unseen import NO_WIDTH
 
 MAX_CHARACTERS = 200_000
 """Maximum number of characters that are read from a page."""
@@ -21,10 +24,12 @@ _NARROW = 0.09
 _BOLD = re.compile(r"bold|black|heavy|demi|semibd|-bd|cmbx|cmb\d|sfbx|-medi|[-_]b\b", re.I)
 _ITALIC = re.compile(r"ital|obli|cmti|cmsl|[-_]i\b|-it\b", re.I)
 _FORCE_BOLD = 1 << 18
+_LATIN_END = "\u0250"
+"""The end of the letters that PDFium's own fonts have, for fonts that a file does not embed."""
 _LIGATURES = {
     "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
     "\x02": "-", "\xad": "-", "\u2010": "-", "\u2011": "-", "\uf0b7": "•", "\uf0a7": "•",
-    "\u25cf": "•", "\u25aa": "•", "\u2028": " ", "\xa0": " ", "\ufeff": "", "\u200b": "",
+    "\u25cf": "•", "\u25aa": "•", "\u2028": " ", "\xa0": " ",
 }  # fmt: skip
 _ACCENTS = {
     "´": "\u0301", "`": "\u0300", "¨": "\u0308", "ˆ": "\u0302", "˜": "\u0303", "¸": "\u0327",
@@ -39,6 +44,8 @@ class _Style(NamedTuple):
     base: float
     bold: bool
     italic: bool
+    drawn: bool
+    drawable: bool
 
 
 def read_glyphs(page: Any) -> Page:
@@ -46,8 +53,9 @@ def read_glyphs(page: Any) -> Page:
     frame = Frame(page)
     text_page = pdfium.FPDFText_LoadPage(page)
     found = Page(frame.width, frame.height)
+    owners: dict[int, Any] = {}
     try:
-        runs = _words(text_page, frame, found) if text_page else {}
+        runs = _words(text_page, frame, found, owners) if text_page else {}
     finally:
         if text_page:
             pdfium.FPDFText_ClosePage(text_page)
@@ -60,10 +68,14 @@ def read_glyphs(page: Any) -> Page:
         found.rules = [turned_rule(rule, main, frame) for rule in found.rules]
         if main in (90, 270):
             found.width, found.height = frame.height, frame.width
+    if found.image_pixels <= MAX_PIXELS:
+        drop_unseen(page, found, owners.values())
     return found
 
 
-def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
+def _words(
+    text_page: Any, frame: Frame, found: Page, owners: dict[int, Any]
+) -> dict[int, list[Word]]:
     """Return the words by the direction of the text in degrees, or by -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
@@ -92,8 +104,12 @@ def _words(text_page: Any, frame: Frame, found: Page) -> dict[int, list[Word]]:
             style = styles.get(address)
             if style is None:
                 style = styles[address] = _style(text_page, index, owner, frame)
+                owners[address] = owner
         assert style is not None
         char = chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+        if NO_WIDTH.match(char):
+            found.unseen["without a width"] = found.unseen.get("without a width", 0) + 1
+            continue
         char = _LIGATURES.get(char, char)
         if "\U0001d400" <= char <= "\U0001d7ff":  # letters of formulas, in bold, script, italics
             char = unicodedata.normalize("NFKC", char)
@@ -138,6 +154,7 @@ def _style(text_page: Any, index: int, owner: Any, frame: Frame) -> _Style:
     shown = frame.point(x.value, y.value)
     base = turn(*shown, max(direction, 0), frame.width, frame.height)[1]
     bold = italic = False
+    embedded = True
     if font := pdfium.FPDFTextObj_GetFont(owner):
         name = ctypes.create_string_buffer(128)
         pdfium.FPDFFont_GetBaseFontName(font, name, 128)
@@ -145,7 +162,9 @@ def _style(text_page: Any, index: int, owner: Any, frame: Frame) -> _Style:
         # PDFium guesses the weight from the width of stems; the name is more reliable.
         bold = bool(_BOLD.search(family)) or bool(pdfium.FPDFFont_GetFlags(font) & _FORCE_BOLD)
         italic = bool(_ITALIC.search(family))
-    return _Style(direction, max(abs(size), 0.1), base, bold, italic)
+        embedded = pdfium.FPDFFont_GetIsEmbedded(font) != 0
+    drawn = pdfium.FPDFTextObj_GetTextRenderMode(owner) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
+    return _Style(direction, max(abs(size), 0.1), base, bold, italic, drawn, embedded)
 
 
 def _is_rtl(char: str) -> bool:
@@ -220,6 +239,7 @@ class _Builder:
                     "".join(char for _, char in self._places),
                     self._x0, self._x1, style.base, style.size,
                     style.bold, style.italic, self._space, self._places if self._rtl else None,
+                    style.drawn, style.drawable or self._places[0][1] < _LATIN_END,
                 )
             )  # fmt: skip
         self._places = []

@@ -4,7 +4,6 @@ The extra `ocr` must be installed. A page is rendered at 200 dots per inch, or f
 large. A page with vertical lines is turned first.
 """
 
-import ctypes
 import logging
 import re
 import statistics
@@ -12,13 +11,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pypdfium2.raw as pdfium
 
 from rag_pipeline.loading.pdf.elements import Page, Word
+from rag_pipeline.loading.pdf.render import LONGEST_DRAWN, Image, drawn, drawn_scale
 
 _DPI = 200
-_LARGEST_SIDE = 3600
-"""Maximum side of a rendered page in pixels, which limits the memory."""
 _FINDING_SIDE = 1280
 _MIN_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
@@ -28,7 +25,6 @@ _GLUED = re.compile(r"(?<=[a-z][.,;:!?])(?=[A-Z][a-z])")
 _X_HEIGHT = 0.72
 """Font size as a share of the height of a line's box."""
 
-Image = np.ndarray[Any, np.dtype[np.uint8]]
 _Line = tuple[str, float, np.ndarray[Any, np.dtype[np.float64]]]
 """A line's text, confidence (0 to 1), and corners in pixels, clockwise from the top left."""
 
@@ -41,7 +37,7 @@ def _engine() -> Any:
     return RapidOCR(
         params={
             "Global.log_level": "critical",
-            "Global.max_side_len": _LARGEST_SIDE,
+            "Global.max_side_len": LONGEST_DRAWN,
             "Global.text_score": _MIN_CONFIDENCE,
             "Global.use_cls": False,
             # Detect lines in a smaller image, which takes a third of the memory.
@@ -56,7 +52,7 @@ def _engine() -> Any:
 
 def recognise(page: Any) -> Page:
     """Return a loaded page with its words and their mean confidence per character, 0 to 1."""
-    image, scale = _rendered(page)
+    image, scale = drawn(page, _DPI / 72), drawn_scale(page, _DPI / 72)
     height, width = image.shape[:2]
     found = Page(width / scale, height / scale, image_share=1.0)
     lines = _lines(image)
@@ -84,21 +80,6 @@ def recognise(page: Any) -> Page:
         found.characters += sum(not char.isspace() for char in text)
     found.confidence = _confidence(lines)
     return found
-
-
-def _rendered(page: Any) -> tuple[Image, float]:
-    width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
-    scale = min(_DPI / 72, _LARGEST_SIDE / max(width, height, 1.0))
-    columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
-    pixels = np.full((rows, columns, 4), 255, np.uint8)
-    bitmap = pdfium.FPDFBitmap_CreateEx(
-        columns, rows, pdfium.FPDFBitmap_BGRx, pixels.ctypes.data_as(ctypes.c_void_p), columns * 4
-    )
-    try:
-        pdfium.FPDF_RenderPageBitmap(bitmap, page, 0, 0, columns, rows, 0, pdfium.FPDF_ANNOT)
-    finally:
-        pdfium.FPDFBitmap_Destroy(bitmap)
-    return pixels[:, :, :3], scale
 
 
 def _lines(image: Image) -> list[_Line]:

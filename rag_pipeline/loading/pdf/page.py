@@ -21,13 +21,7 @@ def read_page(page: Any, number: int) -> Page:
 
 def lay_out(page: Page, number: int) -> Page:
     """Arrange the words of a page in lines and tables, in reading order, and drop the words."""
-    visible = [
-        word
-        for word in page.words
-        if word.x1 > -2 and word.x0 < page.width + 2
-        and -2 < word.base < page.height + word.size and word.size >= 1
-    ]  # fmt: skip
-    rest, tables = ruled_tables(without_line_numbers(visible), page.rules)
+    rest, tables = ruled_tables(without_line_numbers(page.words), page.rules)
     for index, table in enumerate(tables):
         rest += _stand_ins(index, table)
     head = _HEAD * page.height if number == 0 else 0

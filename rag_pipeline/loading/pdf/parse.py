@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +32,7 @@ from rag_pipeline.loading.pdf.page import lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
 from rag_pipeline.loading.quality import measure
+from rag_pipeline.loading.unseen import unseen_metadata
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MAX_RECOGNISED = 500
@@ -106,7 +108,8 @@ def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
         recognised=len(seen),
         confidence=sum(seen) / len(seen) if seen else None,
     )
-    return {"pages": len(pages), "text_quality": quality.to_json()}
+    unseen = sum((Counter(page.unseen) for page in pages), Counter[str]())
+    return {"pages": len(pages), "text_quality": quality.to_json(), **unseen_metadata(unseen)}
 
 
 def is_unread(page: Page) -> bool:
@@ -138,7 +141,7 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
             from rag_pipeline.loading.pdf.ocr import recognise
 
             with more_room(_RECOGNITION_SECONDS, _RECOGNITION_BYTES):
-                read = recognise(page)
+                read = replace(recognise(page), unseen=read.unseen)
             lay_out(read, number)
         return read
     finally:

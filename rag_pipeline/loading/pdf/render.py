@@ -1,8 +1,12 @@
 """Render a page of a PDF as an image."""
 
+import ctypes
 import io
+from typing import Any
 
+import numpy as np
 import pypdfium2 as pdfium
+import pypdfium2.raw as raw_pdfium
 
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf.drawings import image_pixels
@@ -12,6 +16,37 @@ MAX_PIXELS = 300_000_000
 _SCALE = 1.6
 _MAX_SIDE = 1_800
 """Maximum side of a page's image in pixels. Usual pages have `_SCALE` pixels per PDF point."""
+LONGEST_DRAWN = 3600
+"""Maximum side in pixels of a page that is drawn to be read."""
+
+
+Image = np.ndarray[Any, np.dtype[np.uint8]]
+"""The colours (0 to 255) of a page, of shape (rows, columns, 3)."""
+
+
+def drawn(page: Any, scale: float) -> Image:
+    """Return a loaded page with its annotations at `scale` pixels per point, at most 3,600 high."""
+    width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
+    scale = drawn_scale(page, scale)
+    columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
+    pixels = np.full((rows, columns, 4), 255, np.uint8)
+    bitmap = raw_pdfium.FPDFBitmap_CreateEx(
+        *(columns, rows, raw_pdfium.FPDFBitmap_BGRx),
+        *(pixels.ctypes.data_as(ctypes.c_void_p), columns * 4),
+    )
+    try:
+        raw_pdfium.FPDF_RenderPageBitmap(
+            bitmap, page, 0, 0, columns, rows, 0, raw_pdfium.FPDF_ANNOT
+        )
+    finally:
+        raw_pdfium.FPDFBitmap_Destroy(bitmap)
+    return pixels[:, :, :3]
+
+
+def drawn_scale(page: Any, scale: float) -> float:
+    """Return the scale of `drawn`, which bounds the longest side to limit the memory."""
+    width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
+    return min(scale, float(LONGEST_DRAWN / max(width, height, 1.0)))
 
 
 def too_large(pixels: int) -> str:

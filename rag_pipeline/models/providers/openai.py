@@ -6,7 +6,7 @@ from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, ValidationError
 
 from rag_pipeline.calls import Received, open_endpoint, redacted, unreachable
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
@@ -85,7 +85,12 @@ class GivenKeyChat(OpenAIProtocol):
     def of(cls, key: str, *, base_url: str, model: str) -> Self:
         """Return the settings; raise ValueError for a wrong one."""
         # Error messages name `api_key_env` as the source of the key.
-        made = cls(provider="openai", base_url=base_url, model=model, api_key_env="api_key")
+        try:
+            made = cls(provider="openai", base_url=base_url, model=model, api_key_env="api_key")
+        except ValidationError as error:
+            first = error.errors()[0]
+            said = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{first['loc'][0]}: {said}") from None
         made._key = key
         return made
 

@@ -1,12 +1,14 @@
 """Plan each step of a run with its documents, calls and cost, and check the corpus's budget."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens
-from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker
-from rag_pipeline.errors import BudgetError
+from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens, estimate_tokens
+from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker, RemoteModel
+from rag_pipeline.errors import BudgetError, UnexpectedError, UnknownReplyError, blaming
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.pipeline.dry_run.priced_models import (
     PricedModel,
     asks_a_chat,
@@ -36,7 +38,16 @@ from rag_pipeline.pipeline.planning import (
     upstream,
     why,
 )
+from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
+
+_SAMPLE = 16
+"""Number of texts that are embedded to measure the speed of a model."""
+_TOKENS_OF_A_QUERY = 60
+"""Duration of one evaluation step for one query, as the number of tokens embedded in that time.
+
+Measured on the sample corpus: search, answer and two scores take as long as some 250 tokens.
+"""
 
 RERANKING = "reranking"
 """The name of a run's reranking, which has its own row in plans because it calls another model."""
@@ -68,6 +79,12 @@ class PlannedStep:
     """None if a model's price or the calls are unknown."""
     why: str = ""
     """Why the step runs again. Empty for the first time and for new or changed documents."""
+    error: UnexpectedError | None = None
+    """The exception of the dry run, after which the counts are unknown."""
+    sample: tuple[str, ...] = ()
+    """Some of the texts that a local model would embed, to measure its speed."""
+    seconds: float | None = None
+    """The expected duration, or None if it is unknown (see `measure`)."""
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
@@ -82,10 +99,14 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     pending = pending_documents(workspace, chosen)
     tables: dict[Step, DryResult] = {}
     for chunking in dict.fromkeys(s.key(config).chunking for s in pending if s.row.open_partition):
-        tables |= build_tables(dry, chunking, pending)
+        try:
+            tables |= build_tables(dry, chunking, pending)
+        except UnexpectedError as error:
+            failed = (s for s in pending if s.key(config).chunking == chunking)
+            tables |= dict.fromkeys(failed, DryResult.of_error(error))
     if QUERIES in chosen:
         keep_queries(dry, pending.get(DOCUMENTS, NOTHING_PENDING))
-    queries = DryQueries(dry, chosen, load_queries(dry))
+    queries = DryQueries(dry, chosen, load_queries(dry), tables)
     answered: dict[bytes, bool] = {}
     found: dict[Step, PlannedStep] = {}
     for step in chosen:
@@ -93,11 +114,15 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
         running = [s for s in before if found[s].runs]
         runs = is_stale(workspace, step, pending, set(running))
         result, reranking = tables.get(step, DryResult()), None
-        if runs and step.asset == "retrieval_run":
-            stays = not any(s.asset != "queries" for s in running)
-            result, reranking = queries.search(step, stays)
-        elif runs and step.row.runs_dry:
-            result = queries.judge(step)
+        try:
+            with blaming(str(step)):
+                if runs and step.asset == "retrieval_run":
+                    stays = not any(s.asset != "queries" for s in running)
+                    result, reranking = queries.search(step, stays)
+                elif runs and step.row.runs_dry:
+                    result = queries.judge(step)
+        except UnexpectedError as error:
+            result = DryResult.of_error(error)
         models = paid_models(workspace, step) if runs else []
         made = _planned(dry, step, runs, result, models, asks_a_chat(config, step), answered)
         if step in pending:
@@ -108,6 +133,7 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
                 orphaned=len(own.orphaned),
                 current=own.current,
                 why=own.why,
+                sample=_sample(dry, step, result),
             )
         else:
             found[step] = replace(made, why=why(workspace, step, running) if runs else "")
@@ -161,7 +187,58 @@ def _planned(
         model=" + ".join(str(p) for p in dict.fromkeys([*models, *paid]) if p is not None),
         tokens=sum(paid.values(), ChargedTokens()) * result.scale,
         usd=price(dry, first, None) if unknown else usd,
+        error=result.error,
     )
+
+
+def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]:
+    """Return texts of the new chunks, evenly spread, that a local model has not embedded yet."""
+    rows = [row for chunks in result.change.chunks.values() for row in chunks]
+    name = step.key(dry.config).embedding if rows else ""
+    if not rows or isinstance(dry.config.embeddings[name], RemoteModel):
+        return ()
+    dry.cache.begin()
+    found = []
+    for row in rows[:: max(1, len(rows) // (2 * _SAMPLE))]:
+        # The context of an exact plan is known. Otherwise the chunk stands for both.
+        text = indexed_text(row["context"] if result.exact else None, row["text"])
+        try:
+            dry.embed(name)([text])
+        except UnknownReplyError:
+            found.append(text)
+    return tuple(found[:_SAMPLE])
+
+
+def measure(workspace: Workspace, planned: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the plan with the expected seconds of the steps that need no remote model.
+
+    The speed of each local model is measured by embedding its sample. The vectors are kept.
+    """
+    config = workspace.config
+    speeds: dict[str, float] = {}
+    for row in planned:
+        if row.sample and (name := row.step.key(config).embedding) not in speeds:
+            embed = workspace.embed(name)
+            embed(row.sample[:1])  # opens the model
+            started = time.perf_counter()
+            embed(row.sample[1:])
+            tokens = sum(map(estimate_tokens, row.sample[1:]))
+            speeds[name] = (time.perf_counter() - started) / max(tokens, 1)
+    queries = len(read_queries(config.queries_path)) if config.queries_path else 0
+    made = []
+    for row in planned:
+        seconds: float | None = None
+        key = None if row.step.asset == RERANKING else row.step.key(config)
+        if not row.runs:
+            seconds = 0.0
+        elif row.model or row.asks or key is None or (row.calls and not speeds):
+            pass
+        elif row.step.row.partitioned_by == "configuration" and speeds:
+            seconds = queries * _TOKENS_OF_A_QUERY * max(speeds.values())
+        elif row.calls is not None:
+            seconds = row.tokens.input * speeds.get(key.embedding, 0.0) if row.calls else 0.0
+        made.append(replace(row, seconds=seconds))
+    return made
 
 
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:
@@ -202,13 +279,7 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
     budget = workspace.config.budget_usd
     if budget is None:
         return
-    # If an earlier run paid for reranking, the cache may answer an estimated reranking completely.
-    before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
-    expected = sum(
-        p.usd or 0.0
-        for p in planned
-        if p.step.asset != RERANKING or p.exact or p.step.partition not in before
-    )
+    expected = sum(p.usd or 0.0 for p in planned)
     spent = workspace.ledger.spent()
     unpriced = sorted({p.model for p in planned if p.model and p.usd is None and is_known([p])})
     if unpriced:
@@ -247,7 +318,9 @@ class RunPlan:
         if self._refusal is not None:
             raise self._refusal
         wanted = self.always or self.workspace.config.budget_usd is not None
-        if not self.pays or not wanted or (self.planned and is_known(self.planned)):
+        if not self.pays or not wanted:
+            return
+        if self.planned and is_known(self.planned) and not self.planned[0].stale:
             return
         self.planned = plan_run(self.workspace, self.steps)
         try:

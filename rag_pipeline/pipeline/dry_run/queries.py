@@ -1,11 +1,11 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
 The prompts are those of the real steps. A search needs an index and vectors. If one is missing, the
-configuration's last run replaces the search. Without a last run, every query gets as many chunks of
-the mean length as the search may return. The estimate is then an upper bound.
+search is replaced by its expected rows: see `expected_rows`. Without a last run and without chunks,
+every query gets as many chunks of the mean length as the search may return.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from rag_pipeline.evaluation.answers import load_answers, save_answers
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows
 from rag_pipeline.pipeline.dry_run.priced_models import (
     asks_a_chat,
     learned_of,
@@ -35,6 +36,9 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import parse_query
+from rag_pipeline.search.tokenization import tokenizer_of
+from rag_pipeline.search.vector_index import indexed_text
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
@@ -47,6 +51,8 @@ class DryQueries:
     chosen: Collection[Step]
     """The steps of the plan."""
     queries: Sequence[Query]
+    tables: Mapping[Step, DryResult] = field(default_factory=dict)
+    """The dry results of the tables."""
     estimated: set[Step] = field(default_factory=set)
     """Steps whose dry results differ from those of the run."""
     unknown: set[Step] = field(default_factory=set)
@@ -85,11 +91,14 @@ class DryQueries:
         certain = not retriever.adds_queries and (index_stays or not retriever.splits_query)
         searching = DryResult(exact=found or certain)
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
-        scoring_known = found or not counts or self._rerank_usual(configuration, left)
+        known = found or not (is_read and left) or self._stand_in(configuration)
+        scoring_known = (
+            found or not counts or (known and self._rerank_expected(configuration, left))
+        )
         scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
         if not found or scores:
             self.estimated.add(step)
-        if not found and is_read and not self._stand_in(configuration):
+        if not known:
             self.unknown.add(step)
         scoring = DryResult(calls=scores, calls_known=scoring_known, exact=found)
         return searching, scoring if counts else None
@@ -168,46 +177,110 @@ class DryQueries:
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
         """Record the reranking of passages of the mean length. Return False if it is unknown."""
         settings = self.dry.config.rerankers[configuration.reranker]
-        score = passage_scorer(self.dry, settings)
         length = self._usual_length(configuration, with_context=True)
-        if not isinstance(settings, PassageReranker) or score is None or length is None:
+        if not isinstance(settings, PassageReranker) or length is None:
             return False
-        score([RerankInput(q.query, _passages(q, settings.candidates, length)) for q in queries])
+        passages = (_passages(q, settings.candidates, length) for q in queries)
+        asked = [RerankInput(q.query, p) for q, p in zip(queries, passages, strict=True)]
+        return self._score(settings, asked)
+
+    def _rerank_expected(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
+        """Record the reranking of the queries' expected rows."""
+        settings = self.dry.config.rerankers[configuration.reranker]
+        assert isinstance(settings, PassageReranker)
+        ranked = runs.load_ranked(
+            self.dry, configuration.name, settings.candidates, [q.query_id for q in queries]
+        )
+        change = self._change(configuration)
+        contexts = {c["chunk_id"]: c for chunks in change.chunks.values() for c in chunks}
+        read = {c.document_id for chunks in ranked.values() for c in chunks} - change.stale
+        table = self.dry.contextualized_chunks(configuration.key)
+        for row in table.read_rows(["chunk_id", "context"], sorted(read)):
+            contexts[row["chunk_id"]] = row
+        asked = []
+        for query in queries:
+            own = ranked[query.query_id]
+            passages = (
+                indexed_text(contexts.get(c.chunk_id, {}).get("context"), c.text) for c in own
+            )
+            documents = tuple(c.document_id for c in own)
+            asked.append(RerankInput(query.query, tuple(passages), documents))
+        return self._score(settings, asked)
+
+    def _score(self, settings: PassageReranker, asked: Sequence[RerankInput]) -> bool:
+        score = passage_scorer(self.dry, settings)
+        if score is None:
+            return False
+        score(asked)
         return True
+
+    def _change(self, configuration: Configuration) -> Change:
+        step = Step("vector_index", str(configuration.vector_key))
+        return self.tables[step].change if step in self.tables else Change()
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Give every query the chunks of the last run, or else chunks of the mean length.
+        """Give every query its expected rows. Return False if these are unknown.
 
-        Return False if the mean length is unknown.
+        A chunk of unknown text gets the mean length.
         """
-        rows = RUN.read(self.dry, configuration.name)
-        if rows is None:
-            rows = RUN.schema.empty_table()
-        found = set(rows.column("query_id").to_pylist())
-        new = [query for query in self.queries if query.query_id not in found]
-        if new:
-            length = self._usual_length(configuration, with_context=False)
-            if length is None:
+        dry, change = self.dry, self._change(configuration)
+        k = dry.config.retrievers[configuration.retriever].k
+        others = [
+            c.name
+            for c in dry.config.all_configurations.values()
+            if c.chunking == configuration.chunking and RUN.note(dry, c.name)
+        ]
+        ran = [configuration.name] if configuration.name in others else others
+        last: dict[str, list[Row]] = {}
+        for row in RUN.rows(dry, ran[0]) if ran else ():
+            last.setdefault(row["query_id"], []).append(row)
+        expected = expect_rows(
+            self.queries,
+            last,
+            self._old_chunks(configuration, change),
+            change,
+            k,
+            tokenizer_of(dry.config.lexical),
+            borrowed=configuration.name not in ran,
+        )
+        length = self._usual_length(configuration, with_context=False)
+        if length is None:
+            lengths = [len(c["text"]) for chunks in change.chunks.values() for c in chunks]
+            length = round(sum(lengths) / len(lengths)) if lengths else None
+        made: list[Row] = []
+        for query in self.queries:
+            own = expected.get(query.query_id, [None] * min(k, self._depth(configuration)))
+            if configuration.name not in ran:  # two configurations seldom have the same order
+                own[:2] = own[1::-1]
+            if length is None and None in own:
                 return False
-            made = [
-                {"query_id": q.query_id, "rank": rank, "chunk_id": f"#{rank}", "document_id": "",
-                 "start": 0, "end": 0, "score": 0.0, "text": text}
-                for q in new
-                for rank, text in enumerate(_passages(q, self._depth, length), 1)
-            ]  # fmt: skip
-            rows = pa.concat_tables(
-                [rows.select(RUN.schema.names).cast(RUN.schema),
-                 pa.Table.from_pylist(made, RUN.schema)]
-            )  # fmt: skip
-            RUN.write(self.dry, rows, RUN.note(self.dry, configuration.name), configuration.name)
+            usual = _passages(query, len(own), length or 0)
+            for rank, (known, text) in enumerate(zip(own, usual, strict=True), 1):
+                unknown = {"chunk_id": f"#{rank}", "document_id": "", "start": 0, "end": 0}
+                found = known or {**unknown, "text": text}
+                made.append({"score": 0.0, **found, "query_id": query.query_id, "rank": rank})
+        note = RUN.note(dry, configuration.name)
+        RUN.write(dry, pa.Table.from_pylist(made, RUN.schema), note, configuration.name)
         return True
 
-    @property
-    def _depth(self) -> int:
-        """Return the maximum number of a query's passages that are judged or answered from."""
+    def _old_chunks(self, configuration: Configuration, change: Change) -> Iterable[Row]:
+        """Return the chunks of stale documents in the last run's index, if it still exists."""
+        pinned = RUN.note(self.dry, configuration.name).get("pinned")
+        if pinned is None or not change.chunks:
+            return []
+        table = self.dry.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
+        version = pinned["vector_version"]
+        if not table.has_version(version):
+            return []
+        return table.read_rows(["document_id", "text"], sorted(change.chunks), version)
+
+    def _depth(self, configuration: Configuration) -> int:
+        """Return the maximum number of a query's passages that a model reads."""
         evaluation = self.dry.config.evaluation
         passages = evaluation.judge.passages if evaluation.judge else 0
-        return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
+        candidates = getattr(self.dry.config.rerankers[configuration.reranker], "candidates", 0)
+        contexts = evaluation.answers.contexts, evaluation.context.contexts
+        return max(passages, candidates, *contexts)
 
     def _stand_in_answers(self, configuration: Configuration) -> None:
         made = load_answers(self.dry, configuration.name)

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ChargedTokens
-from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.errors import UnexpectedError, UnknownReplyError
 from rag_pipeline.indexing import Plan, Report, TablePartition, open_partition
+from rag_pipeline.pipeline.dry_run.expected_rows import Change
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import (
@@ -22,6 +23,7 @@ from rag_pipeline.pipeline.planning import (
 
 MOST_CHARACTERS = 3_000_000
 """Maximum characters of a chunking's documents built dry. Counts for more are scaled."""
+_CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
 _AT_ONCE = 64
 """Number of documents whose rows are in memory at the same time."""
 
@@ -40,6 +42,14 @@ class DryResult:
     """Whether no call depends on a reply that does not exist."""
     scale: float = 1.0
     """Factor for all counts, above 1 if only a sample of the documents was built."""
+    change: Change = field(default_factory=Change)
+    """The changes in an index of vectors."""
+    error: UnexpectedError | None = None
+
+    @classmethod
+    def of_error(cls, error: UnexpectedError) -> "DryResult":
+        """Return the unknown result of a step whose dry run raised an error."""
+        return cls(chunks_known=False, calls_known=False, exact=False, error=error)
 
 
 def build_tables(
@@ -52,7 +62,10 @@ def build_tables(
     unloaded = set(pending.get(DOCUMENTS, NOTHING_PENDING).stale)
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
     stale = {step: set(pending[step].stale) for step in mine}
-    results = {step: DryResult() for step in mine}
+    results = {
+        step: DryResult(change=Change(frozenset(stale[step]), frozenset(pending[step].orphaned)))
+        for step in mine
+    }
     for step in mine:
         if stale[step] & unloaded:
             results[step].chunks_known = results[step].calls_known = False
@@ -77,9 +90,16 @@ def build_tables(
             possible = [d for d in own if d not in waiting]
             if possible:
                 unknown[step] |= _build(dry, step, partitions[step], possible, result)
-            if _embeds(step) and before in results:
-                result.exact &= not results[before].calls
+            if _embeds(step):
+                if before in results:
+                    result.exact &= not results[before].calls
+                read = partitions[step].upstream.read_rows(_CHUNK_COLUMNS, possible)
+                for row in read if possible else ():
+                    result.change.chunks.setdefault(row["document_id"], []).append(row)
         dry.store.forget()
+    for step in mine:
+        change = results[step].change
+        change.is_whole = not pending[step].current and change.chunks.keys() == change.stale
     return results
 
 

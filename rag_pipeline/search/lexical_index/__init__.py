@@ -17,6 +17,7 @@ import json
 import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -30,16 +31,14 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index.documents import DocumentHeads, write_documents
 from rag_pipeline.search.lexical_index.documents import DocumentIndex as DocumentIndex
 from rag_pipeline.search.lexical_index.engines import (
-    LANCE_B,
-    LANCE_K1,
     Bm25sEngine,
     Engine,
     Hits,
-    LanceEngine,
     Mask,
     RankBm25Engine,
     Rows,
 )
+from rag_pipeline.search.lexical_index.lance import LANCE_B, LANCE_K1, LanceEngine
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.search.tokenization import Tokenizer, tokenizer_of
 
@@ -95,11 +94,27 @@ class LexicalIndex:
         self.documents = documents
         self._tokenizer = tokenizer
         self._engine = engine
+        self._count = len(chunks)
         # A partial without `self` makes no reference cycle: memory is freed with the index.
         self._holding = lru_cache(maxsize=_MAX_KNOWN)(partial(_count_holding, engine))
 
     def __len__(self) -> int:
         return len(self.chunk_ids)
+
+    def only(self, document_ids: pa.Array) -> "LexicalIndex":
+        """Return the index with the results and statistics of some documents alone.
+
+        Scores of the engine `lance` keep the statistics of all documents.
+        """
+        import pyarrow.compute as pc
+
+        visible = pc.is_in(self.document_ids, value_set=document_ids).to_numpy()
+        engine = self._engine and self._engine.only(visible)
+        seen = copy(self)
+        seen._engine, seen._count = engine, int(np.count_nonzero(visible))
+        seen._holding = lru_cache(maxsize=_MAX_KNOWN)(partial(_count_holding, engine))
+        seen.documents = self.documents.only(document_ids, engine)
+        return seen
 
     def search(self, query: str, k: int, allowed: Mask | None = None) -> list[tuple[str, float]]:
         """Return at most `k` pairs (chunk_id, BM25 score), best first. Ties are ordered by id.
@@ -137,7 +152,7 @@ class LexicalIndex:
             counted.update(terms)
             held = [n for n in map(self._holding, terms) if n]
             if terms:
-                total += sum(_idf(len(self), n) for n in held) if held else _idf(len(self), 0)
+                total += sum(_idf(self._count, n) for n in held) if held else _idf(self._count, 0)
         return total
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from copy import copy
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ import pyarrow as pa
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.lexical_index.engines import Bm25sEngine, Engine, Hits, Rows
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
+from rag_pipeline.search.standing import standings
 from rag_pipeline.search.tokenization import Tokenizer
 
 _FILE = "documents.arrow"
@@ -126,21 +128,60 @@ class DocumentIndex:
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
         self._known: dict[str, Hits] = {}
+        self._rows: Rows = np.arange(len(self.document_ids))
+        self.count = len(self._rows)
         # Computed when the index opens, so that the first query does not wait.
-        self.kinds = self._kinds()
+        self.kinds = self._kinds(self.document_ids)
 
     def __len__(self) -> int:
         return len(self.document_ids)
 
-    def _kinds(self) -> frozenset[str]:
+    def only(self, document_ids: pa.Array, bodies: Engine | None) -> "DocumentIndex":
+        """Return the index with the results and statistics of some documents alone.
+
+        `bodies` is the engine of their chunks. Rows keep their numbers, and `count` is the number
+        of these documents.
+        """
+        import pyarrow.compute as pc
+
+        visible = pc.is_in(self.document_ids, value_set=document_ids)
+        seen = copy(self)
+        seen._engine = self._engine and self._engine.only(visible.to_numpy())
+        seen._bodies, seen._known = bodies, {}
+        for about_all in ("_rows_by_name", "outdated"):
+            seen.__dict__.pop(about_all, None)
+        seen._rows = np.flatnonzero(visible.to_numpy())
+        seen.count = len(seen._rows)
+        seen.kinds = self._kinds(self.document_ids.filter(visible))
+        return seen
+
+    def _kinds(self, document_ids: pa.ChunkedArray) -> frozenset[str]:
         """Return the terms in at least two of the first 2,000 file names, such as `agreement`."""
-        first = self.document_ids.slice(0, _NAMES_READ).to_pylist()
+        first = document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
 
     def name_terms(self, document_id: str) -> frozenset[str]:
         """Return the terms of a document's file name."""
         return frozenset(self.terms(readable_name(document_id)))
+
+    @cached_property
+    def outdated(self) -> dict[int, str]:
+        """Return the ids of drafts, old versions and copies by row (see `search.standing`)."""
+        ids = self.document_ids.to_pylist()
+        shown = {row: ids[row] for row in self._rows.tolist()}
+        known = standings(shown.values())
+        return {row: document_id for row, document_id in shown.items() if document_id in known}
+
+    def row_named(self, name: str) -> int | None:
+        """Return the row of the document whose file name is exactly this, in any case, or None."""
+        return self._rows_by_name.get(_SEPARATORS.sub(" ", name).strip().casefold())
+
+    @cached_property
+    def _rows_by_name(self) -> dict[str, int]:
+        rows = self._rows[:_MAX_KNOWN]
+        names = self.document_ids.take(rows).to_pylist()
+        return {readable_name(n).casefold(): r for n, r in zip(names, rows.tolist(), strict=True)}
 
     def named_by(self, term: str) -> Hits:
         """Return the documents with a term in name, title or head, and a strength of 0 to 1 each.
@@ -163,8 +204,13 @@ class DocumentIndex:
         if self._engine is None or not term:
             return Hits(np.empty(0, np.int64), np.empty(0))
         rows, scores = self._engine.postings(term)
-        weight *= _idf(len(self), max(len(rows), self._holding(term))) / _idf(len(self), 1)
-        return Hits(rows, scores * weight / _idf(len(self), len(rows)))
+        weight *= _idf(self.count, max(len(rows), self._holding(term))) / _idf(self.count, 1)
+        return Hits(rows, scores * weight / _idf(self.count, len(rows)))
+
+    def share_holding(self, term: str) -> float:
+        """Return the share, 0 to 1, of the documents with a term."""
+        in_heads = int(self._engine.frequencies([term])[0]) if self._engine is not None else 0
+        return max(in_heads, self._holding(term)) / max(self.count, 1)
 
     def _holding(self, term: str) -> int:
         if self._bodies is None:
@@ -205,7 +251,7 @@ class DocumentIndex:
         if self._engine is None or not terms:
             return np.zeros(len(self), np.float32)
         holding = self._engine.frequencies(terms)
-        idf = _idf(len(self), holding)
+        idf = _idf(self.count, holding)
         scores: npt.NDArray[np.float32] = self._engine.scores(terms) / idf.sum()
         return scores.astype(np.float32)
 

@@ -1,12 +1,12 @@
-"""Write and search the files of the three BM25 engines.
+"""Write and search the files of the BM25 engines.
 
 - `bm25s`, the default, computes all scores at build time and memory-maps them. A query on 100,000
   chunks takes some milliseconds. The library saves, loads and scores. Its index is built here,
   because the library needs all tokens in memory and cannot carry over unchanged documents.
 - `rank_bm25` keeps every chunk's terms in memory and scores all chunks for each query. It is the
   reference for rankings, and it suits small corpora.
-- `lance` is a LanceDB full-text index. It reads from disk for each query, so a corpus may be larger
-  than memory. Chunks without terms do not count in N and avgdl.
+- `lance` (see the module `lance`) is a LanceDB full-text index. It reads from disk for each query,
+  so a corpus may be larger than memory. Chunks without terms do not count in N and avgdl.
 """
 
 import json
@@ -15,10 +15,11 @@ import re
 import sys
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from copy import copy
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +27,11 @@ import pyarrow as pa
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.imports import import_lancedb
 from rag_pipeline.search.lexical_index.postings import (
     Matrix,
     PostingsBuilder,
     bm25_scores,
+    load_counts,
     save_counts,
 )
 
@@ -39,18 +40,11 @@ Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating[Any]]
 
-LANCE_K1, LANCE_B = 1.2, 0.75
-"""LanceDB's values of k1 and b, which no setting changes."""
-
 _SLICE = 1 << 16
 _BETWEEN = re.compile(r'\d,\s*"')
 """Separator of two terms. A match inside a term cuts invalid JSON, which the reader detects."""
 _TERMS_FILE = "terms.arrow"
 _TERMS_SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
-_TABLE = "terms"
-_TABLE_SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field(_TABLE, pa.string())])
-_MAX_LISTED = 1000
-_MAX_HELD = 10_000
 
 
 class Hits(NamedTuple):
@@ -80,6 +74,9 @@ class Engine(Protocol):
     def holding(self, term: str) -> Rows:
         """Return the rows with a term."""
 
+    def only(self, visible: Mask) -> "Engine":
+        """Return an engine that finds and counts only the visible rows."""
+
 
 class _ScoringEngine(Engine, Protocol):
     @abstractmethod
@@ -90,10 +87,11 @@ class _ScoringEngine(Engine, Protocol):
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
         """Return the k best rows with any of the terms, their ties, and rows of `also`."""
-        return _best(self.scores(terms), k, allowed, also)
+        return best_hits(self.scores(terms), k, allowed, also)
 
 
-def _best(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Hits:
+def best_hits(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Hits:
+    """Return the k best allowed rows, the ties of the k-th row, and the rows of `also`."""
     hits = scores > 0
     if allowed is not None:
         hits &= allowed
@@ -135,6 +133,11 @@ class Bm25sEngine(_ScoringEngine):
 
         self._index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
         self._index.vocab_dict = read_vocabulary(folder / "vocab.index.json")
+        self._folder, self._settings = folder, settings
+
+    def only(self, visible: Mask) -> "Bm25sEngine":
+        """Return an engine that scores the visible rows as if it had indexed no other rows."""
+        return _VisibleBm25s(self, visible)
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
@@ -187,6 +190,40 @@ class Bm25sEngine(_ScoringEngine):
         return np.array(counts, np.int64)
 
 
+class _VisibleBm25s(Bm25sEngine):
+    """Scores some rows of an index when it is searched, with the statistics of these rows."""
+
+    def __init__(self, whole: Bm25sEngine, visible: Mask) -> None:
+        self.__dict__.update(whole.__dict__)
+        self._visible = visible
+        self._counts, self._lengths = load_counts(self._folder)
+        self._rows = int(np.count_nonzero(visible))
+        self._mean = max(float(self._lengths[visible].mean()) if self._rows else 0.0, 1e-12)
+
+    def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
+        """Return every row's score. It is 0 for a hidden row."""
+        scores = np.zeros(len(self._visible), np.float32)
+        for rows, found in map(self.postings, terms):
+            scores[rows] += found
+        return scores
+
+    def postings(self, term: str) -> Hits:
+        """Return the visible rows with a term, and their scores for it."""
+        matrix, number = self._index.scores, self._index.vocab_dict.get(term)
+        part = slice(0) if number is None else slice(*matrix["indptr"][number : number + 2])
+        rows = np.asarray(matrix["indices"][part], np.int64)
+        seen = self._visible[rows]
+        rows, counts = rows[seen], self._counts[part][seen]
+        idf = math.log(1 + (self._rows - len(rows) + 0.5) / (len(rows) + 0.5))
+        lengths, b = self._lengths[rows] / self._mean, self._settings.b
+        scores = idf * counts / (counts + self._settings.k1 * (1 - b + b * lengths))
+        return Hits(rows, scores.astype(np.float32))
+
+    def frequencies(self, terms: list[str]) -> Rows:
+        """Return the number of visible rows with each term."""
+        return np.array([len(self.postings(term).rows) for term in terms], np.int64)
+
+
 # --- rank_bm25 ---
 
 
@@ -201,12 +238,26 @@ class RankBm25Engine(_ScoringEngine):
             # Interning shares equal terms, to save memory.
             interned = ([sys.intern(term) for term in terms] for terms in lists)
             self._index = BM25Okapi(interned, k1=settings.k1, b=settings.b)
-        rows = self._index.corpus_size
+        self._see(np.ones(self._index.corpus_size, np.bool_))
+
+    def _see(self, visible: Mask) -> None:
+        """Compute the statistics of the visible rows."""
+        self._visible = visible
+        rows, held = int(np.count_nonzero(visible)), np.flatnonzero(visible).tolist()
+        freqs = self._index.doc_freqs
         # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
-            for term, n in Counter(chain.from_iterable(self._index.doc_freqs)).items()
+            for term, n in Counter(chain.from_iterable(freqs[row] for row in held)).items()
         }
+        self._index.avgdl = sum(self._index.doc_len[row] for row in held) / max(rows, 1)
+
+    def only(self, visible: Mask) -> Self:
+        """Return an engine that scores the visible rows as if it had indexed no other rows."""
+        seen = copy(self)
+        seen._index = copy(self._index)
+        seen._see(visible)
+        return seen
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
@@ -224,113 +275,11 @@ class RankBm25Engine(_ScoringEngine):
         # With b = 1 a chunk without terms gives 0 / 0.
         with np.errstate(invalid="ignore"):
             scores = np.nan_to_num(self._index.get_scores(known))
-        found: Scores = scores / (self._index.k1 + 1)
+        found: Scores = scores / (self._index.k1 + 1) * self._visible
         return found
 
     def holding(self, term: str) -> Rows:
         """Return the rows with a term."""
-        return np.array([n for n, held in enumerate(self._index.doc_freqs) if term in held], int)
-
-
-# --- lance ---
-
-
-class LanceEngine(Engine):
-    """Searches a LanceDB full-text index on disk."""
-
-    def __init__(self, folder: Path, settings: Lexical) -> None:
-        self._table = import_lancedb().connect(folder).open_table(_TABLE)
-
-    @staticmethod
-    def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the table and its index, and return the number of distinct terms."""
-        lancedb = import_lancedb()
-        from lancedb.index import FTS
-
-        distinct: set[str] = set()
-        failures: list[Exception] = []
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            row = 0
-            try:
-                for batch in tokenized:
-                    distinct.update(chain.from_iterable(batch))
-                    rows = pa.array(range(row, row + len(batch)), pa.int64())
-                    joined = pa.array([" ".join(terms) for terms in batch], pa.string())
-                    yield pa.record_batch([rows, joined], schema=_TABLE_SCHEMA)
-                    row += len(batch)
-            except Exception as error:
-                failures.append(error)
-                raise
-
-        reader = pa.RecordBatchReader.from_batches(_TABLE_SCHEMA, batches())
-        try:
-            table = lancedb.connect(folder).create_table(_TABLE, reader)
-        except RuntimeError:
-            if failures:  # Lance hides the original error of the batches
-                raise failures[0] from None
-            raise
-        if distinct:
-            table.create_index(
-                _TABLE,
-                config=FTS(
-                    base_tokenizer="whitespace",
-                    with_position=False,
-                    max_token_length=None,
-                    lower_case=False,
-                    stem=False,
-                    remove_stop_words=False,
-                    ascii_folding=False,
-                ),
-            )
-        return len(distinct)
-
-    def search(
-        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
-    ) -> Hits:
-        """Return the k best rows with any of the terms, their ties, and rows of `also`.
-
-        Lance filters up to 1,000 allowed rows. This method filters more rows itself, because
-        their list would slow Lance down.
-        """
-        if also is not None:
-            parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
-            answers = [self.search(terms, k, allowed)]
-            answers += [self._query(terms, len(part), _among(part)) for part in parts]
-            rows, first = np.unique(np.concatenate([a.rows for a in answers]), return_index=True)
-            return Hits(rows, np.concatenate([a.scores for a in answers])[first])
-        where = None
-        if allowed is not None and np.count_nonzero(allowed) <= _MAX_LISTED:
-            rows = np.flatnonzero(allowed)
-            if not len(rows):
-                return Hits(np.empty(0, np.int64), np.empty(0))
-            where, allowed = _among(rows), None
-        limit = 2 * k + 10
-        while True:
-            found = self._query(terms, limit, where)
-            best = _best(found.scores, k, None if allowed is None else allowed[found.rows])
-            # Rows that Lance has not returned do not score above the last returned row.
-            if len(found.rows) < limit or (
-                len(best.rows) >= k and best.scores.min() > found.scores.min()
-            ):
-                return Hits(found.rows[best.rows], best.scores)
-            limit *= 4
-
-    def holding(self, term: str) -> Rows:
-        """Return at most 10,000 rows with a term. A more frequent term names no document."""
-        return np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
-
-    def _query(self, terms: list[str], limit: int, where: str | None) -> Hits:
-        from lancedb.query import MatchQuery
-
-        query = self._table.search(MatchQuery(" ".join(terms), _TABLE), query_type="fts")
-        query = query.select(["row", "_score"]).limit(limit)
-        if where is not None:
-            query = query.where(where, prefilter=True)
-        found = query.to_arrow()
-        scores = found.column("_score").to_numpy()
-        return Hits(found.column("row").to_numpy(), scores / np.float32(LANCE_K1 + 1))
-
-
-def _among(rows: Rows) -> str:
-    return f"row IN ({', '.join(map(str, rows.tolist()))})"
+        found = [n for n, held in enumerate(self._index.doc_freqs) if term in held]
+        rows: Rows = np.array(found, np.int64)
+        return rows[self._visible[rows]]

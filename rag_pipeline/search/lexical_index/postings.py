@@ -186,14 +186,19 @@ def load_matrix(folder: Path) -> Matrix:
     if not (folder / _COUNTS).exists():
         return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
 
-    def mapped(name: str) -> npt.NDArray[np.int32]:
-        array: npt.NDArray[np.int32] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        return array
-
     return Matrix(
         json.loads((folder / "vocab.index.json").read_text(encoding="utf-8")),
         np.load(folder / "indptr.csc.index.npy", allow_pickle=False),
-        mapped("indices.csc.index.npy"),
-        mapped(_COUNTS),
-        mapped(_LENGTHS),
+        _mapped(folder / "indices.csc.index.npy"),
+        *load_counts(folder),
     )
+
+
+def load_counts(folder: Path) -> tuple[Ints, Ints]:
+    """Return the memory-mapped counts and lengths of an index (see `Matrix`)."""
+    return _mapped(folder / _COUNTS), _mapped(folder / _LENGTHS)
+
+
+def _mapped(file: Path) -> Ints:
+    array: Ints = np.load(file, mmap_mode="r", allow_pickle=False)
+    return array

@@ -16,7 +16,7 @@ from rag_pipeline.calls import (
     run_calls,
 )
 from rag_pipeline.calls.asking import Store
-from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, sent
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
@@ -45,7 +45,7 @@ def score_passages(
     counter = TokenCounter()
     parts_of: list[list[bytes] | ProviderError] = []
     requests: dict[bytes, RerankInput] = {}
-    for query, passages in asked:
+    for query, passages, _ in asked:
         try:
             parts = _requests(query, passages, scorer, counter)
         except ProviderError as error:
@@ -94,7 +94,7 @@ def _score_remotely(
     asking: Asking,
 ) -> None:
     async def score(key: bytes, send: RerankRequest, store: Store) -> None:
-        query, passages = requests[key]
+        query, passages, _ = requests[key]
         try:
             with asked_again(asking.failures.get(key, 0)):
                 scores, used = await send(query, list(passages))
@@ -122,8 +122,9 @@ def _score_here(
     if not isinstance(scorer, LocalScorer):
         raise TypeError(f"{scorer.identity} is no LocalScorer or RemoteScorer")
     for key in asking.claim(missing):
+        sent(1)
         try:
-            asking.keep({key: _pack(scorer.score(*requests[key]))})
+            asking.keep({key: _pack(scorer.score(*requests[key][:2]))})
         except CallsStoppedError:
             raise
         except ProviderError as error:

@@ -42,11 +42,13 @@ class SinglePassRetriever(RetrieverSettings):
         k = k or self.k
         ranking = self.rank(search, k)[:k]
         positions, scores = positions_of(ranking), np.array([score for _, score in ranking])
-        wrong, size = None, len(search.index)
+        wrong, size, visible = None, len(search.index), search.index.visible
         if len(np.unique(positions)) < len(positions):
             wrong = "its ranking has a chunk twice"
         elif len(positions) and not 0 <= positions.min() <= positions.max() < size:
             wrong = f"its ranking has a position outside the index, 0 to {size - 1}"
+        elif len(positions) and not (visible is None or visible[positions].all()):
+            wrong = "its ranking has a chunk that the caller may not see"
         elif not np.isfinite(scores).all() or (np.diff(scores) > 0).any():
             wrong = "the scores of its ranking are not finite, or one is higher than the one before"
         if wrong:

@@ -46,7 +46,7 @@ class HybridRetriever(TermRetriever):
     least `k`.
     """
 
-    code_version = 3
+    code_version = 4
     method: Literal["hybrid"]
     fusion: Literal["rrf", "weighted"] = "weighted"
     dense_weight: float = Field(default=0.6, ge=0.0)
@@ -124,7 +124,7 @@ def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Posit
             close = nearest_of(index.vectors, vector, leading, wanted)
         else:
             names = terms.documents.document_ids.take(documents).to_pylist()
-            inside = conjunction(search.where, id_filter("document_id", names))
+            inside = conjunction(search.condition, id_filter("document_id", names))
             close = nearest_read(index, vector, wanted, inside)
         near = joined(near, close)
         leading = best(leading, by_terms[leading], _LEADING_CHUNKS)

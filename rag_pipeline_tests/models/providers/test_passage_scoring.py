@@ -105,12 +105,19 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
         ]
 
     settings = LLMReranker(method="llm", chat="small", prompt="{passage} for {query}?")
-    asked = [RerankInput("a", ("one {query}", "two")), RerankInput("b", ("three", "four"))]
+    asked = [
+        RerankInput("a", ("one {query}", "two"), ("", "b.md")),
+        RerankInput("b", ("three", "four")),
+    ]
     models: Any = SimpleNamespace(ask=ask)
     first, second = settings.relevance(asked, models)
     assert first == [0.25, 1.0]
     assert isinstance(second, ProviderError)
-    assert [p.user for p in prompts][:2] == ["one {query} for a?", "two for a?"]
+    question = "<question>\na\n</question>?"
+    assert [p.user for p in prompts][:2] == [
+        f"<passage>\none {{query}}\n</passage> for {question}",
+        f'<passage document="b.md">\ntwo\n</passage> for {question}',
+    ]
     assert prompts[0].schema is not None
 
 

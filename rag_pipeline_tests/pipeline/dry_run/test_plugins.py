@@ -1,8 +1,6 @@
 """The plan of plugins' models, and the paid calls of the run."""
 
 import json
-import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.answering import NEUTRAL_QUERIES
-from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
+from rag_pipeline_tests.testing.corpora import QUERIES, copy_corpus, write_corpus
 from rag_pipeline_tests.testing.plugins import done, write_package
 
 CODE = """
@@ -133,7 +131,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def judged(site: Path, built: Path, tmp_path: Path) -> Path:
     """Return a folder with an index, a run and its results."""
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    copy_corpus(built, tmp_path)
     return tmp_path
 
 
@@ -188,7 +186,7 @@ def test_the_plan_counts_what_the_run_then_asks(site, judged):
     (configuration,) = json.loads(out.read_text())["configurations"]
     texts = made["vector_index"] + made["retrieval_run"] + made.get("answers", 0)
     assert configuration["calls"]["embedding"]["made"] == texts, "prompts are not embedded"
-    assert re.search(r"context_scores \S+  4 queries, 8 sent to models", said)
+    assert "judge the contexts  4 queries, 8 sent to models" in said
     # The searches of unanswered questions: the plan has their maximum.
     assert made.pop("answers", 0) <= foreseen.pop("answers") == len(NEUTRAL_QUERIES)
     queries = len(QUERIES)

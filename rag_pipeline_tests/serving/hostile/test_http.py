@@ -8,6 +8,7 @@ import httpx
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rag_pipeline.assistant import Assistant
 from rag_pipeline_tests.testing.app_server import serving
 from rag_pipeline_tests.testing.hostile_requests import TOKEN, ask, post, raw, request, tool
 
@@ -261,13 +262,13 @@ def test_half_sent_headers_keep_nobody_out(own):
 
 
 def test_one_address_has_half_of_the_places_at_once(own, monkeypatch):
-    go_on, asked = Event(), own.ask
+    go_on, asked = Event(), Assistant.ask
 
     def held(*arguments, **more):
         assert go_on.wait(60)
         return asked(*arguments, **more)
 
-    monkeypatch.setattr(own, "ask", held)
+    monkeypatch.setattr(Assistant, "ask", held)
     with serving(own, token=TOKEN, max_concurrency=4) as server, ThreadPoolExecutor(12) as pool:
 
         def ask_from(address):  # a proxy on loopback is believed
@@ -291,7 +292,7 @@ def test_one_address_has_half_of_the_places_at_once(own, monkeypatch):
 
 def test_a_tool_that_takes_too_long_says_so_in_a_whole_reply(own, monkeypatch):
     go_on = Event()
-    monkeypatch.setattr(own, "ask", lambda *arguments: go_on.wait(60))
+    monkeypatch.setattr(Assistant, "ask", lambda *arguments: go_on.wait(60))
     with serving(own, token=TOKEN, timeout_seconds=0.3) as server:
         made = tool(server, "assistant", {"query": "How much does a parcel weigh?"})["result"]
         go_on.set()

@@ -11,6 +11,7 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.serving.messages import told
 from rag_pipeline_tests.testing.app_server import serving
+from rag_pipeline_tests.testing.corpora import copy_corpus
 from rag_pipeline_tests.testing.hostile_requests import TOKEN, ask, post, tool
 
 FILES = ["releases/current.json", "lexical/**/FILES.json", "tables/vec*/data/*", "tables/doc*/*"]
@@ -18,7 +19,7 @@ FILES = ["releases/current.json", "lexical/**/FILES.json", "tables/vec*/data/*",
 
 @pytest.mark.parametrize("damaged", FILES)
 def test_no_reply_about_a_damaged_store_says_where_it_is(built, tmp_path, caplog, damaged):
-    shutil.copytree(built.parent, tmp_path / "my corpora")
+    copy_corpus(built.parent, tmp_path / "my corpora")
     store = tmp_path / "my corpora" / "store" / "tiny"
     for path in store.glob(damaged):
         if path.is_file():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.numbers import (
+from rag_pipeline.answering.quantities.numbers import (
     FOREIGN_WORDS,
     NUMBER,
     FactValue,
@@ -81,8 +81,8 @@ _FOREIGN = (
     r"(?P<after>\s+(?:ouvr[ée]s?|ouvrables?|hábiles|laborables))?"
 )
 _MAY_BE_FOREIGN = (
-    r"(?i)\b(?:(?:werk|arbeits)?tage?[ns]?|sekunde|stunde|woche|monat|jahr|seconde|heure|jour|semaine|"
-    r"mois|ans|un an|année|segundo|minuto|horas?|d[ií]as?|semana|mes(?:es)?|años?)"
+    r"(?i)\b(?:(?:werk|arbeits)?tage?[ns]?|sekunde|minuten|stunde|woche|monat|jahr|seconde|heure|jour|"
+    r"semaine|mois|ans|un an|année|segundo|minuto|horas?|d[ií]as?|semana|mes(?:es)?|años?)"
 )
 
 

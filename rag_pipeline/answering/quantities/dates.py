@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from rag_pipeline.evaluation.entities.numbers import FactValue, Found
+from rag_pipeline.answering.quantities.numbers import FactValue, Found
 
 _NAMES = (
     "january|jan|januar|janvier|enero|ene",

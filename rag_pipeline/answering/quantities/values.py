@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.amounts import amounts_in, percentages_in
-from rag_pipeline.evaluation.entities.dates import dates_in
-from rag_pipeline.evaluation.entities.durations import durations_in
-from rag_pipeline.evaluation.entities.numbers import FactValue
+from rag_pipeline.answering.quantities.amounts import amounts_in, percentages_in
+from rag_pipeline.answering.quantities.dates import dates_in
+from rag_pipeline.answering.quantities.durations import durations_in
+from rag_pipeline.answering.quantities.numbers import FactValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@ from decimal import Decimal
 
 import pytest
 
-from rag_pipeline.evaluation.entities.numbers import read_number
-from rag_pipeline.evaluation.entities.values import quantities
+from rag_pipeline.answering.quantities.numbers import read_number
+from rag_pipeline.answering.quantities.values import quantities
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.numbers import (
+from rag_pipeline.answering.quantities.numbers import (
     DIGITS,
     FOREIGN_WORDS,
     NUMBER,

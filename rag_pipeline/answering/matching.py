@@ -1,0 +1,88 @@
+"""Match the words of a question with the words of texts, across inflection and typing errors."""
+
+import math
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rapidfuzz import fuzz
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.tokenization import tokenizer_of
+
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+\d*")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""Scripts without spaces between words. There, pairs of characters replace words."""
+_ENDING = re.compile(r"(?:e?[snrm]|es|e)?")
+_SHORTEST = 5
+"""Least characters of a word that also matches a similar word or a compound."""
+_LEAST_SHARED = 0.7
+"""Least share of the longer word that two forms of a word have in common at their start."""
+_LEAST_SIMILAR = 82
+"""Least similarity in percent of two words that differ by typing errors."""
+
+
+@lru_cache(maxsize=8192)
+def words_of(text: str) -> frozenset[str]:
+    """Return the distinct words of a text in lower case."""
+    if _UNSPACED.search(text):
+        return frozenset(tokenizer_of(Lexical(language="auto")).tokenize(text))
+    return frozenset(word.casefold() for word in _WORD.findall(text))
+
+
+class Words:
+    """Holds the words of a question without stop words, each with its weight.
+
+    The weight is the rarity of the word in `texts`, or 0 for a word in none. The weights sum to 1.
+    """
+
+    def __init__(self, question: str, texts: Iterable[str]) -> None:
+        has_terms = tokenizer_of(Lexical(language="auto")).has_terms
+        asked = [w for w in words_of(question) if has_terms(w) and (len(w) > 1 or w.isdecimal())]
+        read = list(map(words_of, texts))
+        known: frozenset[str] = frozenset().union(*read)
+        self._forms = {w: frozenset(o for o in known if _is_alike(w, o)) for w in asked}
+        counts = {w: sum(not forms.isdisjoint(r) for r in read) for w, forms in self._forms.items()}
+        rare = {
+            w: math.log(1 + (len(read) + 1) / (0.5 + n)) if n else 0.0 for w, n in counts.items()
+        }
+        total = sum(rare.values()) or 1.0
+        self._weights = {word: weight / total for word, weight in rare.items()}
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Return the words."""
+        return frozenset(self._forms)
+
+    def in_text(self, text: str) -> frozenset[str]:
+        """Return the words that one of `texts` has in this part of it."""
+        words = words_of(text)
+        return frozenset(w for w, forms in self._forms.items() if not forms.isdisjoint(words))
+
+    def share(self, words: Iterable[str]) -> float:
+        """Return the weight of some words, from 0 to 1."""
+        return sum(self._weights[word] for word in words)
+
+    def covers(self, text: str) -> float:
+        """Return the share of a text's words that the question names, from 0 to 1."""
+        words = words_of(text)
+        forms = frozenset().union(*self._forms.values())
+        return len(words & forms) / len(words) if words else 0.0
+
+
+def _is_alike(word: str, other: str) -> bool:
+    if word == other:
+        return True
+    if not (word.isalpha() and other.isalpha()):
+        return False
+    short, long = (word, other) if len(word) <= len(other) else (other, word)
+    if long.startswith(short) and _ENDING.fullmatch(long, len(short)) and len(short) > 2:
+        return True
+    if len(short) < _SHORTEST:
+        return False
+    return (
+        long.startswith(short)
+        or long.endswith(short)
+        or short.startswith(long[: math.ceil(_LEAST_SHARED * len(long))])
+        or (word[0] == other[0] and fuzz.ratio(word, other) >= _LEAST_SIMILAR)
+    )

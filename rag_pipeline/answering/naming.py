@@ -1,0 +1,77 @@
+"""Find the names in a question that passages do not hold: people, places, products, years."""
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
+
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.loading.quality import dictionary
+
+_WORD = re.compile(r"[^\W_]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“])\s*\Z")
+"""What precedes a word that is written with a capital wherever it stands."""
+GERMAN = re.compile(
+    r"\b(?:der|das|dem|den|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|dürfen|kann|können|"
+    r"für|mit|auf|nach|von|zu[mr])\b",
+    re.I,
+)
+"""Words that identify a German question. German capitalizes all nouns, not only names."""
+_NO_NAMES = frozenset(
+    "january february march april may june july august september october november december monday "
+    "tuesday wednesday thursday friday saturday sunday".split()
+)
+"""Words with a capital that texts write in other ways, such as `2024-06-18`."""
+_ADJECTIVE = ("an", "ans", "ese", "ish")
+"""Endings of adjectives of places, whose nouns texts may write instead."""
+_SHORTEST = 4
+
+
+def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
+    """Return the words of names in a question that no chunk, title, context or id holds.
+
+    A name is a year, a word of letters and digits, or a run of words with capitals inside a
+    sentence. In a German question these are words that no dictionary has, of which two stand side
+    by side. The last two letters of a word may differ. If a chunk holds a part of a name, such as
+    `Party`, the other part counts only if no English dictionary has it.
+    """
+    names = _names(question)
+    if not names:
+        return []
+    texts = (f"{c.text}\n{c.context}\n{c.title}\n{c.document_id}" for c in chunks)
+    held = "\n".join(texts).casefold()
+    found = []
+    for name in names:
+        missing = [word for word in name if word[: max(_SHORTEST, len(word) - 2)] not in held]
+        if len(missing) < len(name):
+            missing = [word for word in missing if word not in dictionary("en")]
+        found += missing
+    return found
+
+
+def _names(question: str) -> list[list[str]]:
+    words = list(_WORD.finditer(question))
+    alone = [[m[0].casefold()] for m in words if _YEAR.fullmatch(m[0]) or _is_code(m[0])]
+    shouted = question.isupper()
+    proper = [
+        not shouted and m[0][0].isupper() and not _STARTS.search(question[: m.start()])
+        for m in words
+    ]
+    if is_german := GERMAN.search(question) is not None:
+        known = dictionary("de")
+        proper = [
+            own and bool(known) and m[0].casefold() not in known
+            for own, m in zip(proper, words, strict=True)
+        ]
+    runs: list[list[str]] = []
+    for is_name, run in groupby(zip(proper, words, strict=True), key=itemgetter(0)):
+        own = [m[0].casefold() for _, m in run] if is_name else []
+        usual = [w for w in own if w in _NO_NAMES or w.endswith(_ADJECTIVE) or len(w) < _SHORTEST]
+        runs.append([] if is_german and len(own) < 2 else [w for w in own if w not in usual])
+    return [*alone, *filter(None, runs)]
+
+
+def _is_code(word: str) -> bool:
+    has_both = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    return has_both and len(word) > 2 and word[0].isalpha()

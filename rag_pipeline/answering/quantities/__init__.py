@@ -1,0 +1,1 @@
+"""Read quantities in texts: periods, dates, sums of money and percentages."""

@@ -1,0 +1,373 @@
+"""Find the rows of tables that a question asks for, and count, add or compare their cells.
+
+A row is found by the words of the question in its cells. Column names, the heading above the table
+and the document's title decide between rows with the same words.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import NamedTuple
+
+from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.quantities.numbers import read_number
+from rag_pipeline.datamodels import Document, ScoredChunk, Span
+from rag_pipeline.imports import compiled
+
+DocumentOf = Callable[[ScoredChunk], Document | None]
+"""Returns the document of a passage, or None if the passage's corpus has no whole documents."""
+
+_LONGEST = 200_000
+"""Maximum number of characters of a document whose tables are read."""
+_MOST_DOCUMENTS = 4
+_MOST_ROWS = 30
+"""Maximum number of rows of an answer."""
+_LEAST_COVERED = 0.5
+"""Least weight of the question's words that a row, its table and its document must have."""
+_LEAST_FIELDS = 3
+"""Least number of fields of a line of separated values without a known file type."""
+_EQUAL = 1e-6
+_LEAST_LIKE = 0.7
+"""Least share of the best score that a row of a comparison must have."""
+_WHOLE_CELL = 0.1
+"""Weight of the share of a cell's words that the question names."""
+_OUTDATED = 0.5
+"""Factor of the score of a table whose heading says that it no longer holds."""
+_RULE = re.compile(r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*")
+_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
+_CELL = re.compile(r"(?<!\\)\|")
+_SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
+_NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,'’\u00a0\u202f]*(?<![.,])")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+_NO_LONGER = (
+    r"supersed|obsolete|outdated|withdrawn|archiv|draft|ersetzt|veraltet|überholt|ungültig|"
+    r"entwurf|remplacé|périmé|obsolèt|brouillon|sustituid|obsolet|borrador|作废|草案|ملغ"
+)
+_MANY = (
+    r"\bhow many\b|\bnumber of\b|\bwie ?viele\b|\banzahl\b|\bcombien d|\bnombre d|\bcuánt[oa]s\b|"
+    r"\bnúmero de\b|多少|几|كم عدد"
+)
+_SUMS: Mapping[str, str] = {
+    "sum": (
+        r"\b(?:total(?:ly)?|altogether|combined|in all|overall|sum|together|insgesamt|zusammen|"
+        r"gesamt\w*|summe|ensemble|somme|en tout|suma)\b|总共|一共|合计|إجمالي|مجموع"
+    ),
+    "average": r"\b(?:average|mean|durchschnitt\w*|im schnitt|moyenne?|promedio)\b|平均|متوسط",
+    "highest": (
+        r"\b(?:highest|most|largest|longest|biggest|dearest|höchste\w*|meisten?|größte\w*|"
+        r"längste\w*|teuerste\w*|le plus|la plus|mayor|más alt\w+)\b|最高|最多|أعلى|أكبر"
+    ),
+    "lowest": (
+        r"\b(?:lowest|least|smallest|shortest|fewest|cheapest|niedrigste\w*|wenigsten?|kleinste\w*|"
+        r"kürzeste\w*|billigste\w*|günstigste\w*|le moins|la moins|menor|más baj\w+)\b|"
+        r"最低|最少|أدنى|أقل"
+    ),
+}
+_BETWEEN = (
+    r"\b(?:rise|rose|grow|grew|fall|fell|drop\w*|increase\w*|decrease\w*|change[ds]?|more|less|"
+    r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
+)
+
+
+class Row(NamedTuple):
+    """Holds a row of a table with its span in the document's text."""
+
+    start: int
+    end: int
+    cells: tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """Holds a table. `caption` has the headings and the line above it."""
+
+    head: Row | None
+    rows: tuple[Row, ...]
+    caption: str
+
+    def name(self, column: int) -> str:
+        """Return the name of a column, or "" without a name."""
+        return self.head.cells[column] if self.head and column < len(self.head.cells) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Holds the rows of one table that answer a question. `covered` is from 0 to 1."""
+
+    chunk: ScoredChunk
+    table: Table
+    rows: tuple[Row, ...]
+    column: int | None
+    """The column that the question asks for, or None if it is unclear."""
+    covered: float
+
+
+# --- reading tables ---
+
+
+def tables_of(document: Document) -> tuple[Table, ...]:
+    """Return the tables of a document in order: of Markdown, or of separated values.
+
+    A document of more than 200,000 characters has no tables.
+    """
+    if len(document.text) > _LONGEST:
+        return ()
+    return _tables(document.text, _SEPARATED.get(document.media_type, ""))
+
+
+@lru_cache(maxsize=64)
+def _tables(text: str, delimiters: str) -> tuple[Table, ...]:
+    return tuple(_separated(text, delimiters) if delimiters else _of_markdown(text))
+
+
+def _of_markdown(text: str) -> Iterator[Table]:
+    headings: list[tuple[int, str]] = []
+    before, rows, ruled = "", list[Row](), 0
+    at = 0
+    for line in [*text.splitlines(keepends=True), ""]:
+        words = line.strip()
+        start, at = at + len(line) - len(line.lstrip()), at + len(line)
+        if words.startswith("|") and words.count("|") > 1:
+            if _RULE.fullmatch(words):
+                ruled = len(rows)
+            else:
+                cells = tuple(cell.strip() for cell in _CELL.split(words.strip("|")))
+                rows.append(Row(start, start + len(words), cells))
+            continue
+        if rows:
+            caption = "\n".join([*(heading for _, heading in headings), before])
+            yield _as_table(rows, ruled, caption)
+            rows, ruled = [], 0
+        if heading := _HEADING.match(words):
+            headings = [h for h in headings if h[0] < len(heading[1])]
+            headings.append((len(heading[1]), heading[2]))
+        before = words or before
+
+
+def _as_table(rows: Sequence[Row], ruled: int, caption: str) -> Table:
+    rows = [row for row in rows if any(row.cells)]  # tables of Word have an empty first row
+    if len(rows) > 1 and not (ruled == 0 and any(map(_value, rows[0].cells))):
+        return Table(rows[0], tuple(rows[1:]), caption)
+    return Table(None, tuple(rows), caption)
+
+
+def _separated(text: str, delimiters: str) -> Iterator[Table]:
+    lines: list[Span] = []
+    start = at = 0
+    for line in text.splitlines(keepends=True):
+        at += len(line)
+        if text.count('"', start, at) % 2 == 0:  # a quoted field may hold line ends
+            if text[start:at].strip():
+                lines.append((start, start + len(text[start:at].rstrip("\r\n"))))
+            start = at
+    delimiter = max(delimiters, key=lambda d: sum(text.count(d, *line) > 0 for line in lines))
+    rows = [Row(*line, _fields(text[slice(*line)], delimiter)) for line in lines]
+    width = max((len(row.cells) for row in rows), default=0)
+    first = next((n for n, row in enumerate(rows) if len(row.cells) == width), 0)
+    if width > 1:
+        caption = "\n".join(text[row.start : row.end] for row in rows[:first])
+        yield Table(rows[first], tuple(rows[first + 1 :]), caption)
+
+
+def _fields(line: str, delimiter: str) -> tuple[str, ...]:
+    quoted = re.split(rf'{re.escape(delimiter)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', line)
+    return tuple(field.strip().strip('"').replace('""', '"').strip() for field in quoted)
+
+
+def _value(cell: str) -> Decimal | None:
+    """Return the number of a cell with one number, such as "£2,940" or "30 days net"."""
+    numbers = _NUMBER.findall(cell)
+    try:
+        return read_number(cell) if len(numbers) == 1 else None
+    except InvalidOperation:
+        return None
+
+
+# --- finding rows ---
+
+
+def find_rows(
+    question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> list[Found]:
+    """Return the rows that a question names, best table first, or [].
+
+    Rows with the same words of the question belong together. A row of another name or another
+    table is added if it has words of the question that the rows before lack, as in a comparison.
+    """
+    ranked = sorted(_named(words, chunks, document_of), key=lambda pair: -pair[0])
+    if not ranked:
+        return []
+    (best, first), *others = ranked
+    years = _YEAR.findall(question)
+    if not years:  # of equal tables the latest holds
+        same = [f for s, f in ranked if s > best - _EQUAL and f.table.head == first.table.head]
+        first = max([first, *same], key=lambda f: max(_YEAR.findall(f.table.caption), default=""))
+    chosen, known = [first], _all_words(words, first)
+    for score, found in others:
+        new = _all_words(words, found) - known
+        is_like = (
+            first.table.head
+            and found.table.head
+            and (first.table.head.cells == found.table.head.cells)
+        )
+        if new and is_like and score >= _LEAST_LIKE * best:
+            chosen.append(found)
+            known |= new
+    return [_with_column(words, found) for found in chosen]
+
+
+def _named(
+    words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> Iterator[tuple[float, Found]]:
+    """Yield for each table its rows by the words that they have, with their score."""
+    for chunk, document in _with_tables(chunks, document_of):
+        title = f"{document.title}\n{document.document_id}"
+        known = words.in_text(title)
+        for table in tables_of(document):
+            above = f"{title}\n{table.caption}\n{' '.join(table.head.cells if table.head else ())}"
+            around = words.in_text(above)
+            hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
+            common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
+            groups: dict[frozenset[str], list[Row]] = {}
+            for row, hit in zip(table.rows, hits, strict=True):
+                if hit - common - known:
+                    groups.setdefault(hit, []).append(row)
+            outdated = compiled(_NO_LONGER, re.IGNORECASE)
+            is_asked = bool(words.asked.intersection(_YEAR.findall(table.caption)))
+            is_asked = is_asked or any(map(outdated.search, words.asked))
+            holds = is_asked or not outdated.search(above)
+            for hit, rows in groups.items():
+                covered = words.share(hit | around)
+                whole = [max(map(words.covers, row.cells)) for row in rows]
+                rows = [r for r, w in zip(rows, whole, strict=True) if w == 1 or max(whole) < 1]
+                score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
+                yield score, Found(chunk, table, tuple(rows[:_MOST_ROWS]), None, covered)
+
+
+def _with_tables(
+    chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> Iterator[tuple[ScoredChunk, Document]]:
+    seen: set[tuple[str, str]] = set()
+    for chunk in chunks:
+        key = chunk.corpus, chunk.document_id
+        is_table = "|" in chunk.text or chunk.document_id.lower().endswith((".csv", ".tsv"))
+        if is_table and key not in seen and len(seen) < _MOST_DOCUMENTS:
+            seen.add(key)
+            document = document_of(chunk)
+            if document is not None:
+                yield chunk, document
+
+
+def _all_words(words: Words, found: Found) -> frozenset[str]:
+    cells = (cell for row in found.rows for cell in row.cells)
+    return words.in_text(" ".join([*cells, found.table.caption]))
+
+
+def _with_column(words: Words, found: Found) -> Found:
+    """Add the column whose name has the most words of the question.
+
+    Columns with a cell that the question names are left out.
+    """
+    table = found.table
+    if table.head is None:
+        return found
+    shares = [
+        0.0
+        if any(words.in_text(row.cells[n]) for row in found.rows if n < len(row.cells))
+        else words.share(words.in_text(name))
+        for n, name in enumerate(table.head.cells)
+    ]
+    if any(shares[1:]):  # the first column names the rows
+        shares[0] = 0.0
+    best = max(shares)
+    return replace(found, column=shares.index(best)) if shares.count(best) == 1 else found
+
+
+# --- computing ---
+
+
+def said(question: str, found: Sequence[Found]) -> str:
+    """Return what the rows say: a computed number, the cells asked for, or "".
+
+    Sums, averages, extremes and differences are of the column that the question asks for, or of the
+    only column with numbers. A count is of the rows.
+    """
+    rows = [(one.table, row) for one in found for row in one.rows]
+    first = found[0]
+    column = _numeric_column(first) if first.column is None else first.column
+    name = first.table.name(column) if column is not None else ""
+    values = [_cell_value(row, column) for _, row in rows]
+    numbers = [value for value in values if value is not None]
+    computed = _operation(question)
+    if computed and numbers and len(numbers) == len(rows) > 1:
+        done = {
+            "sum": sum(numbers),
+            "average": sum(numbers, Decimal(0)) / len(numbers),
+            "highest": max(numbers),
+            "lowest": min(numbers),
+        }[computed]
+        which = [row.cells[0] for _, row in rows if _cell_value(row, column) == done]
+        of_row = f" ({', '.join(which)})" if computed in ("highest", "lowest") else ""
+        return f"{name or computed}, {computed} of {len(numbers)} rows: {_shown(done)}{of_row}"
+    if compiled(_MANY, re.IGNORECASE).search(question) and _counts_rows(first):
+        return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    if first.column is None:
+        return ""
+    cells = [row.cells[first.column] for _, row in rows if first.column < len(row.cells)]
+    is_change = len(numbers) == len(cells) == 2 and compiled(_BETWEEN, re.IGNORECASE)
+    if is_change and is_change.search(question) and name:
+        return f"{name}: {' and '.join(cells)}, difference {_shown(abs(numbers[0] - numbers[1]))}"
+    return f"{name}: {'; '.join(cells)}" if name and all(cells) else ""
+
+
+def with_all_rows(
+    question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf, words: Words
+) -> list[Found]:
+    """Return all rows of the first passages' best table, for a sum or extreme over a table.
+
+    Return [] if the question asks for neither, or if no table has a column with numbers.
+    """
+    if _operation(question) is None:
+        return []
+    tables = [
+        (words.share(words.in_text(f"{t.caption}\n{' '.join(t.head.cells)}")), -n, chunk, t)
+        for chunk, document in _with_tables(chunks[:1], document_of)
+        for n, t in enumerate(tables_of(document))
+        if t.head is not None
+    ]
+    for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
+        found = _with_column(words, Found(chunk, table, table.rows[:_MOST_ROWS], None, share))
+        if share and len(table.rows) <= _MOST_ROWS and _numeric_column(found) is not None:
+            return [found]
+    return []
+
+
+def _operation(question: str) -> str | None:
+    names = (n for n, words in _SUMS.items() if compiled(words, re.IGNORECASE).search(question))
+    return next(names, None)
+
+
+def _counts_rows(found: Found) -> bool:
+    """Return whether "how many" asks for rows, not for a number in a row."""
+    if len(found.rows) == 1 and _numeric_column(found) is not None:
+        return False
+    return found.column is None or not all(_cell_value(row, found.column) for row in found.rows)
+
+
+def _numeric_column(found: Found) -> int | None:
+    """Return the column asked for if it has numbers, or the first column that has only numbers."""
+    rows = found.rows
+    width = min((len(row.cells) for row in rows), default=0)
+    columns = range(1, width) if found.column is None else [found.column]
+    numeric = [n for n in columns if all(_cell_value(row, n) is not None for row in rows)]
+    return numeric[0] if numeric else None
+
+
+def _cell_value(row: Row, column: int | None) -> Decimal | None:
+    return None if column is None or column >= len(row.cells) else _value(row.cells[column])
+
+
+def _shown(number: Decimal | int) -> str:
+    return f"{round(Decimal(number), 2).normalize():f}"

@@ -1,0 +1,68 @@
+"""Complete a question that follows earlier questions, by rules.
+
+| earlier | question | complete |
+|---|---|---|
+| How many suppliers are in Porto? | and in Lyon? | How many suppliers are in Lyon? |
+| What was the budget in 2023? | And 2024? | What was the budget in 2024? |
+| How long does the Acme NDA last? | Who signed it? | Who signed it? (Acme NDA) |
+"""
+
+import re
+from collections.abc import Sequence
+
+from rag_pipeline.answering.intent import key_entities
+
+_LEAD = re.compile(
+    r"(?:and|or|but|und|oder|et|ou|y|o)?\s*"
+    r"(?:(?:what|how) about|wie (?:sieht|steht) es|wie ist es|was ist|qu['’]en est-il|qué tal)?"
+    r"(?:\s*(?:mit|aus|de))?\s+",
+    re.IGNORECASE,
+)
+_PREPOSITION = (
+    "in im for at on from to of with by under für bei beim am von vom nach mit zu zum zur aus "
+    "pour à en dans chez para con por"
+).split()
+_SLOT = (
+    r"\s+(?:(?:the|der|die|das|dem|den|le|la|les|el|los)\s+)?"
+    r"(?:[^\W_a-z][\w.&-]*(?:\s+[^\W_a-z][\w.&-]*)*|\w+)"
+)
+_ARTICLE = re.compile(r"(?:the|der|die|das|dem|den|le|la|les|el|los)\s+")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_POINTING = re.compile(
+    r"\b(?:it|its|they|them|their|that|those|this|these|there|he|she|his|her|es|sie|er|ihn|ihm|"
+    r"ihr|dort|dafür|davon|darin|deren|dessen|il|elle|ils|cela|ça|ello|eso|ella|allí)\b",
+    re.IGNORECASE,
+)
+
+
+def complete(question: str, turns: Sequence[str]) -> str:
+    """Return a question that is understood without the `turns`, the questions before it.
+
+    A question that starts like "and in …?" replaces the same part of the question before. A
+    question with a pronoun and without a name gets the names of the question before.
+    """
+    if not turns:
+        return question
+    before = complete(turns[-1], turns[:-1])
+    lead = _LEAD.match(question)
+    if lead and lead[0].strip():
+        return _replaced(before, question[lead.end() :].strip().rstrip("?!. "))
+    if _POINTING.search(question) and not key_entities(question):
+        return f"{question} ({', '.join(key_entities(before)) or before})"
+    return question
+
+
+def _replaced(before: str, part: str) -> str:
+    """Return the question before with a new part in the place of the part of the same kind."""
+    year, names = _YEAR.fullmatch(part), key_entities(before)
+    part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part
+    first, _, rest = part.partition(" ")
+    if year and _YEAR.search(before):
+        return _YEAR.sub(part, before)
+    if rest and first.casefold() in _PREPOSITION:
+        same = list(re.finditer(rf"\b{re.escape(first)}\b{_SLOT}", before, re.IGNORECASE))
+        if same:
+            return before[: same[-1].start()] + part + before[same[-1].end() :]
+    elif part[:1].isupper() and names:
+        return before.replace(names[-1], part)
+    return f"{before} {part}?"

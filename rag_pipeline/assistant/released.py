@@ -1,0 +1,129 @@
+"""Search the served release of a corpus for a caller."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Protocol
+
+from rag_pipeline.assistant.model import interactive
+from rag_pipeline.calls.costs import attributed
+from rag_pipeline.config import AnswerMethod, AnswerSettings
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.datamodels import (
+    OPERATOR,
+    Answer,
+    Caller,
+    Document,
+    SearchRequest,
+    SearchResult,
+)
+from rag_pipeline.errors import ProviderError, StoreError
+
+_MAX_CACHED = 64
+"""Maximum number of search results in the cache of a corpus."""
+AnswerMaker = Callable[[SearchResult], Answer]
+"""Returns the answer of a release's answer method. Raises ProviderError if the method fails."""
+
+
+class SearchedCorpus(Protocol):
+    """Searches a set of documents.
+
+    If `shows_documents` is False, the corpus finds passages, but cannot return whole documents.
+    """
+
+    name: str
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Return ranked chunks and documents."""
+
+    def document(self, document_id: str) -> Document:
+        """Return a whole document. Raise InputError if the id is unknown."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return public facts, such as name, description, release and number of chunks."""
+
+
+class ReleasedCorpus:
+    """Searches the served release of a corpus, and a newer release as soon as it is open."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.name = corpus.name
+        self.caller = OPERATOR
+        self._cached: OrderedDict[tuple[str, SearchRequest], SearchResult] = OrderedDict()
+        self._lock = Lock()
+
+    def seen_by(self, caller: Caller) -> "ReleasedCorpus":
+        """Return the corpus with only the documents that a caller may see."""
+        seen = copy(self)
+        seen.caller = caller
+        return seen
+
+    def shows_all(self) -> bool:
+        """Return whether no document is hidden."""
+        return self.corpus.visible(self.caller) is None
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Search the release. The result of a cacheable request is cached for release and caller.
+
+        `boost` is ignored without `stages`, because the release was evaluated without `boost`.
+        """
+        request = replace(request, caller=self.caller)
+        if not request.cacheable or request.boost is not None:
+            boost = request.boost if request.stages else None
+            return self.corpus.retrieve(replace(request, boost=boost))
+        release_id = self.corpus.searched().release_id
+        key = release_id, request
+        with self._lock:
+            if key in self._cached:
+                self._cached.move_to_end(key)
+                return self._cached[key]
+        found = self.corpus.retrieve(request)
+        if self.corpus.searched().release_id == release_id:  # else the searched release is unclear
+            with self._lock:
+                self._cached[key] = found
+                while len(self._cached) > _MAX_CACHED:
+                    self._cached.popitem(last=False)
+        return found
+
+    def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
+        """Return the release's answer settings and its answer method. None means quotes."""
+        settings, chats = self.corpus.answers()
+        if not isinstance(settings, AnswerMethod):
+            return settings, None
+        method, assistant = settings, self.corpus.config.assistant
+        impatient = {name: interactive(chat, assistant) for name, chat in chats.items()}
+        models = self.corpus.workspace.models(chats=impatient)
+
+        def answer(found: SearchResult) -> Answer:
+            with attributed("assistant.answer"):
+                (made,) = method.answer([found], models)
+            if isinstance(made, ProviderError):
+                raise made
+            return made
+
+        return settings, answer
+
+    def document(self, document_id: str) -> Document:
+        """Return the indexed version of a document of the release."""
+        return self.corpus.document(document_id, self.caller)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the searched release; `error` says why a newer release is not searched."""
+        problem, visible = {}, self.corpus.visible(self.caller)
+        try:
+            release = self.corpus.release()
+        except StoreError as error:
+            release = self.corpus.searched()
+            problem = {"error": f"searches stay with {release.release_id}: {error}"}
+        return {
+            **problem,
+            "name": self.name,
+            "description": self.corpus.config.description,
+            "release": release.release_id,
+            "released": release.created,
+            "configuration": release.configuration,
+            "chunks": release.pinned.rows if visible is None else int(visible.sum()),
+        }

@@ -1,0 +1,260 @@
+"""Find the text of HTML and Word files that no reader sees, and characters without a width."""
+
+import io
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_SKIPPED = re.compile(
+    r"/\*.*?(?:\*/|$)|@[^{};]*+(?:;|\{(?:[^{}]*+\{[^{}]*+\})*+[^{}]*+\}?|$)", re.S
+)
+"""Match comments and the rules of a style sheet that begin with `@`."""
+_SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?", re.I)
+_LENGTH = re.compile(r"(-?\d*\.?\d+)([a-z%]*)")
+_PIXELS = {"": 1.0, "px": 1.0, "pt": 4 / 3, "em": 16.0, "rem": 16.0}
+_UNKNOWN = "unknown"
+"""The colour behind an element that a linked style sheet or an attribute may set."""
+_WHITE = frozenset({"#fff", "#ffffff", "white", "rgb(255,255,255)"})
+_FAR = -400
+"""Pixels to the left or the top that move a text off the page."""
+NO_WIDTH = re.compile(
+    # Joiners shape Indic and Arabic letters and emoji; tags follow the black flag in emoji.
+    "[\u200b\u2060-\u2064\u180e\ufeff]|(?<=[\x00-\u024f])[\u200c\u200d](?=[\x00-\u024f])"
+    "|(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0000-\U000e007f]+"
+)
+
+
+def without_zero_width(text: str) -> tuple[str, int]:
+    """Return the text without characters that have no width, and their number."""
+    if text.isascii():
+        return text, 0
+    kept = NO_WIDTH.sub("", text)
+    return kept, len(text) - len(kept)
+
+
+def unseen_metadata(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the metadata field of the numbers of unseen characters by reason, or {}."""
+    found = {reason: count for reason, count in sorted(counts.items()) if count}
+    return {"unseen": json.dumps(found)} if found else {}
+
+
+def unseen_warning(stored: object) -> str:
+    """Return a sentence about a metadata field of `unseen_metadata`, or "" for another value."""
+    try:
+        counts = {str(reason): int(count) for reason, count in json.loads(str(stored)).items()}
+    except (ValueError, TypeError, AttributeError):
+        return ""  # absent, or a field of this name from the file or a person
+    marked = [f"{n:,} {reason}" for reason, n in counts.items() if reason.startswith("hidden ")]
+    left_out = [
+        f"{n:,} {reason}" for reason, n in counts.items() if not reason.startswith("hidden ")
+    ]
+    parts = (
+        [f"characters that nobody sees were left out: {', '.join(left_out)}"] if left_out else []
+    )
+    return "; ".join([*parts, *([f"read and marked: {', '.join(marked)}"] if marked else [])])
+
+
+class StyleSheet:
+    """Tell which elements of an HTML page the page itself hides.
+
+    Inline styles and rules of `<style>` elements with a simple selector count. Rules for a medium,
+    such as print, and linked style sheets do not.
+    """
+
+    def __init__(self, css: str) -> None:
+        """Read the rules of the page's `<style>` elements."""
+        self._rules: dict[tuple[str, str], dict[str, str]] = {}
+        for block in _SKIPPED.sub("", css).split("}"):
+            selectors, _, body = block.partition("{")
+            for selector in selectors.split(","):
+                simple = _SIMPLE.fullmatch(selector.strip())
+                if simple and simple[0]:
+                    key = (simple[1] or "").lower(), simple[2] or ""
+                    self._rules.setdefault(key, {}).update(_declarations(body))
+
+    def style(self, tag: str, attributes: Mapping[str, Any]) -> dict[str, str]:
+        """Return the declared properties of an element."""
+        given = attributes.get("class") or ()
+        classes = given.split() if isinstance(given, str) else given
+        names = ["", *(f".{name}" for name in classes), f"#{attributes.get('id')}"]
+        found: dict[str, str] = {}
+        for name in names:
+            for key in {("", name), (tag, name)} - {("", "")}:
+                found.update(self._rules.get(key, {}))
+        return found | _declarations(str(attributes.get("style") or ""))
+
+    def hides(self, tag: str, attributes: Mapping[str, Any]) -> str:
+        """Return how an element is hidden, or "" if it is shown."""
+        if "hidden" in attributes and attributes["hidden"] != "until-found":
+            return "in hidden elements"
+        style = self.style(tag, attributes)
+        if style.get("display") == "none":
+            return "in hidden elements"
+        if style.get("visibility") in ("hidden", "collapse") or _pixels(style, "opacity") == 0:
+            return "in invisible elements"
+        clipped = style.get("overflow") in ("hidden", "clip")
+        sizes = [_pixels(style, side) for side in ("width", "height", "max-height")]
+        small = any(size is not None and size <= 1 for size in sizes)
+        letters = _pixels(style, "font-size")
+        if (letters is not None and letters <= 1) or (clipped and small):
+            return "of no size"
+        moved = style.get("position") in ("absolute", "fixed")
+        sides = ("left", "right", "top", "bottom") if moved else ()
+        far = (_pixels(style, side) for side in (*sides, "text-indent", "margin-left"))
+        return "off the page" if any(n is not None and n <= _FAR for n in far) else ""
+
+
+def drop_unseen_elements(soup: Any) -> Counter[str]:
+    """Remove the hidden elements of a parsed page, and return their characters by reason."""
+    sheet = StyleSheet("\n".join(element.get_text() for element in soup("style")))
+    linked = soup.find("link", rel="stylesheet") is not None
+    behind: dict[int, str] = {}
+    hidden: dict[int, str] = {}
+    counts: Counter[str] = Counter()
+    for element in soup.find_all(True):
+        parent = id(element.parent)
+        if parent in hidden:
+            hidden[id(element)] = ""
+            continue
+        reason = sheet.hides(element.name, element.attrs)
+        style = sheet.style(element.name, element.attrs)
+        back = style.get("background-color") or style.get("background")
+        if "bgcolor" in element.attrs or (linked and {"class", "id"} & set(element.attrs)):
+            back = back or _UNKNOWN
+        behind[id(element)] = back or behind.get(parent, _UNKNOWN if linked else "white")
+        colour = style.get("color") or (element.name == "font" and element.get("color")) or ""
+        if not reason and _same(str(colour).lower(), behind[id(element)]):
+            reason = "in the colour behind it"
+        if reason:
+            hidden[id(element)] = reason
+            counts[reason] += len("".join(element.get_text().split()))
+    for element in soup.find_all(lambda one: bool(hidden.get(id(one)))):
+        element.extract()
+    return counts
+
+
+def docx_without_unseen(raw: bytes) -> tuple[bytes, Counter[str]]:
+    """Return a Word file without its hidden runs, and their characters by reason."""
+    from lxml import etree  # type: ignore[import-untyped]
+
+    counts: Counter[str] = Counter()
+    changed: dict[str, bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        names = [
+            n
+            for n in archive.namelist()
+            if re.fullmatch(r"word/\w*notes\.xml|word/document\.xml", n)
+        ]
+        styles = archive.read("word/styles.xml") if "word/styles.xml" in archive.namelist() else b""
+        parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
+        hiding = _hiding_styles(etree.fromstring(styles, parser)) if styles else frozenset()
+        for name in names:
+            root = etree.fromstring(archive.read(name), parser)
+            runs = [
+                (run, why) for run in root.iter(f"{_WORD}r") if (why := _hidden_run(run, hiding))
+            ]
+            for run, why in runs:
+                texts = "".join(text.text or "" for text in run.iter(f"{_WORD}t"))
+                counts[why] += len("".join(texts.split()))
+                run.getparent().remove(run)
+            if runs:
+                changed[name] = etree.tostring(root, xml_declaration=True, encoding="UTF-8")
+        if not changed:
+            return raw, counts
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy:
+            for entry in archive.infolist():
+                copy.writestr(entry, changed.get(entry.filename) or archive.read(entry))
+    return packed.getvalue(), counts
+
+
+def _hidden_run(run: Any, hiding: frozenset[str]) -> str:
+    own = run.find(f"{_WORD}rPr")
+    paragraph = next(run.iterancestors(f"{_WORD}p"), None)
+    style = None if own is None else own.find(f"{_WORD}rStyle")
+    of_paragraph = None if paragraph is None else paragraph.find(f"{_WORD}pPr/{_WORD}pStyle")
+    vanish = None if own is None else own.find(f"{_WORD}vanish")
+    if vanish is not None:
+        return "marked as hidden" if _is_on(vanish) else ""
+    if any(one is not None and one.get(f"{_WORD}val") in hiding for one in (style, of_paragraph)):
+        return "marked as hidden"
+    if own is None:
+        return ""
+    size = own.find(f"{_WORD}sz")
+    if size is not None and size.get(f"{_WORD}val") in ("0", "1", "2"):
+        return "of no size"
+    colour = own.find(f"{_WORD}color")
+    white = colour is not None and str(colour.get(f"{_WORD}val")).lower() == "ffffff"
+    return "in the colour behind it" if white and not _has_fill(run, own, paragraph) else ""
+
+
+def _has_fill(run: Any, own: Any, paragraph: Any) -> bool:
+    """Return whether shading, a style, a table or a shape may colour the place of a run."""
+    if own.find(f"{_WORD}shd") is not None or own.find(f"{_WORD}highlight") is not None:
+        return True
+    properties = None if paragraph is None else paragraph.find(f"{_WORD}pPr")
+    if properties is not None and {child.tag for child in properties} & {
+        f"{_WORD}shd",
+        f"{_WORD}pStyle",
+    }:
+        return True
+    inside = {above.tag for above in run.iterancestors()}
+    background = run.getroottree().getroot().find(f"{_WORD}background")
+    return bool(inside & {f"{_WORD}tbl", f"{_WORD}txbxContent"}) or background is not None
+
+
+def _hiding_styles(styles: Any) -> frozenset[str]:
+    """Return the ids of the styles that hide text, also by the style that they are based on."""
+    hides: dict[str, bool | None] = {}
+    based: dict[str, str] = {}
+    for style in styles.iter(f"{_WORD}style"):
+        name = str(style.get(f"{_WORD}styleId"))
+        vanish, base = style.find(f"{_WORD}rPr/{_WORD}vanish"), style.find(f"{_WORD}basedOn")
+        hides[name] = None if vanish is None else _is_on(vanish)
+        if base is not None:
+            based[name] = str(base.get(f"{_WORD}val"))
+
+    def chain(name: str) -> Iterator[str]:
+        for _ in range(len(hides)):
+            yield name
+            if name not in based:
+                return
+            name = based[name]
+
+    decided = {
+        n: next((h for s in chain(n) if (h := hides.get(s)) is not None), False) for n in hides
+    }
+    return frozenset(name for name, hidden in decided.items() if hidden)
+
+
+def _is_on(toggle: Any) -> bool:
+    return toggle.get(f"{_WORD}val", "true").lower() not in ("0", "false", "off")
+
+
+def _declarations(body: str) -> dict[str, str]:
+    found = {}
+    for part in body.split(";"):
+        name, _, value = part.partition(":")
+        value = value.lower().replace("!important", "")
+        found[name.strip().lower()] = "".join(value.split())
+    return found
+
+
+def _pixels(style: Mapping[str, str], name: str) -> float | None:
+    """Return a length in pixels, or None if it is not given or relative to something unknown."""
+    length = _LENGTH.fullmatch(style.get(name, ""))
+    if length is None:
+        return None
+    number = float(length[1])
+    return number * _PIXELS[length[2]] if length[2] in _PIXELS else (None if number else 0.0)
+
+
+def _same(colour: str, back: str) -> bool:
+    """Return whether a text has the colour behind it. No colour, "", differs from each."""
+    colour, back = "".join(colour.split()), "".join(back.split())
+    same = colour == back or (colour in _WHITE and back in _WHITE)
+    return bool(colour) and (same or colour == "transparent")

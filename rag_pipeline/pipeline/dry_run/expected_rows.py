@@ -1,0 +1,145 @@
+"""Expect the chunks that a changed index will give to each query, before it can be searched.
+
+The last run tells which chunks a query found. A chunk of a changed document is replaced by the most
+similar chunk of the new text. All other new chunks compete with the last run's chunks by BM25.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.datamodels import Query
+from rag_pipeline.search.tokenization import Tokenizer
+
+Row = dict[str, Any]
+"""A row of a run without query and rank, or a new chunk with its `context`."""
+
+_ALIKE = 0.5
+"""Share of the pairs of words of the shorter of two chunks (0 to 1) that both must have."""
+
+
+@dataclass(slots=True)
+class Change:
+    """The documents that a run would change in an index, and their new chunks."""
+
+    stale: frozenset[str] = frozenset()
+    orphaned: frozenset[str] = frozenset()
+    chunks: dict[str, list[Row]] = field(default_factory=dict)
+    """The new chunks by document. Stale documents with unknown chunks are not in it."""
+    is_whole: bool = False
+    """Whether `chunks` are all chunks of the new index."""
+
+
+def expect_rows(
+    queries: Sequence[Query],
+    last: Mapping[str, Sequence[Row]],
+    before: Iterable[Row],
+    change: Change,
+    k: int,
+    tokenizer: Tokenizer,
+    *,
+    borrowed: bool = False,
+) -> dict[str, list[Row | None]]:
+    """Return the expected rows of each query, at most `k`, best first.
+
+    `last` has the rows of the last run by query id, and `before` the old chunks of stale documents.
+    None stands for a chunk of unknown text. A query without any expected row is left out.
+    `borrowed` tells that the last run is of another configuration. Its ranks are then averaged with
+    those of BM25.
+    """
+    pairs = _Pairs(tokenizer)
+    old: dict[str, list[Row]] = {}
+    for row in before:
+        old.setdefault(row["document_id"], []).append(row)
+    known = {d: frozenset().union(*(pairs[row["text"]] for row in own)) for d, own in old.items()}
+    fresh = [
+        chunk
+        for document_id, chunks in change.chunks.items()
+        for chunk in chunks
+        if not _are_alike(pairs[chunk["text"]], known.get(document_id, frozenset()))
+    ]
+    kept: dict[str, list[Row | None]] = {}
+    replaced: dict[str, list[Row]] = {}
+    for query in queries:
+        rows: dict[str, Row | None] = {}
+        own = last.get(query.query_id, ())[:k]
+        for row in own:
+            document_id, chunk_id = row["document_id"], row["chunk_id"]
+            if document_id in change.orphaned:
+                continue
+            if document_id not in change.stale:
+                rows[chunk_id] = row
+            elif document_id not in change.chunks:
+                rows[chunk_id] = None
+            else:
+                if chunk_id not in replaced:
+                    replaced[chunk_id] = _successors(row, change.chunks[document_id], pairs)
+                rows.update((new["chunk_id"], new) for new in replaced[chunk_id])
+        kept[query.query_id] = list(rows.values())
+        if len(own) == k and not change.is_whole:
+            kept[query.query_id] += [None] * (k - len(rows))  # chunks from below the last rank
+    if fresh and (change.is_whole or any(kept.values())):
+        _insert(queries, kept, fresh, tokenizer, borrowed)
+    return {query_id: rows[:k] for query_id, rows in kept.items() if rows}
+
+
+class _Pairs(dict[str, frozenset[Any]]):
+    """Maps a text to its distinct pairs of neighbouring terms."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __missing__(self, text: str) -> frozenset[Any]:
+        terms = self.tokenizer.tokenize(text)
+        found = self[text] = frozenset(pairwise(terms) if len(terms) > 1 else terms)
+        return found
+
+
+def _are_alike(one: frozenset[Any], other: frozenset[Any]) -> bool:
+    shared = len(one & other)
+    return shared > 0 and shared >= _ALIKE * min(len(one), len(other))
+
+
+def _successors(row: Row, chunks: Sequence[Row], pairs: _Pairs) -> list[Row]:
+    """Return the chunk with the same text, or else all similar chunks, most similar first."""
+    mine = pairs[row["text"]]
+    same = [chunk for chunk in chunks if chunk["text"] == row["text"]][:1]
+    alike = [chunk for chunk in chunks if _are_alike(mine, pairs[chunk["text"]])]
+    return same or sorted(alike, key=lambda chunk: -len(mine & pairs[chunk["text"]]))
+
+
+def _insert(
+    queries: Sequence[Query],
+    kept: Mapping[str, list[Row | None]],
+    fresh: Sequence[Row],
+    tokenizer: Tokenizer,
+    borrowed: bool,
+) -> None:
+    """Insert new chunks into each query's rows at their BM25 rank among all known chunks."""
+    import bm25s
+
+    pool = {row["text"]: None for rows in kept.values() for row in rows if row}
+    texts = dict.fromkeys([*pool, *(chunk["text"] for chunk in fresh)])
+    place = {text: n for n, text in enumerate(texts)}
+    engine = bm25s.BM25(method="lucene")
+    engine.index([tokenizer.tokenize(text) for text in place], show_progress=False)
+    for query in queries:
+        terms = [t for t in tokenizer.tokenize(query.query) if t in engine.vocab_dict]
+        scores = engine.get_scores(terms) if terms else np.zeros(len(place))
+        known = np.sort(scores[: len(pool)])
+        rows = kept[query.query_id]
+        present = {row["chunk_id"] for row in rows if row}
+        merged: list[tuple[float, float, Row | None]] = []
+        for rank, row in enumerate(rows):
+            better = int((scores > scores[place[row["text"]]]).sum()) if row else rank
+            merged.append(((rank + better) / 2 if borrowed else rank, 0.0, row))
+        for chunk in fresh:
+            if chunk["chunk_id"] not in present:
+                score = float(scores[place[chunk["text"]]])
+                low, high = np.searchsorted(known, score), np.searchsorted(known, score, "right")
+                middle = len(known) - (int(low) + int(high)) / 2
+                merged.append((middle - 0.5, -score - 1, chunk))
+        rows[:] = [row for _, _, row in sorted(merged, key=lambda one: one[:2])]

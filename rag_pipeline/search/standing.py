@@ -1,0 +1,91 @@
+"""Tell drafts, superseded documents, copies and old versions by their file names and folders."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from urllib.parse import unquote
+
+from rag_pipeline.datamodels import ScoredChunk
+
+_WORD = re.compile(r"[^\W_]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_NAMED_VERSION = re.compile(r"(?:v|ver|version|rev|revision)\d{1,3}", re.I)
+_KINDS = {
+    "superseded": "superseded obsolete outdated replaced withdrawn deprecated invalid expired old "
+    "archive archived veraltet ersetzt überholt ungültig alt abgelöst archiv obsolète remplacé "
+    "ancien obsoleto sustituido antiguo superato vervallen",
+    "draft": "draft drafts entwurf entwürfe brouillon borrador bozza concept",
+    "copy": "copy kopie copie copia",
+}
+_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+_ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
+    "previous previously former formerly earlier before past version versions history historical "
+    "früher frühere früheren vorher vorherige vorherigen alte alten alter damals précédent "
+    "précédente anterior anteriores".split()
+)
+
+
+def standings(document_ids: Iterable[str]) -> dict[str, str]:
+    """Return why a document may not hold, such as `draft`, by its id. Others are not included.
+
+    A document is an old version if another one in its folder has the same name but for a later
+    version, such as `v2`, or a later year. A name with a full date is of a series, not a version.
+    """
+    found: dict[str, str] = {}
+    versions: defaultdict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
+    for document_id in document_ids:
+        folders, words = _words_of(document_id)
+        if own := [_KIND_OF[w] for w in (*folders, *words) if w in _KIND_OF]:
+            found[document_id] = own[-1]
+        marks, name = [w for w in words if _is_mark(w)], _name_of(document_id)
+        if len(marks) == 1 and name and not any(map(str.isdigit, name)):
+            value = int(re.sub(r"\D", "", marks[0]))
+            by_year = str(_YEAR.fullmatch(marks[0]) is not None)
+            versions[(*folders, by_year, *name)].append((value, document_id))
+    for group in versions.values():
+        latest = max(value for value, _ in group)
+        for value, document_id in group:
+            if value < latest:
+                found.setdefault(document_id, "old version")
+    return found
+
+
+def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
+    """Return which document holds in the place of another one, by the id of the one that lost.
+
+    Both are among `document_ids` and have the same name but for words and numbers of versions. No
+    document loses if the question asks for old documents, or names its year.
+    """
+    standing = standings(document_ids)
+    holding = {_name_of(d): d for d in sorted(document_ids) if d not in standing}
+    return {
+        d: other
+        for d in sorted(standing)
+        if (other := holding.get(_name_of(d))) and not asks_for(question, d)
+    }
+
+
+def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
+    """Return the chunks of documents that no other document of these chunks replaces."""
+    outdated = lost(question, {chunk.document_id for chunk in chunks})
+    return [chunk for chunk in chunks if chunk.document_id not in outdated]
+
+
+def asks_for(question: str, document_id: str) -> bool:
+    """Return whether a question asks for old or unfinished documents, or names a year of this."""
+    words = {word.lower() for word in _WORD.findall(question)}
+    return bool(words & (_ASKS_FOR_OLD | set(_YEAR.findall(document_id))))
+
+
+def _words_of(document_id: str) -> tuple[list[str], list[str]]:
+    """Return the words of the folders and of the file name, without its suffix."""
+    folder, _, name = unquote(document_id).lower().rpartition("/")
+    return _WORD.findall(folder), _WORD.findall(name.rpartition(".")[0] or name)
+
+
+def _name_of(document_id: str) -> tuple[str, ...]:
+    return tuple(w for w in _words_of(document_id)[1] if not _is_mark(w) and w not in _KIND_OF)
+
+
+def _is_mark(word: str) -> bool:
+    return bool(_YEAR.fullmatch(word) or _NAMED_VERSION.fullmatch(word))

@@ -1,0 +1,79 @@
+"""Show each caller the part of an opened index that the caller may see."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock
+
+from rag_pipeline.config import Access
+from rag_pipeline.datamodels import Caller
+from rag_pipeline.search.index import Index
+from rag_pipeline.store.schemas import parse_metadata
+from rag_pipeline.workspace import Workspace
+
+_MOST_VIEWS = 64
+
+DocumentLabels = Mapping[str, frozenset[str]]
+"""The labels of each document, by its id."""
+
+
+def document_labels(workspace: Workspace, access: Access, version: int | None) -> DocumentLabels:
+    """Return the labels of all documents in a version of the documents table."""
+    batches = workspace.documents().read(["document_id", "metadata"], version=version)
+    return {
+        row["document_id"]: access.of(row["document_id"], parse_metadata(row["metadata"]))
+        for batch in batches
+        for row in batch.to_pylist()
+    }
+
+
+class Views:
+    """Holds the last used views of an index. Threads may share it.
+
+    `read` returns the labels of all documents. It is called before the first view is made. A
+    document without labels in it is hidden from every caller that has labels.
+    """
+
+    def __init__(self, index: Index, read: Callable[[], DocumentLabels]) -> None:
+        self._index = index
+        self._read = read
+        self._lock = Lock()
+        self._known: DocumentLabels | None = None
+        self._views: OrderedDict[frozenset[frozenset[str]], Index] = OrderedDict()
+
+    @property
+    def _labels(self) -> DocumentLabels:
+        with self._lock:
+            if self._known is None:
+                shared: dict[frozenset[str], frozenset[str]] = {}
+                labels = self._read()
+                self._known = {d: shared.setdefault(held, held) for d, held in labels.items()}
+            return self._known
+
+    def sees(self, caller: Caller, document_id: str) -> bool:
+        """Return whether a caller may see a document. Return False for an unknown document."""
+        if caller.labels is None:
+            return True
+        labels = self._labels.get(document_id)
+        return labels is not None and caller.sees(labels)
+
+    def sees_all(self, caller: Caller) -> bool:
+        """Return whether a caller may see every document."""
+        return self.index_for(caller).visible is None
+
+    def index_for(self, caller: Caller) -> Index:
+        """Return the index with the documents that a caller may see."""
+        if caller.labels is None:
+            return self._index
+        labels = self._labels
+        seen = frozenset(held for held in set(labels.values()) if caller.sees(held))
+        with self._lock:
+            view = self._views.get(seen)
+            if view is None:
+                view = self._index.only([d for d, held in labels.items() if held in seen])
+                if view.visible is not None and view.visible.all() and len(labels):
+                    view = self._index
+                self._views[seen] = view
+            self._views.move_to_end(seen)
+            while len(self._views) > _MOST_VIEWS:
+                self._views.popitem(last=False)
+        return view

@@ -1,0 +1,223 @@
+"""Tell who calls: by a table of tokens, or by signed tokens of an identity provider or proxy.
+
+A file of the operator names both. It holds hashes of tokens and names of variables, never a key.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key, KeySet
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from rag_pipeline.assistant.expansion.sources import bounded_json
+from rag_pipeline.calls.hosts import is_loopback
+from rag_pipeline.config import Settings
+from rag_pipeline.config.access import Label, read_labels
+from rag_pipeline.config.settings import Name
+from rag_pipeline.datamodels import Caller
+from rag_pipeline.errors import ConfigError, ProviderError
+
+_log = logging.getLogger("rag_pipeline.serving")
+_BY_KEY = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 Ed25519 EdDSA".split()
+_BY_SECRET = ["HS256", "HS384", "HS512"]
+_LEAST_SECRET = 32
+_LEEWAY_SECONDS = 30
+"""Difference between two machines' clocks that no expiry counts."""
+_FRESH_SECONDS = 300.0
+"""Age at which keys of an address are read again."""
+_RETRY_SECONDS = 30.0
+"""Least seconds between two reads of an address, whatever keys tokens name."""
+_FETCH_SECONDS = 5.0
+_MOST_BYTES = 1_000_000
+
+
+class TableToken(Settings):
+    """A bearer token, by its SHA-256 in hex, with its labels and the corpora that it may name.
+
+    The labels `"*"` are all labels. Without `corpora` the token may name all corpora.
+    """
+
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+    labels: Literal["*"] | tuple[Label, ...]
+    corpora: tuple[Name, ...] | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Return the caller that has this token."""
+        labels = None if self.labels == "*" else frozenset(self.labels)
+        return Caller(labels, None if self.corpora is None else frozenset(self.corpora))
+
+
+class Signer(Settings):
+    """Verifies JSON Web Tokens in a header, `Bearer` tokens by default.
+
+    `keys` is a file (JWK, JWKS or PEM) or an address of a JWKS. A proxy that signs with a shared
+    secret has `secret_env` instead. `audience` and expiry must match. `labels` and `corpora` name
+    the claims: a list, or text separated by commas. Without the claim a caller has none.
+    """
+
+    header: str = "authorization"
+    keys: str | None = None
+    secret_env: str | None = None
+    audience: str = Field(min_length=1)
+    issuer: str | None = None
+    labels: str = Field(min_length=1)
+    corpora: str | None = None
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if (self.keys is None) == (self.secret_env is None):
+            raise ValueError("name either `keys` or `secret_env`")
+        return self
+
+
+class CallersFile(Settings):
+    """The content of a file of callers."""
+
+    tokens: tuple[TableToken, ...] = ()
+    signers: tuple[Signer, ...] = ()
+
+
+class Callers:
+    """Reads the caller of a request from its headers."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the file. Raise ConfigError if it is invalid, or if it names an unusable key."""
+        try:
+            content = CallersFile.model_validate(yaml.safe_load(file.read_text("utf-8")))
+            self._tokens = {one.sha256: one.caller for one in content.tokens}
+            self._signers = [_Verifier(one, file.parent) for one in content.signers]
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"--callers {file}: {place}: {first['msg']}") from None
+        except (OSError, ValueError, yaml.YAMLError, JoseError) as error:
+            raise ConfigError(f"--callers {file}: {error}") from None
+        self.proxy_headers = {signer.header for signer in self._signers} - {"authorization"}
+
+    async def of(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the caller, or None if no token of the request is valid.
+
+        The header of a proxy decides if a request has it. `headers` have names in lower case.
+        """
+        given = {name: headers[name] for name in self.proxy_headers & headers.keys()}
+        if not given and (token := bearer_token(headers)):
+            known = self._tokens.get(hashlib.sha256(token.encode()).hexdigest())
+            if known is not None:
+                return known
+            given = {"authorization": token}
+        for signer in self._signers:
+            if signer.header in given:
+                caller = await signer.caller(given[signer.header])
+                if caller is not None:
+                    return caller
+        return None
+
+
+def bearer_token(headers: Mapping[str, str]) -> str:
+    """Return the token of the header `Authorization: Bearer …`, or ""."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+class _Verifier:
+    def __init__(self, settings: Signer, folder: Path) -> None:
+        self.header = settings.header.lower()
+        self._settings = settings
+        self._address, self._keys = "", KeySet([])
+        self._read_at: float | None = None
+        self._lock = asyncio.Lock()
+        self._algorithms = _BY_KEY if settings.secret_env is None else _BY_SECRET
+        expected: dict[str, Any] = {"aud": {"essential": True, "value": settings.audience}}
+        if settings.issuer is not None:
+            expected["iss"] = {"essential": True, "value": settings.issuer}
+        self._claims = jwt.JWTClaimsRegistry(
+            leeway=_LEEWAY_SECONDS, exp={"essential": True}, **expected
+        )
+        if settings.secret_env is not None:
+            secret = os.environ.get(settings.secret_env, "")
+            if len(secret) < _LEAST_SECRET:
+                raise ValueError(f"{settings.secret_env}: use at least {_LEAST_SECRET} characters")
+            self._keys = KeySet([JWKRegistry.import_key(secret, "oct")])
+        elif settings.keys and "://" in settings.keys:
+            parts = urlsplit(settings.keys)
+            if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+                raise ValueError(f"keys: {settings.keys!r} is not an https address")
+            self._address = settings.keys
+        else:
+            self._keys = _keys_of(folder / str(settings.keys))
+
+    async def caller(self, token: str) -> Caller | None:
+        """Return the caller of a token, or None if the token is not valid."""
+        settings = self._settings
+        try:
+            keys = await self._current(token) if self._address else self._keys
+            claims = jwt.decode(token, keys, algorithms=self._algorithms).claims
+            self._claims.validate(claims)
+        except (JoseError, ValueError, TypeError, LookupError, ProviderError) as error:
+            _log.warning(json.dumps({"refused": settings.header, "error": str(error)[:200]}))
+            return None
+        corpora = read_labels(claims.get(settings.corpora)) if settings.corpora else None
+        return Caller(read_labels(claims.get(settings.labels)), corpora)
+
+    async def _current(self, token: str) -> KeySet:
+        """Return the keys of the address. Read them again if they are old or lack the token's."""
+        async with self._lock:
+            age = float("inf") if self._read_at is None else time.monotonic() - self._read_at
+            is_known = _key_id(token) in {key.kid for key in self._keys.keys}
+            if age > (_FRESH_SECONDS if is_known else _RETRY_SECONDS):
+                self._read_at = time.monotonic()
+                try:
+                    self._keys = await asyncio.to_thread(_fetched, self._address)
+                except (ProviderError, httpx.HTTPError, JoseError, ValueError) as error:
+                    _log.warning(json.dumps({"keys": self._address, "error": str(error)[:200]}))
+            return self._keys
+
+
+def _fetched(address: str) -> KeySet:
+    stream = httpx.stream("GET", address, timeout=_FETCH_SECONDS)
+    made = bounded_json(address, stream, _FETCH_SECONDS, _MOST_BYTES)
+    return _key_set(made)
+
+
+def _key_id(token: str) -> Any:
+    head = token.partition(".")[0]
+    return json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))["kid"]
+
+
+def _keys_of(file: Path) -> KeySet:
+    text = file.read_text("utf-8")
+    if text.lstrip().startswith("{"):
+        return _key_set(json.loads(text))
+    for kind in ("RSA", "EC", "OKP"):
+        try:
+            return KeySet([JWKRegistry.import_key(text, kind)])
+        except (JoseError, ValueError, TypeError):
+            continue
+    raise ValueError(f"keys: {file} holds no public key (JWK, JWKS or PEM)")
+
+
+def _key_set(record: Any) -> KeySet:
+    """Return the keys of a JWK or JWKS. Keys of an unknown kind are left out."""
+    made: list[Key] = []
+    for one in record.get("keys", [record]) if isinstance(record, dict) else []:
+        try:
+            made.append(JWKRegistry.import_key(one))
+        except (JoseError, ValueError, TypeError, LookupError):
+            continue
+    if not made:
+        raise ValueError("keys: no usable key")
+    return KeySet(made)

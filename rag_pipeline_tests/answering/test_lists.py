@@ -1,0 +1,67 @@
+from rag_pipeline.answering.lists import lists_of, summary_spans
+from rag_pipeline.answering.matching import Words
+from rag_pipeline.datamodels import Document
+from rag_pipeline_tests.testing.answers import answered
+
+WINCH = """# Winch
+
+Serviced by the bosun every spring.
+
+## Raising the anchor
+
+1. Open the brake.
+2. Turn the crank to the left
+   until the chain is tight.
+3. Close the brake.
+
+## Stowing
+
+1. Lift the anchor on board.
+2. Lash the anchor to the deck.
+
+## Never allowed
+
+The following are forbidden:
+
+- smoking at the winch
+- loose sleeves
+
+Ask the mate about anything else.
+"""
+
+
+def test_lists_are_whole_with_the_headings_and_the_line_above():
+    raising, stowing, forbidden = lists_of(Document("d", "", WINCH))
+    assert [WINCH[slice(*item)].split()[0] for item in raising.items] == ["1.", "2.", "3."]
+    assert "until the chain is tight." in WINCH[slice(*raising.span)]
+    assert (raising.above, raising.numbered) == ("Winch\nRaising the anchor\n", True)
+    assert forbidden.above == "Winch\nNever allowed\nThe following are forbidden:"
+    assert not forbidden.numbered and len(stowing.items) == 2
+
+
+def test_steps_are_quoted_in_their_order_from_the_first():
+    for question in (
+        "How do I raise the anchor?",
+        "What are the steps for raising the anchor?",
+    ):
+        (citation,) = answered(question, WINCH).citations
+        assert citation.text.startswith("1. Open the brake.")
+        assert citation.text.endswith("3. Close the brake.")
+    (stowing,) = answered("How do I do the stowing of the anchor?", WINCH).citations
+    assert stowing.text.startswith("1. Lift") and stowing.text.endswith("deck.")
+
+
+def test_a_list_is_quoted_whole():
+    (citation,) = answered("What is never allowed at the winch?", WINCH).citations
+    assert (
+        citation.text == "The following are forbidden:\n\n- smoking at the winch\n- loose sleeves"
+    )
+
+
+def test_a_summary_has_the_leading_sentence_of_each_section_or_one_section():
+    text = "# Log\n\nCalm sea. No wind.\n\n## Cargo\n\nTen crates. Two broke.\n\n## Crew\n\nWell."
+    answer = answered("Summarise the log.", text)
+    assert [c.text for c in answer.citations] == ["Calm sea.", "Ten crates.", "Well."]
+    document = Document("d", "", text, title="Log")
+    spans = summary_spans(Words("cargo in the log", [text]), document, 12)
+    assert [text[slice(*span)] for span in spans] == ["Ten crates.", "Two broke."]

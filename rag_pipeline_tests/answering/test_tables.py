@@ -1,0 +1,89 @@
+import pytest
+
+from rag_pipeline.answering.tables import tables_of
+from rag_pipeline.datamodels import Document
+from rag_pipeline_tests.testing.answers import answered
+
+FLEET = """# Fleet
+
+## 2022, superseded
+
+| Ship | Port | Crew | Cost EUR |
+| --- | --- | --- | --- |
+| Meridian | Porto | 9 | 1.200,50 |
+| Halcyon | Lyon | 4 | 800 |
+
+## 2023
+
+| Ship | Port | Crew | Cost EUR |
+| --- | --- | --- | --- |
+| Meridian | Porto | 11 | 1.300,50 |
+| Halcyon | Lyon | 5 | 900 |
+| Halcyon Minor | Porto | 3 | 700 |
+"""
+WORD = "|  |  |\n| --- | --- |\n| Item | Fee |\n| Tow | £90 |\n| Berth | £70 |\n"
+SEPARATED = 'Draft\nNo.;Part;Price\n7;"Rope; long";3,20\n8;Anchor;41,00\n'
+
+
+def _table(text: str, media_type: str = "text/plain"):
+    document = Document("d", "", text, media_type=media_type)
+    tables = tables_of(document)
+    assert all(
+        text[row.start : row.end].count(row.cells[-1]) for table in tables for row in table.rows
+    )
+    return tables
+
+
+def test_tables_have_captions_heads_and_rows_at_their_offsets():
+    old, new = _table(FLEET)
+    assert old.caption.startswith("Fleet\n2022, superseded")
+    assert new.head.cells == ("Ship", "Port", "Crew", "Cost EUR")
+    assert [row.cells[2] for row in new.rows] == ["11", "5", "3"]
+    (word,) = _table(WORD)
+    assert (word.head.cells, word.rows[0].cells) == (("Item", "Fee"), ("Tow", "£90"))
+    (separated,) = _table(SEPARATED, "text/csv")
+    assert separated.head.cells == ("No.", "Part", "Price")
+    assert separated.rows[0].cells == ("7", "Rope; long", "3,20")
+    assert separated.caption == "Draft"
+    assert _table("No;table", "text/plain") == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "rows"),
+    [
+        ("What is the crew of the Halcyon?", "Crew: 5", ["Halcyon |"]),
+        ("What was the crew of the Meridian in 2022?", "Crew: 9", ["Meridian |"]),
+        ("Which port does the Halcyon Minor have?", "Port: Porto", ["Halcyon Minor |"]),
+        ("How many ships are in Porto?", "2 rows", ["Meridian |", "Halcyon Minor |"]),
+        (
+            "What is the total cost of the ships in Porto?",
+            "Cost EUR, sum of 2 rows: 2000.5",
+            ["Meridian |", "Halcyon Minor |"],
+        ),
+        ("Wie hoch ist der Cost der Meridian?", "Cost EUR: 1.300,50", ["Meridian |"]),
+    ],
+)
+def test_the_row_and_the_cell_of_the_question_answer(question: str, said: str, rows: list[str]):
+    answer = answered(question, FLEET)
+    assert answer.text.splitlines()[0] == said
+    *quoted, head = [citation.text for citation in answer.citations]
+    assert head == "| Ship | Port | Crew | Cost EUR |"
+    assert all(text.startswith(f"| {row}") for text, row in zip(quoted, rows, strict=True))
+    assert all(FLEET[c.start : c.end] == c.text for c in answer.citations)
+
+
+def test_a_change_between_two_tables_cites_both_rows_and_says_the_difference():
+    answer = answered("How much did the crew of the Meridian rise between 2022 and 2023?", FLEET)
+    assert {c.text.split(" | ")[2] for c in answer.citations[:2]} == {"9", "11"}
+    assert answer.text.splitlines()[0].endswith("difference 2")
+
+
+def test_an_extreme_names_its_row():
+    answer = answered("Which ship of 2023 has the lowest cost?", FLEET)
+    assert answer.text.splitlines()[0] == "Cost EUR, lowest of 3 rows: 700 (Halcyon Minor)"
+
+
+def test_prose_with_more_words_of_the_question_answers_instead_of_a_row():
+    text = f"{FLEET}\n## Towing\n\nThe Halcyon is towed to the wharf by two tugs at night.\n"
+    answer = answered("How many tugs tow the Halcyon to the wharf?", text)
+    assert "two tugs" in answer.citations[0].text

@@ -1,0 +1,231 @@
+"""A plan counts the calls that a change of documents or settings will need."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import BudgetError
+from rag_pipeline.pipeline.driver import load_and_cut
+from rag_pipeline.pipeline.dry_run import PlannedStep, RunPlan, plan_run
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.corpora import (
+    copy_corpus,
+    rule,
+    write_corpus,
+    write_file,
+    write_questions,
+)
+from rag_pipeline_tests.testing.model_replies import Body
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
+
+FIRMS = "Acme Birch Cedar Dune Elm Fjord Garnet Heron Iris Juniper Kestrel Lotus".split()
+SUBJECTS = {
+    "leave": "Parents at {firm} take {n} weeks of paid leave after a birth. A doctor confirms it.",
+    "travel": "A hotel for staff of {firm} costs at most {n}0 euros a night. Trains go first.",
+    "data": "The {firm} archive keeps client records for {n} years. Backups are encrypted.",
+    "notice": "Contracts with {firm} end {n} months after written notice. Email is not enough.",
+    "expenses": "Expenses reach the {firm} accountants within {n} days. Receipts are attached.",
+}
+OTHERS = {
+    "parking": "Visitors of {firm} park behind the hall on level {n}. Bicycles have racks.",
+    "keys": "Lost keys cost {n}0 dollars at {firm}. The janitor replaces locks on Mondays.",
+    "laptops": "Each laptop from {firm} lasts {n} summers. Stickers are welcome.",
+    "canteen": "Soup is served daily by {firm} until {n} o'clock. Bread comes free.",
+    "records": SUBJECTS["data"],
+}
+QUESTIONS = {
+    f"{firm}-{subject}": text.format(firm=firm)
+    for number, firm in enumerate(FIRMS)
+    for subject, text in list(
+        {
+            "leave": "How many weeks of leave do parents at {firm} take?",
+            "travel": "What may a hotel cost for staff of {firm}?",
+            "data": "How long does {firm} keep client records?",
+        }.items()
+    )[number % 3 :: 3]
+}
+
+
+def document(firm: str, number: int, subjects: dict[str, str] = SUBJECTS) -> str:
+    parts = (
+        f"## {subject.title()}\n\n{text.format(firm=firm, n=number + place)}\n"
+        for place, (subject, text) in enumerate(subjects.items(), 2)
+    )
+    return f"# Rules of {firm}\n\n" + "\n".join(parts)
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def reply(body: Body) -> str:
+    """Answer by the words that a prompt shares with its question."""
+    prompt = body["messages"][-1]["content"]
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    properties = schema.get("properties", {})
+    question = next((q for q in QUESTIONS.values() if q in prompt), "")
+    alike = len(words(question) & words(prompt.replace(question, ""))) / (len(words(question)) or 1)
+    if "score" in properties:
+        return json.dumps({"score": alike})
+    if "missing" in properties:
+        judged = {"level": "low", "used": False, "reason": "same subject"}
+        return json.dumps({n: [] if n == "missing" else judged for n in properties})
+    if '"YES" or "NO"' in body["messages"][0]["content"]:
+        return "YES" if alike > 0.8 else "NO"
+    return f"It is said in the rules, number {hashlib.sha256(prompt.encode()).hexdigest()}. [1]"
+
+
+def settings_for(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
+    """Return a corpus with contexts, a reranker, a judge, answers and a context judge."""
+    host = url.removeprefix("http://").removesuffix("/v1")
+    prices = {"date": "2026-11-21", "models": {"m": {"input": 1.0, "output": 10.0}}}
+    (folder / "prices.yaml").write_text(yaml.safe_dump({"providers": {host: prices}}))
+    return {
+        "prices": str(folder / "prices.yaml"),
+        "chats": {"small": {"provider": "openai", "model": "m", "base_url": url}},
+        "chunkings": {
+            "markdown": {"method": "markdown", "max_characters": 120},
+            "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
+        },
+        "contextualizers": {"llm": {"method": "llm", "chat": "small"}},
+        "retrievers": {
+            "hybrid": {"method": "hybrid", "k": 15},
+            "dense": {"method": "dense", "k": 15},
+        },
+        "rerankers": {"llm": {"method": "llm", "chat": "small", "candidates": 10}},
+        "evaluation": {
+            "relevance": {"judge": "llm", "chat": "small", "passages": 5},
+            "answers": {"method": "llm", "chat": "small", "contexts": 4},
+            "context": {"judge": "llm", "chat": "small", "contexts": 4},
+        },
+        "configurations": [
+            rule("first", "markdown", "llm", "minilm", "hybrid", reranker="llm"),
+            rule("second", "semantic", "llm", "minilm", "hybrid", reranker="llm"),
+        ],
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ModelServer]]:
+    """Yield the folder of a corpus that is current, and the server that it asks."""
+    folder = tmp_path_factory.mktemp("built")
+    with serving(reply) as server:
+        file = write_corpus(folder, **settings_for(folder, server.url))
+        shutil.rmtree(folder / "documents")
+        (folder / "documents").mkdir()
+        for number, firm in enumerate(FIRMS):
+            (folder / f"documents/{firm}.md").write_text(document(firm, number))
+        gold = ({"document_id": f"{query_id.partition('-')[0]}.md"} for query_id in QUESTIONS)
+        write_questions(
+            folder,
+            (
+                {"query_id": query_id, "query": query, "gold_spans": [span]}
+                for (query_id, query), span in zip(QUESTIONS.items(), gold, strict=True)
+            ),
+        )
+        list(run(load_config(file)))
+        yield folder, server
+
+
+def edited(folder: Path, url: str) -> dict[str, Any]:
+    text = document("Cedar", 2).replace("costs at most", "never costs more than")
+    (folder / "documents/Cedar.md").write_text(text)
+    return {}
+
+
+def added(folder: Path, url: str) -> dict[str, Any]:
+    (folder / "documents/Maple.md").write_text(document("Maple", 30, OTHERS))
+    return {}
+
+
+def deleted(folder: Path, url: str) -> dict[str, Any]:
+    (folder / "documents/Dune.md").unlink()
+    return {}
+
+
+def with_configuration(folder: Path, url: str) -> dict[str, Any]:
+    settings = settings_for(folder, url)
+    new = rule("third", "markdown", "none", "minilm", "hybrid", reranker="llm")
+    settings["contextualizers"]["none"] = {"method": "none"}
+    return {**settings, "configurations": [*settings["configurations"], new]}
+
+
+def with_threshold(folder: Path, url: str) -> dict[str, Any]:
+    settings = settings_for(folder, url)
+    settings["chunkings"]["semantic"]["threshold"] = 0.3
+    return settings
+
+
+Change = Callable[[Path, str], dict[str, Any]]
+
+
+def asked_by_step(file: Path, server: ModelServer) -> tuple[Counter[str], float]:
+    """Run the corpus, and return the requests in the server's log by asset and the USD charged."""
+    workspace = Workspace(load_config(file))
+    asked: Counter[str] = Counter()
+    spent, before = workspace.ledger.spent(), len(server.requests)
+    for result in run(workspace.config):
+        asked[result.step.asset] += len(server.requests) - before
+        before = len(server.requests)
+    return +asked, workspace.ledger.spent() - spent
+
+
+def planned_by_step(plan: list[PlannedStep]) -> Counter[str]:
+    planned: Counter[str] = Counter()
+    for row in plan:
+        asset = row.step.asset.replace("reranking", "retrieval_run")
+        assert row.asks is not None
+        planned[asset] += row.asks
+    return +planned
+
+
+@pytest.mark.parametrize("change", [edited, added, deleted, with_configuration, with_threshold])
+def test_planned_calls_are_near_the_calls_that_the_server_logs(
+    tmp_path: Path, template: tuple[Path, ModelServer], change: Change
+) -> None:
+    folder, server = template
+    copy_corpus(folder, tmp_path)
+    file = write_file(tmp_path, **settings_for(tmp_path, server.url))
+    settings = change(tmp_path, server.url)
+    if settings:
+        file = write_file(tmp_path, **settings)
+    workspace = Workspace(load_config(file))
+    load_and_cut(workspace)
+    before = len(server.requests)
+    plan = plan_run(workspace)
+    planned, usd = planned_by_step(plan), sum(row.usd or 0.0 for row in plan)
+    assert len(server.requests) == before
+    asked, paid = asked_by_step(file, server)
+    assert planned.total() == pytest.approx(asked.total(), rel=0.2), (planned, asked)
+    assert planned["contextualized_chunks"] == asked["contextualized_chunks"]
+    assert usd > 0.8 * paid, "a budget of four fifths of the cost would be refused"
+
+
+def test_a_run_that_would_pass_its_budget_is_refused(
+    tmp_path: Path, template: tuple[Path, ModelServer]
+) -> None:
+    folder, server = template
+    copy_corpus(folder, tmp_path)
+    file = write_file(tmp_path, **settings_for(tmp_path, server.url))
+    edited(tmp_path, server.url)
+    workspace = Workspace(load_config(file))
+    load_and_cut(workspace)
+    before, spent = len(server.requests), workspace.ledger.spent()
+    usd = sum(row.usd or 0.0 for row in plan_run(workspace))
+    tight = settings_for(tmp_path, server.url, budget_usd=spent + 0.9 * usd)
+    workspace = Workspace(load_config(write_file(tmp_path, **tight)))
+    with pytest.raises(BudgetError, match="a run would cost about"):
+        RunPlan(workspace, steps(workspace.config)).estimate()
+    assert len(server.requests) == before, "and nothing was asked"

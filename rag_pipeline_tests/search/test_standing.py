@@ -1,0 +1,94 @@
+"""Which documents hold, by their names."""
+
+import shutil
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.config import load_config
+from rag_pipeline.search.standing import asks_for, lost, standings
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+
+
+def test_names_and_folders_tell_drafts_old_versions_and_copies():
+    assert standings(
+        [
+            "policies/travel_policy_2022_superseded.docx",
+            "policies/travel_policy_2024.docx",
+            "policies/archive/leave.md",
+            "policies/leave.md",
+            "prices/price list DRAFT.csv",
+            "prices/Preisliste (Entwurf).csv",
+            "specs/pump-v2.md",
+            "specs/pump-v3.md",
+            "specs/motor-v1.md",
+            "reports/annual-2022.pdf",
+            "reports/annual-2023.pdf",
+            "Copy of plan.txt",
+            "minutes/2024-03-12_management.docx",
+            "minutes/2024-06-18_management.docx",
+            "invoices/invoice_2024-0417.pdf",
+            "invoices/invoice_2025-0500.pdf",
+            "legal/copyright.txt",
+            "2023.txt",
+            "2024.txt",
+        ]
+    ) == {
+        "policies/travel_policy_2022_superseded.docx": "superseded",
+        "policies/archive/leave.md": "superseded",
+        "prices/price list DRAFT.csv": "draft",
+        "prices/Preisliste (Entwurf).csv": "draft",
+        "specs/pump-v2.md": "old version",
+        "reports/annual-2022.pdf": "old version",
+        "Copy of plan.txt": "copy",
+    }
+
+
+OLD, NEW = "travel_policy_2022_superseded.docx", "travel_policy_2024.docx"
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("What is the hotel limit at present?", False),
+        ("What was the hotel limit in 2022?", True),
+        ("What did the superseded policy say?", True),
+        ("Was stand in der alten Richtlinie?", True),
+        ("What is the hotel limit in 2024?", False),
+    ],
+)
+def test_a_document_loses_unless_the_question_asks_for_it(question, asked):
+    assert asks_for(question, OLD) == asked
+    assert lost(question, {OLD, NEW, "leave_draft.md"}) == ({} if asked else {OLD: NEW})
+    assert lost(question, {OLD}) == {}
+
+
+def test_the_document_in_force_is_ranked_and_quoted_first(tmp_path):
+    texts = {
+        "travel_2022_superseded.md": "# Travel\n\nThe hotel limit is 95 euros a night in cities.",
+        "travel_2024.md": "# Travel\n\nThe limit for each hotel night is now 115 euros, if paid.",
+        "leave_draft.md": "# Leave\n\nEvery parent takes sixteen weeks of paid leave.",
+        "food.md": "# Food\n\nThe canteen is open from noon until three.",
+    }
+    file = write_corpus(tmp_path, queries=None)
+    shutil.rmtree(tmp_path / "documents")
+    write_documents(tmp_path / "documents", texts)
+    list(run(load_config(file)))
+    corpus = Corpus.load(file)
+    assistant = open_assistant([corpus])
+
+    question = "What is the hotel limit a night in cities?"
+    assert corpus.search(question)[0].document_id == "travel_2024.md"
+    made = assistant.ask(question)
+    assert {source.document_id for source in made.sources} == {"travel_2024.md"}
+    left_out = "travel_2022_superseded.md is left out: superseded, and travel_2024.md holds"
+    assert made.warnings == (left_out,)
+
+    asked = assistant.ask("What was the hotel limit in 2022?")
+    assert asked.sources[0].document_id == "travel_2022_superseded.md"
+    assert "travel_2022_superseded.md may not hold: superseded, by its name" in asked.warnings
+
+    alone = assistant.ask("How many weeks of paid leave does a parent take?")
+    assert alone.sources[0].document_id == "leave_draft.md"

@@ -1,0 +1,409 @@
+"""No caller learns anything of a document that its labels do not allow."""
+
+import hashlib
+import json
+import os
+import random
+import re
+from collections import Counter
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from fastmcp.client.transports import StreamableHttpTransport
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.assistant.released import ReleasedCorpus
+from rag_pipeline.datamodels import ANYBODY, OPERATOR, Caller, SearchRequest
+from rag_pipeline.errors import InputError
+from rag_pipeline.models.providers.minilm import MiniLM
+from rag_pipeline.release import bundle
+from rag_pipeline.serving.langchain import RagPipelineRetriever
+from rag_pipeline.serving.pages import page_view
+from rag_pipeline.serving.review import ReviewRequest, next_question
+from rag_pipeline.serving.tools import AssistantAnswer, document_of, health_of
+from rag_pipeline_tests.testing.app_server import call_mcp, serving
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.command_line import said
+from rag_pipeline_tests.testing.corpora import copy_corpus
+from rag_pipeline_tests.testing.labelled import (
+    ACCESS,
+    LABELS,
+    labelled_corpus,
+    random_caller,
+    random_question,
+    seen_with,
+)
+
+CASES = int(os.environ.get("RAG_LEAK_CASES", "4000"))
+REQUESTS = 300
+WORDS = {document: word for document, (word, _) in LABELS.items()}
+COMPARED = [(), ("hr",), ("board",)]
+"""Labels whose answers are compared with a corpus that has only their documents."""
+FILTERS = [
+    "",
+    "document_id LIKE 'hr/%'",
+    "json_get_string(metadata, 'budget') = 'periwinkle'",
+    "CAST(json_get_string(metadata, 'budget') AS INT) > 12",
+    "json_get_int(metadata, 'budget') IS NULL",
+    "start = 0 AND document_id > 'hr'",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return labelled_corpus(tmp_path_factory.mktemp("labelled"))
+
+
+@pytest.fixture(scope="module")
+def own(corpus):
+    return open_assistant([corpus])
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Return an assistant for each of COMPARED over a corpus without the hidden documents."""
+    folder = tmp_path_factory.mktemp("alone")
+    return {
+        frozenset(labels): open_assistant(
+            [labelled_corpus(folder / str(n), sorted(seen_with(labels)), queries=None)]
+        )
+        for n, labels in enumerate(COMPARED)
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a result as plain values: scores to six digits, no times, no name of a release."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {f: v for f, v in asdict(value).items() if f not in ("trace", "token_weights")}
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    if isinstance(value, dict):
+        leave = ("latency_ms", "milliseconds", "released", "seconds", "token_signs")
+        return {str(k): plain(v) for k, v in value.items() if k not in leave}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return round(value, 5) if isinstance(value, float) else value
+
+
+PATHS = {
+    "search": (6, lambda seen, q, d, w: seen.search(q, k=5, where=w)),
+    "search document": (4, lambda seen, q, d, w: seen.search(q, document_id=d, where=w)),
+    "discover": (4, lambda seen, q, d, w: seen.discover(q, where=w)),
+    "rated": (3, lambda seen, q, d, w: seen.rated(q, "tiny", 5, w)),
+    "ask": (3, lambda seen, q, d, w: AssistantAnswer.model_validate(seen.ask(q, where=w))),
+    "ask document": (
+        2,
+        lambda seen, q, d, w: AssistantAnswer.model_validate(seen.ask(q, document_id=d)),
+    ),
+    "document": (30, lambda seen, q, d, w: document_of(seen, d)),
+    "page": (10, lambda seen, q, d, w: page_view(seen, d, "", 1, 0, 0)),
+    "datasets": (10, lambda seen, q, d, w: health_of(seen)),
+    "review": (20, lambda seen, q, d, w: next_question(seen, ReviewRequest())),
+    "cached": (
+        8,
+        lambda seen, q, d, w: seen.corpora["tiny"].search(
+            SearchRequest(query="How long do the agreements last?", k=5, cacheable=True)
+        ),
+    ),
+}
+
+
+def outcome(work, seen, query, document, where):
+    """Return what a caller learns: a result, or the text of an error."""
+    try:
+        return json.dumps(plain(work(seen, query, document, where or None)))
+    except InputError as error:
+        return f"error: {error}"
+
+
+def leaked(said: str, labels, query: str, document: str, where: str) -> set[str]:
+    """Return the words of hidden documents in a text, besides those of the request."""
+    said = said.replace("\\", "")  # escapes of the query's quotes
+    for own in sorted((query, document, where), key=len, reverse=True):
+        said = said.replace(own, "") if own else said
+    # The key entities of an answer repeat what the query puts between quotes.
+    seen, quoted = seen_with(labels), re.findall('"(.+?)"', query)
+    words = (w for d, w in WORDS.items() if d not in seen and w not in quoted)
+    return {w for w in words if re.search(w, said, re.IGNORECASE)}
+
+
+@pytest.mark.long
+def test_nothing_leaks_in_the_process(own, alone):
+    rng, done, compared = random.Random(7), Counter(), 0
+    names, weights = zip(*((name, weight) for name, (weight, _) in PATHS.items()), strict=True)
+    for _ in range(CASES):
+        document = rng.choice([*LABELS])
+        caller, labels = random_caller(rng)
+        query, where = random_question(rng, document), rng.choice(FILTERS)
+        (name,) = rng.choices(names, weights)
+        work = PATHS[name][1]
+        said = outcome(work, own.seen_by(caller), query, document, where)
+        case = (name, sorted(labels), query, document, where)
+        assert leaked(said, labels, query, document, where) == set(), (case, said)
+        other = alone.get(labels)
+        if other is not None and name != "review":
+            expected = outcome(work, other.seen_by(caller), query, document, where)
+            assert said == expected, case
+            compared += 1
+        done[name] += 1
+    assert set(done) == set(PATHS)
+    assert compared > CASES / 10
+
+
+def test_a_visible_document_is_found_by_each_path(own):
+    """Or the test above would pass without any result."""
+    board = own.seen_by(Caller(frozenset({"board"})))
+    question = "How long does the periwinkle agreement last?"
+    assert board.search(question, k=1)[0].document_id == "board/periwinkle.txt"
+    assert "13 years" in board.ask(question).text
+    assert board.find_document("board/periwinkle.txt")[1].title
+    every = own.seen_by(OPERATOR).search("agreement", k=100)
+    assert {chunk.document_id for chunk in every} == set(LABELS)
+    for labels in ((), ("hr",), ("hr", "finance", "board")):
+        seen = own.seen_by(Caller(frozenset(labels))).search("agreement", k=100)
+        assert {chunk.document_id for chunk in seen} == seen_with(labels)
+
+
+def test_a_cached_result_is_of_one_caller(corpus, monkeypatch):
+    searched, retrieve = [], Corpus.retrieve
+
+    def counted(self, request):
+        searched.append(request.caller)
+        return retrieve(self, request)
+
+    monkeypatch.setattr(Corpus, "retrieve", counted)
+    released = ReleasedCorpus(corpus)
+    request = SearchRequest(query="How long do the agreements last?", k=50, cacheable=True)
+    callers = [OPERATOR, ANYBODY, Caller(frozenset({"hr"})), Caller(frozenset({"board"}))]
+    found = [released.seen_by(caller).search(request) for caller in callers]
+    assert searched == callers
+    assert len({len(one.chunks) for one in found}) == 4
+    again = [released.seen_by(caller).search(request) for caller in callers]
+    assert again == found
+    assert searched == callers
+
+
+def test_langchain_finds_public_documents_unless_it_names_a_caller(corpus):
+    def sources(**more):
+        retriever = RagPipelineRetriever(corpus=corpus, k=100, **more)
+        return {document.metadata["document_id"] for document in retriever.invoke("agreement")}
+
+    assert sources() == seen_with(())
+    assert sources(caller=Caller(frozenset({"legal"}))) == seen_with({"legal"})
+    with pytest.raises(InputError, match="no dataset 'tiny' for this caller"):
+        sources(caller=Caller(None, frozenset({"other"})))
+
+
+TOKENS = {
+    f"token-of-{'-'.join(labels) or 'nobody'}": labels
+    for labels in [(), ("hr",), ("board", "legal"), ("finance",)]
+}
+
+
+@pytest.fixture(scope="module")
+def callers_file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("callers") / "callers.yaml"
+    tokens = [
+        {"sha256": hashlib.sha256(token.encode()).hexdigest(), "labels": [*labels]}
+        for token, labels in TOKENS.items()
+    ]
+    digest = hashlib.sha256(b"token-of-a-stranger").hexdigest()
+    tokens.append({"sha256": digest, "labels": "*", "corpora": ["other"]})
+    digest = hashlib.sha256(b"token-of-the-operator").hexdigest()
+    tokens.append({"sha256": digest, "labels": "*"})
+    file.write_text(yaml.safe_dump({"tokens": tokens}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def server(own, callers_file):
+    with serving(own, callers=callers_file, review=True) as running:
+        yield running
+
+
+def http_paths(query, document, where):
+    dify = {"knowledge_id": "tiny", "query": query, "retrieval_setting": {"top_k": 5}}
+    name, operator = ("budget", "is") if where else ("document_id", "start with")
+    only = {"name": name, "comparison_operator": operator, "value": "periwinkle"}
+    return [
+        ("/api/ask", {"question": query}),
+        ("/api/ask", {"question": query, "document_name": document}),
+        ("/api/document", {"document_name": document}),
+        ("/api/page", {"document_name": document, "page": 1}),
+        ("/api/datasets", None),
+        ("/retrieval", dify),
+        ("/retrieval", {**dify, "metadata_condition": {"conditions": [only]}}),
+        ("/api/review/next", {}),
+        ("/api/review/decide", {"query_id": document, "decision": "reject"}),
+        ("/health", None),
+    ]
+
+
+@pytest.mark.long
+def test_nothing_leaks_over_http(server):
+    rng, statuses = random.Random(8), Counter()
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        for _ in range(REQUESTS):
+            token, document = rng.choice([*TOKENS]), rng.choice([*LABELS])
+            query, where = random_question(rng, document), rng.choice(FILTERS)
+            path, body = rng.choice(http_paths(query, document, where))
+            headers = {"Authorization": f"Bearer {token}"}
+            verb = "GET" if body is None else "POST"
+            reply = client.request(verb, path, json=body, headers=headers)
+            case = (path, token, body, reply.text)
+            assert leaked(reply.text, TOKENS[token], query, document, where) == set(), case
+            statuses[path, reply.status_code] += 1
+    assert {path for path, status in statuses if status == 200} >= {
+        "/api/ask",
+        "/api/document",
+        "/api/datasets",
+        "/retrieval",
+        "/health",
+    }
+    assert statuses["/api/review/next", 200] == statuses["/api/review/decide", 200] == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("token", TOKENS)
+def test_nothing_leaks_over_mcp(server, token):
+    rng = random.Random(token)
+
+    async def work(client):
+        for _ in range(REQUESTS // len(TOKENS)):
+            document = rng.choice([*LABELS])
+            query, where = random_question(rng, document), rng.choice(FILTERS)
+            tools = [
+                ("assistant", {"query": query, "where": where}),
+                ("assistant", {"query": query, "document_name": document}),
+                ("search_chunks", {"query": query, "where": where}),
+                ("search_chunks", {"query": query, "document_name": document}),
+                ("file_discover", {"query": query, "where": where, "do_file_rerank": True}),
+                ("get_document", {"document_name": document}),
+                ("list_datasets", {}),
+                ("health", {}),
+                ("resource", f"document://tiny/{document}"),
+                ("resource", "datasets://all"),
+            ]
+            name, arguments = rng.choice(tools)
+            try:
+                if name == "resource":
+                    said = str(await client.read_resource(arguments))
+                else:
+                    said = str(await client.call_tool(name, arguments, raise_on_error=False))
+            except Exception as error:  # noqa: BLE001 - a client reads any error
+                said = str(error)
+            found = leaked(said, TOKENS[token], query, document, where)
+            assert found == set(), (name, arguments, said)
+            names.add(name)
+
+    names: set[str] = set()
+    headers = {"Authorization": f"Bearer {token}"}
+    transport = StreamableHttpTransport(f"{server.url}/mcp", headers=headers)
+    call_mcp(transport, work)
+    assert len(names) == 7
+
+
+def test_a_token_names_only_its_corpora(server):
+    headers = {"Authorization": "Bearer token-of-a-stranger"}
+    with httpx.Client(base_url=server.url, headers=headers, trust_env=False) as client:
+        assert client.get("/api/datasets").json() == {"datasets": []}
+        for body in ({"question": "nutmeg?"}, {"question": "nutmeg?", "dataset": "tiny"}):
+            reply = client.post("/api/ask", json=body)
+            assert reply.status_code == 400
+            assert "nutmeg" not in reply.text
+        asked = {"knowledge_id": "tiny", "query": "nutmeg", "retrieval_setting": {"top_k": 1}}
+        unknown = client.post("/retrieval", json={**asked, "knowledge_id": "no such corpus"})
+        assert client.post("/retrieval", json=asked).json() == unknown.json()
+        body = {"document_name": "open/nutmeg.txt"}
+        assert client.post("/api/document", json=body).status_code == 400
+
+
+def test_counts_are_of_visible_chunks_and_review_needs_all(server):
+    def datasets(token):
+        reply = httpx.get(f"{server.url}/api/datasets", headers=bearer(token))
+        return reply.json()["datasets"][0]["chunks"]
+
+    def bearer(token):
+        return {"Authorization": f"Bearer {token}"}
+
+    every, few = datasets("token-of-the-operator"), datasets("token-of-nobody")
+    assert 0 < few < datasets("token-of-hr") < every
+    url = f"{server.url}/api/review/next"
+    assert "zanzibar" not in httpx.post(url, json={}, headers=bearer("token-of-board-legal")).text
+    shown = httpx.post(url, json={}, headers=bearer("token-of-the-operator"))
+    assert shown.json()["question"]["gold"]
+    assert httpx.post(url, json={}, headers=bearer("no such token")).status_code == 401
+
+
+def changed(corpus, folder, access=None):
+    """Return a copy of the corpus, with other rules of access if they are given."""
+    copy_corpus(corpus.config.file.parent, folder)
+    file = folder / corpus.config.file.name
+    content = yaml.safe_load(file.read_text())
+    content["attributes"]["access"] = access or ACCESS
+    file.write_text(yaml.safe_dump(content))
+    return Corpus.load(file)
+
+
+def seen_in(corpus, caller):
+    return {chunk.document_id for chunk in corpus.search("agreement", k=100, caller=caller)}
+
+
+def test_a_rule_takes_effect_without_a_build(corpus, tmp_path):
+    rules = [{"match": "open/nutmeg.txt", "labels": ["hr"]}]
+    closed = changed(corpus, tmp_path, {"default": [], "rules": rules})
+    assert seen_in(closed, ANYBODY) == set()
+    assert seen_in(closed, Caller(frozenset({"hr"}))) == {"open/nutmeg.txt"}
+    assert not any(done.ran for done in run(closed.config))
+    assert [release.release_id for release in closed.releases()] == ["release-000001"]
+
+
+def test_a_label_of_the_sidecar_takes_effect_with_a_release_and_without_a_model(
+    corpus, tmp_path, monkeypatch
+):
+    copy = changed(corpus, tmp_path)
+    sidecar = tmp_path / "about.jsonl"
+    said = sidecar.read_text().replace('"budget": "14"', '"budget": "14", "access": "board"')
+    sidecar.write_text(said)
+    assert "open/lighthouse.txt" in seen_in(copy, ANYBODY)
+    monkeypatch.setattr(MiniLM, "_run", None)  # called by no step
+    list(run(copy.config))
+    assert copy.reopen().release_id == "release-000002"
+    monkeypatch.undo()
+    assert seen_in(copy, ANYBODY) == seen_with(()) - {"open/lighthouse.txt"}
+    assert "open/lighthouse.txt" in seen_in(copy, Caller(frozenset({"board"})))
+
+
+def test_a_bundle_carries_its_rules_until_the_importer_has_own_ones(corpus, tmp_path):
+    bundle.export(corpus.workspace, "release-000001", tmp_path / "release.zip")
+    there = tmp_path / "there"
+    there.mkdir()
+    content = bundle.minimal_config(tmp_path / "release.zip", "store")
+    file = there / "tiny.yaml"
+    file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": content}))
+    imported = Corpus.load(file)
+    bundle.import_release(imported.workspace, tmp_path / "release.zip")
+    hr = Caller(frozenset({"hr"}))
+    assert seen_in(imported, ANYBODY) == seen_with(())
+    assert seen_in(imported, hr) == seen_with({"hr"})
+    opened = changed(imported, tmp_path / "opened", {"default": "public"})
+    assert seen_in(opened, ANYBODY) == set(LABELS)
+
+
+def test_the_command_line_shows_what_labels_see(corpus):
+    def sources(*more):
+        asked = ("agreement", corpus.config.file, "-k", 100, "--json", *more)
+        found = json.loads(said("search", *asked))
+        return {chunk["document_id"] for chunk in found}
+
+    assert sources() == sources("--as", "*") == set(LABELS)
+    assert sources("--as", "public") == seen_with(())
+    assert sources("--as", "hr, finance") == seen_with({"hr", "finance"})
+    question = "How long does the periwinkle agreement last?"
+    for labels, answered in (("hr", False), ("board", True)):
+        shown = said("ask", question, corpus.config.file, "--as", labels, "--trace")
+        assert ("13 years" in shown) is answered
