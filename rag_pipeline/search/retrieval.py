@@ -274,11 +274,14 @@ def _in_force_first(index: Index, query: str, ranking: Ranking) -> Ranking:
     outdated = index.outdated
     if not outdated or not ranking:
         return ranking
-    losing = {row for row, document_id in outdated.items() if not asks_for(query, document_id)}
-    loss = _OUTDATED_LOSS * (ranking[0][1] - ranking[:_TOP_RANKS][-1][1])
     positions = positions_of(ranking)
-    held = [row in losing for row in index.terms.document_of[positions].tolist()]
-    return ranked(positions, np.array([score for _, score in ranking]) - loss * np.array(held))
+    rows = index.terms.document_of[positions].tolist()
+    losing = {row for row in {*rows} & outdated.keys() if not asks_for(query, outdated[row])}
+    if not losing:
+        return ranking
+    loss = _OUTDATED_LOSS * (ranking[0][1] - ranking[:_TOP_RANKS][-1][1])
+    held = np.array([row in losing for row in rows])
+    return ranked(positions, np.array([score for _, score in ranking]) - loss * held)
 
 
 def _rerank_by_tokens(

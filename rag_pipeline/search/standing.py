@@ -3,6 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from rag_pipeline.datamodels import ScoredChunk
@@ -25,6 +27,14 @@ _ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
 )
 
 
+class _Name(NamedTuple):
+    folders: tuple[str, ...]
+    words: tuple[str, ...]
+    """The words of the file name without its suffix, kinds and marks of versions."""
+    marks: tuple[str, ...]
+    kind: str | None
+
+
 def standings(document_ids: Iterable[str]) -> dict[str, str]:
     """Return why a document may not hold, such as `draft`, by its id. Others are not included.
 
@@ -32,16 +42,14 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
     version, such as `v2`, or a later year. A name with a full date is of a series, not a version.
     """
     found: dict[str, str] = {}
-    versions: defaultdict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
+    versions: defaultdict[tuple[object, ...], list[tuple[int, str]]] = defaultdict(list)
     for document_id in document_ids:
-        folders, words = _words_of(document_id)
-        if own := [_KIND_OF[w] for w in (*folders, *words) if w in _KIND_OF]:
-            found[document_id] = own[-1]
-        marks, name = [w for w in words if _is_mark(w)], _name_of(document_id)
-        if len(marks) == 1 and name and not any(map(str.isdigit, name)):
+        folders, words, marks, kind = _parts(document_id)
+        if kind:
+            found[document_id] = kind
+        if len(marks) == 1 and words and not any(map(str.isdigit, words)):
             value = int(re.sub(r"\D", "", marks[0]))
-            by_year = str(_YEAR.fullmatch(marks[0]) is not None)
-            versions[(*folders, by_year, *name)].append((value, document_id))
+            versions[folders, _YEAR.fullmatch(marks[0]) is None, words].append((value, document_id))
     for group in versions.values():
         latest = max(value for value, _ in group)
         for value, document_id in group:
@@ -51,17 +59,17 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
-    """Return which document holds in the place of another one, by the id of the one that lost.
+    """Return each document that another document replaces, with the id of that document.
 
-    Both are among `document_ids` and have the same name but for words and numbers of versions. No
-    document loses if the question asks for old documents, or names its year.
+    Both are among `document_ids` and have the same name but for words and numbers of versions. A
+    document is not replaced if the question asks for old documents, or names its year.
     """
     standing = standings(document_ids)
-    holding = {_name_of(d): d for d in sorted(document_ids) if d not in standing}
+    holding = {_parts(d).words: d for d in sorted(document_ids) if d not in standing}
     return {
         d: other
         for d in sorted(standing)
-        if (other := holding.get(_name_of(d))) and not asks_for(question, d)
+        if (other := holding.get(_parts(d).words)) and not asks_for(question, d)
     }
 
 
@@ -72,20 +80,16 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 
 
 def asks_for(question: str, document_id: str) -> bool:
-    """Return whether a question asks for old or unfinished documents, or names a year of this."""
+    """Return whether a question asks for old documents or drafts, or names a year in the id."""
     words = {word.lower() for word in _WORD.findall(question)}
     return bool(words & (_ASKS_FOR_OLD | set(_YEAR.findall(document_id))))
 
 
-def _words_of(document_id: str) -> tuple[list[str], list[str]]:
-    """Return the words of the folders and of the file name, without its suffix."""
-    folder, _, name = unquote(document_id).lower().rpartition("/")
-    return _WORD.findall(folder), _WORD.findall(name.rpartition(".")[0] or name)
-
-
-def _name_of(document_id: str) -> tuple[str, ...]:
-    return tuple(w for w in _words_of(document_id)[1] if not _is_mark(w) and w not in _KIND_OF)
-
-
-def _is_mark(word: str) -> bool:
-    return bool(_YEAR.fullmatch(word) or _NAMED_VERSION.fullmatch(word))
+@lru_cache(maxsize=10_000)
+def _parts(document_id: str) -> _Name:
+    folder, _, file = unquote(document_id).lower().rpartition("/")
+    folders, words = _WORD.findall(folder), _WORD.findall(file.rpartition(".")[0] or file)
+    marks = tuple(w for w in words if _YEAR.fullmatch(w) or _NAMED_VERSION.fullmatch(w))
+    kinds = [_KIND_OF[w] for w in (*folders, *words) if w in _KIND_OF]
+    name = tuple(w for w in words if w not in marks and w not in _KIND_OF)
+    return _Name(tuple(folders), name, marks, kinds[-1] if kinds else None)
