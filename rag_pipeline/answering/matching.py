@@ -41,7 +41,16 @@ class Words:
         asked = [w for w in words_of(question) if has_terms(w) and (len(w) > 1 or w.isdecimal())]
         read = list(map(words_of, texts))
         known: frozenset[str] = frozenset().union(*read)
-        self._forms = {w: frozenset(o for o in known if _is_alike(w, o)) for w in asked}
+        self._forms = {
+            word: frozenset(
+                other
+                for other in known
+                # Most words fail this quick test. All forms of a word pass it.
+                if (other[0] == word[0] or other.endswith(word) or word.endswith(other))
+                and _is_alike(word, other)
+            )
+            for word in asked
+        }
         counts = {w: sum(not forms.isdisjoint(r) for r in read) for w, forms in self._forms.items()}
         rare = {
             w: math.log(1 + (len(read) + 1) / (0.5 + n)) if n else 0.0 for w, n in counts.items()
