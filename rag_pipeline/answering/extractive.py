@@ -12,7 +12,6 @@ import numpy as np
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import GERMAN
 from rag_pipeline.answering.reading import (
     Floats,
     Passage,
@@ -27,6 +26,7 @@ from rag_pipeline.answering.reading import (
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, SearchResult, Span, Weights
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
@@ -325,7 +325,9 @@ def _is_table_head(text: str, start: int) -> bool:
 
 
 def _names(query: str) -> list[str]:
-    return [] if GERMAN.search(query) else _NAME.findall(query)
+    """Return the names in a query, or [] in a German query, where all nouns have capitals."""
+    names = _NAME.findall(query)
+    return [] if names and language_of(query) == "de" else names
 
 
 # Many queries and configurations find the same chunks.

@@ -28,7 +28,7 @@ class ChatAnswers(AnswerMethod):
     `template` of your own holds `{query}` and `{passages}`, which become delimited texts.
     """
 
-    code_version = 10
+    code_version = 11
 
     method: Literal["llm"]
     chat: ChatName

@@ -6,35 +6,30 @@ from itertools import groupby
 from operator import itemgetter
 
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“])\s*\Z")
-"""What precedes a word that is written with a capital wherever it stands."""
-GERMAN = re.compile(
-    r"\b(?:der|das|dem|den|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|dürfen|kann|können|"
-    r"für|mit|auf|nach|von|zu[mr])\b",
-    re.I,
-)
-"""Words that identify a German question. German capitalizes all nouns, not only names."""
+"""What stands before a word that starts a sentence or a part of it."""
 _NO_NAMES = frozenset(
     "january february march april may june july august september october november december monday "
     "tuesday wednesday thursday friday saturday sunday".split()
 )
-"""Words with a capital that texts write in other ways, such as `2024-06-18`."""
+"""Capitalized words that texts write in other ways, such as `2024-06-18`."""
 _ADJECTIVE = ("an", "ans", "ese", "ish")
-"""Endings of adjectives of places, whose nouns texts may write instead."""
+"""Endings of adjectives such as `Danish`. Texts may have the noun instead."""
 _SHORTEST = 4
 
 
 def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     """Return the words of names in a question that no chunk, title, context or id holds.
 
-    A name is a year, a word of letters and digits, or a run of words with capitals inside a
-    sentence. In a German question these are words that no dictionary has, of which two stand side
-    by side. The last two letters of a word may differ. If a chunk holds a part of a name, such as
-    `Party`, the other part counts only if no English dictionary has it.
+    A name is a year, a word of letters and digits, or a run of capitalized words inside a sentence.
+    German capitalizes all nouns. In a German question, a run has at least two words, and no
+    dictionary has them. The last two letters of a word may differ. If a chunk holds a part of a
+    name, such as `Party`, the other part counts only if no English dictionary has it.
     """
     names = _names(question)
     if not names:
@@ -58,7 +53,7 @@ def _names(question: str) -> list[list[str]]:
         not shouted and m[0][0].isupper() and not _STARTS.search(question[: m.start()])
         for m in words
     ]
-    if is_german := GERMAN.search(question) is not None:
+    if is_german := any(proper) and language_of(question) == "de":
         known = dictionary("de")
         proper = [
             own and bool(known) and m[0].casefold() not in known

