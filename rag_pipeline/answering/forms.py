@@ -67,9 +67,16 @@ def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
 
 
 def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
-    """Return the number of ranked chunks to read if the first chunks hardly match the query."""
+    """Return the number of ranked chunks to read if the first chunks hardly match the query.
+
+    A comparison of two names reads as many chunks, because the first may all be of one name.
+    """
     first = contexts_of(query, kind, settings)
-    if not isinstance(settings, ExtractiveAnswers) or kind in ("comprehensive", "comparison"):
+    if not isinstance(settings, ExtractiveAnswers):
+        return first
+    if kind == "comparison" and sides_of(query):
+        return max(_MAX_CONTEXTS, first)
+    if kind in ("comprehensive", "comparison"):
         return first
     return max(settings.contexts * _FURTHER, first)
 
@@ -102,11 +109,15 @@ def form_answers(
         limits = {"contexts": _MAX_CONTEXTS, "sentences": settings.sentences}
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
         ranked = rank_sentences(one, form, reader, calibration)
-        structured = structured_answer(one, ranked, document_of)
-        if structured is not None and not (one.kind == "comparison" and sides_of(one.query)):
+        sides = sides_of(one.query) if one.kind == "comparison" else None
+        if sides and (
+            answer := _sides(one, sides, ranked.confidence, form, reader, calibration, document_of)
+        ):
+            made.append(answer)
+        elif not sides and (structured := structured_answer(one, ranked, document_of)):
             made.append(structured)
         elif one.kind == "comparison":
-            made.append(_comparison(one, form, reader, calibration, document_of))
+            made.append(_comparison(one, form, reader, calibration))
         else:
             made.append(_quotes(one, form, ranked))
     return made
@@ -134,15 +145,9 @@ def _comparison(
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration,
-    document_of: DocumentOf,
 ) -> Answer:
-    sides = sides_of(found.query)
-    if sides is not None and (
-        answer := _sides(found, sides, settings, reader, calibration, document_of)
-    ):
-        return answer
     chunks_of: dict[str, list[ScoredChunk]] = {}
-    for chunk in found.chunks:
+    for chunk in found.chunks[: found.contexts or None]:
         chunks_of.setdefault(chunk.document_id, []).append(chunk)
     documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
     shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
@@ -156,6 +161,7 @@ def _comparison(
 def _sides(
     found: SearchResult,
     sides: tuple[str, str],
+    best: float,
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration,
@@ -163,20 +169,20 @@ def _sides(
 ) -> Answer | None:
     """Return one row per compared name, from passages of that name only.
 
-    A name without passages has an empty row. Without both names, return None.
+    A name without passages has an empty row. Without both names, return None. `best` is the
+    confidence of the answer.
     """
-    best = rank_sentences(found, settings, reader, calibration).confidence
     surely = settings.model_copy(update={"confidence": 0.0, "contexts": _MAX_CONTEXTS})
     names: list[str] = []
     quoted: list[Sequence[Citation]] = []
     plain: list[Sequence[Sentence]] = []
     for side, other in (sides, sides[::-1]):
-        own = [c for c in found.chunks if has_side(c, side)]
-        own.sort(key=lambda c: has_side(c, other))  # passages about one name alone come first
+        own = [c for c in found.chunks if _has_side(c, side)]
+        own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
         first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
-        asked = side_query(found.query, other)
+        asked = _side_query(found.query, other)
         one = replace(found, query=asked, search_text=asked, chunks=first)
-        unnamed = side_query(asked, side)  # the names outweigh the words that are compared
+        unnamed = _side_query(asked, side)  # the names outweigh the words that are compared
         plainly = replace(one, query=unnamed, search_text=unnamed)
         ranked = rank_sentences(plainly, surely, reader, calibration)
         structured = structured_answer(one, ranked, document_of)
@@ -214,14 +220,14 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
     )
 
 
-def has_side(chunk: ScoredChunk, side: str) -> bool:
+def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
     about = f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
     words = Words(side, [about])
     return bool(words.asked) and words.in_text(about) == words.asked
 
 
-def side_query(query: str, other: str) -> str:
+def _side_query(query: str, other: str) -> str:
     """Return a comparing query without the other name."""
     return " ".join(re.sub(rf"\b{re.escape(other)}\b", " ", query).split())
 

@@ -9,13 +9,11 @@ from typing import Any
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
     contexts_of,
-    distinct,
     form_answers,
     most_contexts_of,
     or_quotes,
 )
-from rag_pipeline.answering.forms import has_side, side_query
-from rag_pipeline.answering.intent import Intent, detect, sides_of
+from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.assistant.corpora import (
     CorporaSearcher,
     PassageScorer,
@@ -194,18 +192,7 @@ class _Answering:
         request = self._request(
             self._query, self._candidates, discover=True, stages=stages, boost=self._boost
         )
-        found = self.assistant.merged_search(request, chosen)
-        return self._to_answer(self._with_sides(found, chosen))
-
-    def _with_sides(self, found: SearchResult, chosen: Sequence[SearchedCorpus]) -> SearchResult:
-        """Search also for each compared name that no passage is about alone."""
-        sides = sides_of(self._query) if self._intent.kind == "comparison" else None
-        chunks = list(found.chunks)
-        for side, other in (sides, sides[::-1]) if sides else ():
-            if not any(has_side(c, side) and not has_side(c, other) for c in found.chunks):
-                request = self._request(side_query(self._query, other), self._answers.contexts)
-                chunks += self.assistant.merged_search(request, chosen).chunks
-        return replace(found, chunks=distinct(chunks)) if sides else found
+        return self._to_answer(self.assistant.merged_search(request, chosen))
 
     def _request(self, query: str, k: int, **more: Any) -> SearchRequest:
         more |= {"document_id": self.document_id, "where": self.where}
