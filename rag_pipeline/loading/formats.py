@@ -15,7 +15,6 @@ from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.html import html_text
 from rag_pipeline.loading.text import clean, decode, one_line
-from rag_pipeline.loading.unseen import unseen_metadata
 
 _ODF_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _ODF_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -33,7 +32,8 @@ class Parsed(NamedTuple):
     """Hold the Markdown of a file, and the title that the file declares or "".
 
     `page_map` is a packed `PageMap`, or None for formats without pages. `missing_extra` names the
-    extra that would read more of the file.
+    extra that would read more of the file. `unseen` counts what no reader sees, by reason. `parse`
+    stores it in the metadata.
     """
 
     text: str
@@ -41,6 +41,7 @@ class Parsed(NamedTuple):
     page_map: bytes | None = None
     metadata: Mapping[str, MetadataValue] = MappingProxyType({})
     missing_extra: str = ""
+    unseen: Mapping[str, int] = MappingProxyType({})
 
 
 def read_notebook(document_id: str, raw: bytes) -> Parsed:
@@ -131,8 +132,8 @@ def _mail(
     }
     if date:
         metadata["date"] = date
-    metadata |= unseen_metadata(unseen)
-    return Parsed("\n".join([*heads, "", text]), fields.get("Subject", ""), metadata=metadata)
+    title = fields.get("Subject", "")
+    return Parsed("\n".join([*heads, "", text]), title, metadata=metadata, unseen=unseen)
 
 
 def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
@@ -188,7 +189,7 @@ def read_epub(document_id: str, raw: bytes) -> Parsed:
         title = opf.findtext(f".//{_DUBLIN_CORE}title") or ""
         author = opf.findtext(f".//{_DUBLIN_CORE}creator") or ""
     metadata = {"author": one_line(author)} if author else {}
-    return Parsed("\n\n".join(texts), title, metadata=metadata | unseen_metadata(unseen))
+    return Parsed("\n\n".join(texts), title, metadata=metadata, unseen=unseen)
 
 
 def read_odt(document_id: str, raw: bytes) -> Parsed:

@@ -32,7 +32,12 @@ from rag_pipeline.loading.formats import (
 )
 from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
-from rag_pipeline.loading.unseen import docx_without_unseen, unseen_metadata, without_zero_width
+from rag_pipeline.loading.unseen import (
+    WITHOUT_WIDTH,
+    docx_without_unseen,
+    unseen_metadata,
+    without_zero_width,
+)
 
 _ONE_AT_A_TIME = threading.Lock()
 """The lock of the running parser, because ignoring warnings affects the whole process."""
@@ -68,14 +73,15 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     title = one_line(parsed.title or title)
     # Page maps and symbols hold offsets in the unchanged text.
     is_final = parsed.page_map or suffix in CODE_SUFFIXES
-    text, without_width = parsed.text, 0
+    text, unseen = parsed.text, dict(parsed.unseen)
     if not is_final:
-        text, without_width = without_zero_width(clean(parsed.text))
-    if without_width:
-        counts = json.loads(str(parsed.metadata.get("unseen", "{}")))
-        counts["without a width"] = without_width
-        parsed = parsed._replace(metadata={**parsed.metadata, **unseen_metadata(counts)})
-    return parsed._replace(text=text, title="" if title.lower() in _PLACEHOLDER_TITLES else title)
+        text, unseen[WITHOUT_WIDTH] = without_zero_width(clean(text))
+    return parsed._replace(
+        text=text,
+        title="" if title.lower() in _PLACEHOLDER_TITLES else title,
+        metadata={**parsed.metadata, **unseen_metadata(unseen)},
+        unseen={},
+    )
 
 
 def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
@@ -86,12 +92,12 @@ def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
 
 def _parse_html(document_id: str, raw: bytes) -> Parsed:
     text, title, unseen = read_html(document_id, raw)
-    return Parsed(text, title, metadata=unseen_metadata(unseen))
+    return Parsed(text, title, unseen=unseen)
 
 
 def _parse_docx(_: str, raw: bytes) -> Parsed:
     raw, unseen = docx_without_unseen(raw)
-    return Parsed(to_markdown(raw, ".docx"), metadata=unseen_metadata(unseen))
+    return Parsed(to_markdown(raw, ".docx"), unseen=unseen)
 
 
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
@@ -141,7 +147,7 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
         if rows:
             parts.append("\n".join([f"## {title}", "", *rows]))
     metadata = {"blank_rows": json.dumps(blank)} if blank else {}
-    return Parsed("\n\n".join(parts), metadata=metadata | unseen_metadata(hidden))
+    return Parsed("\n\n".join(parts), metadata=metadata, unseen=hidden)
 
 
 def _hidden_parts(raw: bytes, part: str) -> tuple[set[int], set[int]]:

@@ -62,8 +62,8 @@ def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
             raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
-    encoding = byte_order_encoding(raw) or _utf_16_of_latin(raw)
-    if encoding is None and b"\x00" in raw:
+    encoding = byte_order_encoding(raw)
+    if encoding is None and b"\x00" in raw and not (encoding := _utf_16_of_latin(raw)):
         kind = f"binary (NUL byte at offset {raw.index(0)})"
         raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {kind}")
     if encoding is not None:

@@ -21,6 +21,8 @@ _UNKNOWN = "unknown"
 _WHITE = frozenset({"#fff", "#ffffff", "white", "rgb(255,255,255)"})
 _FAR = -400
 """Pixels to the left or the top that move a text off the page."""
+WITHOUT_WIDTH = "without a width"
+"""The reason for characters that match `NO_WIDTH`."""
 NO_WIDTH = re.compile(
     # Joiners shape Indic and Arabic letters and emoji; tags follow the black flag in emoji.
     "[\u200b\u2060-\u2064\u180e\ufeff]|(?<=[\x00-\u024f])[\u200c\u200d](?=[\x00-\u024f])"
@@ -48,14 +50,11 @@ def unseen_warning(stored: object) -> str:
         counts = {str(reason): int(count) for reason, count in json.loads(str(stored)).items()}
     except (ValueError, TypeError, AttributeError):
         return ""  # absent, or a field of this name from the file or a person
-    marked = [f"{n:,} {reason}" for reason, n in counts.items() if reason.startswith("hidden ")]
-    left_out = [
-        f"{n:,} {reason}" for reason, n in counts.items() if not reason.startswith("hidden ")
-    ]
-    parts = (
-        [f"characters that nobody sees were left out: {', '.join(left_out)}"] if left_out else []
-    )
-    return "; ".join([*parts, *([f"read and marked: {', '.join(marked)}"] if marked else [])])
+    told: tuple[list[str], list[str]] = [], []
+    for reason, count in counts.items():
+        told[reason.startswith("hidden ")].append(f"{count:,} {reason}")
+    words = "characters that nobody sees were left out", "read and marked"
+    return "; ".join(f"{w}: {', '.join(own)}" for w, own in zip(words, told, strict=True) if own)
 
 
 class StyleSheet:
@@ -89,23 +88,26 @@ class StyleSheet:
 
     def hides(self, tag: str, attributes: Mapping[str, Any]) -> str:
         """Return how an element is hidden, or "" if it is shown."""
-        if "hidden" in attributes and attributes["hidden"] != "until-found":
-            return "in hidden elements"
-        style = self.style(tag, attributes)
-        if style.get("display") == "none":
-            return "in hidden elements"
-        if style.get("visibility") in ("hidden", "collapse") or _pixels(style, "opacity") == 0:
-            return "in invisible elements"
-        clipped = style.get("overflow") in ("hidden", "clip")
-        sizes = [_pixels(style, side) for side in ("width", "height", "max-height")]
-        small = any(size is not None and size <= 1 for size in sizes)
-        letters = _pixels(style, "font-size")
-        if (letters is not None and letters <= 1) or (clipped and small):
-            return "of no size"
-        moved = style.get("position") in ("absolute", "fixed")
-        sides = ("left", "right", "top", "bottom") if moved else ()
-        far = (_pixels(style, side) for side in (*sides, "text-indent", "margin-left"))
-        return "off the page" if any(n is not None and n <= _FAR for n in far) else ""
+        return _hides(attributes, self.style(tag, attributes))
+
+
+def _hides(attributes: Mapping[str, Any], style: Mapping[str, str]) -> str:
+    if "hidden" in attributes and attributes["hidden"] != "until-found":
+        return "in hidden elements"
+    if style.get("display") == "none":
+        return "in hidden elements"
+    if style.get("visibility") in ("hidden", "collapse") or _pixels(style, "opacity") == 0:
+        return "in invisible elements"
+    clipped = style.get("overflow") in ("hidden", "clip")
+    sizes = [_pixels(style, side) for side in ("width", "height", "max-height")]
+    small = any(size is not None and size <= 1 for size in sizes)
+    letters = _pixels(style, "font-size")
+    if (letters is not None and letters <= 1) or (clipped and small):
+        return "of no size"
+    moved = style.get("position") in ("absolute", "fixed")
+    sides = ("left", "right", "top", "bottom") if moved else ()
+    far = (_pixels(style, side) for side in (*sides, "text-indent", "margin-left"))
+    return "off the page" if any(n is not None and n <= _FAR for n in far) else ""
 
 
 def drop_unseen_elements(soup: Any) -> Counter[str]:
@@ -120,8 +122,8 @@ def drop_unseen_elements(soup: Any) -> Counter[str]:
         if parent in hidden:
             hidden[id(element)] = ""
             continue
-        reason = sheet.hides(element.name, element.attrs)
         style = sheet.style(element.name, element.attrs)
+        reason = _hides(element.attrs, style)
         back = style.get("background-color") or style.get("background")
         if "bgcolor" in element.attrs or (linked and {"class", "id"} & set(element.attrs)):
             back = back or _UNKNOWN
@@ -144,11 +146,7 @@ def docx_without_unseen(raw: bytes) -> tuple[bytes, Counter[str]]:
     counts: Counter[str] = Counter()
     changed: dict[str, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        names = [
-            n
-            for n in archive.namelist()
-            if re.fullmatch(r"word/\w*notes\.xml|word/document\.xml", n)
-        ]
+        names = [n for n in archive.namelist() if re.fullmatch(r"word/(\w*notes|document)\.xml", n)]
         styles = archive.read("word/styles.xml") if "word/styles.xml" in archive.namelist() else b""
         parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
         hiding = _hiding_styles(etree.fromstring(styles, parser)) if styles else frozenset()

@@ -4,6 +4,7 @@ Coordinates are PDF points from the top left. The page is turned by its /Rotate,
 most of its text is horizontal.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -112,7 +113,7 @@ class Page:
     lines: list[Line] = field(default_factory=list)
     characters: int = 0
     unmapped: int = 0
-    unseen: dict[str, int] = field(default_factory=dict)
+    unseen: Counter[str] = field(default_factory=Counter)
     """The number of characters that were left out because nobody sees them, by reason."""
     image_share: float = 0.0
     """The share of the page (0 to 1) that images cover."""

@@ -13,7 +13,7 @@ from rag_pipeline.loading.pdf.elements import Page, Word
 from rag_pipeline.loading.pdf.frame import Frame, turn
 from rag_pipeline.loading.pdf.render import MAX_PIXELS
 from rag_pipeline.loading.pdf.visibility import drop_unseen
-from rag_pipeline.loading.unseen import NO_WIDTH
+from rag_pipeline.loading.unseen import NO_WIDTH, WITHOUT_WIDTH
 
 MAX_CHARACTERS = 200_000
 """Maximum number of characters that are read from a page."""
@@ -108,7 +108,7 @@ def _words(
         assert style is not None
         char = chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
         if NO_WIDTH.match(char):
-            found.unseen["without a width"] = found.unseen.get("without a width", 0) + 1
+            found.unseen[WITHOUT_WIDTH] += 1
             continue
         char = _LIGATURES.get(char, char)
         if "\U0001d400" <= char <= "\U0001d7ff":  # letters of formulas, in bold, script, italics

@@ -32,7 +32,6 @@ from rag_pipeline.loading.pdf.page import lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
 from rag_pipeline.loading.quality import measure
-from rag_pipeline.loading.unseen import unseen_metadata
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MAX_RECOGNISED = 500
@@ -69,6 +68,7 @@ def read_pdf(document_id: str, raw: bytes) -> Parsed:
         replace(page_map, file_hash=hashlib.sha256(raw).hexdigest()).to_bytes(),
         _metadata(text, pages),
         "ocr" if left_out else "",
+        sum((page.unseen for page in pages), Counter[str]()),
     )
 
 
@@ -108,8 +108,7 @@ def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
         recognised=len(seen),
         confidence=sum(seen) / len(seen) if seen else None,
     )
-    unseen = sum((Counter(page.unseen) for page in pages), Counter[str]())
-    return {"pages": len(pages), "text_quality": quality.to_json(), **unseen_metadata(unseen)}
+    return {"pages": len(pages), "text_quality": quality.to_json()}
 
 
 def is_unread(page: Page) -> bool:

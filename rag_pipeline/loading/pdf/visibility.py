@@ -45,7 +45,7 @@ def drop_unseen(page: Any, found: Page, owners: Iterable[Any]) -> None:
         if not reason:
             kept.append(word)
             continue
-        found.unseen[reason] = found.unseen.get(reason, 0) + len(word.text)
+        found.unseen[reason] += len(word.text)
         found.characters -= len(word.text)
     found.words = kept
 

@@ -9,6 +9,7 @@ from PIL import Image
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
+from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.pdf.parse import read_pdf
 
 SECRET = "The wire goes to account 4471"
@@ -106,7 +107,7 @@ HIDDEN = (
 def test_hidden_text_is_left_out_and_counted(draw):
     read = read_pdf("a.pdf", made(draw))
     assert read.text == SHOWN
-    assert sum(json.loads(str(read.metadata["unseen"])).values()) == 24
+    assert sum(read.unseen.values()) == 24
 
 
 @pytest.mark.parametrize("turns", [0, 90, 270])
@@ -121,7 +122,7 @@ def test_shown_text_is_kept_on_turned_pages_and_dark_grounds(turns):
 
     read = read_pdf("a.pdf", made(draw, pagesize=(800, 800)))
     assert read.text.count(SECRET) == 2
-    assert "unseen" not in read.metadata
+    assert not read.unseen
 
 
 @pytest.mark.parametrize("under", [False, True])
@@ -136,7 +137,7 @@ def test_the_text_layer_of_a_scan_is_kept(under):
         canvas.drawImage(ImageReader(Image.fromarray(scan)), 0, 0, 612, 792)
         text(canvas, y=740)
 
-    read = read_pdf("a.pdf", made(draw, pagesize=(612, 792)))
+    read = parse("a.pdf", made(draw, pagesize=(612, 792)), ".pdf", 10_000_000)
     assert read.text.count(SECRET) == 2  # of the layer over the bars and of the line above
     assert json.loads(str(read.metadata["unseen"])) == {
         "covered, clipped or in the colour behind it": 32,
