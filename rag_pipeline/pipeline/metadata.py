@@ -102,7 +102,7 @@ def report_metadata(report: Report) -> dict[str, MetadataValue]:
         "documents_quarantined": len(report.quarantined),
         "documents_failed": len(report.failed),
         "documents_longer_than_window": len(report.too_long),
-        "calls_made": report.calls.made,
+        "calls_made": report.costs.sent,
         "calls_saved": report.calls.saved,
         "seconds": round(report.seconds, 3),
     }

@@ -131,10 +131,12 @@ def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
         "tiny__vector_index.tiny__vector_index_shard[00000]",
         "tiny__vector_index.tiny__vector_index_shard[00001]",
     }
-    assert event.asset_materialization.metadata["documents_worked_on"].value == 4
+    metadata = event.asset_materialization.metadata
+    assert metadata["documents_worked_on"].value == 4
     workspace = Workspace(config)
     rows = workspace.contextualized_chunks("recursive_150.none").count()
     assert workspace.vector_index(key).count() == rows
+    assert metadata["calls_made"].value == rows, "texts sent, as in a run without shards"
 
 
 def test_a_dagster_home_that_is_not_there_is_named(corpus_file, monkeypatch, tmp_path):
