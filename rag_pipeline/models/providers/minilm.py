@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.models.providers.packaged import packaged_file
+from rag_pipeline.models.providers.packaged import open_session, packaged_file
 
 TokenIds = npt.NDArray[np.uint32]
 
@@ -185,18 +185,8 @@ _OPENING = Lock()
 @cache
 def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
     """Return the loaded model and the lock under which it runs."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    # The memory arena keeps the largest batch ever (1.8 GiB at 64 x 256 tokens).
-    options.enable_cpu_mem_arena = False
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # Threads that spin while they wait double the CPU time.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model = packaged_file(*_MODEL, _MODEL_SHA256)
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return session, Lock()
+    return open_session(str(model), threads), Lock()
 
 
 @cache

