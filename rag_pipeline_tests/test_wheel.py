@@ -3,8 +3,10 @@
 Its demo answers questions of the README without a model.
 """
 
+import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +16,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Assistant, open_assistant
@@ -157,6 +161,70 @@ def test_the_demo(installed: Path, demo: tuple[Path, str]) -> None:
     assert "[1]" in shown.rpartition("ask")[2], "an answer with its source"
     again = run(installed, folder, "rag", "demo", "a demo")
     assert "everything is current" in again
+
+
+ONLY = """
+import json, sys
+from pathlib import Path
+
+class Refuse:
+    blocked = set(json.loads(Path("blocked.json").read_text()))
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from rag_pipeline.cli import main
+main()
+"""
+
+
+def _with_requirements(names: set[NormalizedName]) -> set[NormalizedName]:
+    """Return the normalized names of these distributions and of all that they require."""
+    found: set[NormalizedName] = set()
+    while names:
+        found |= names
+        required = [Requirement(r) for n in names for r in importlib.metadata.requires(n) or ()]
+        needed = [r for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
+        names = {canonicalize_name(r.name) for r in needed} - found
+    return found
+
+
+@pytest.mark.long
+def test_a_bundle_is_served_with_the_packages_for_searching_alone(
+    installed: Path, demo: tuple[Path, str], tmp_path: Path
+) -> None:
+    lines = (ROOT / "deploy/search.txt").read_text().splitlines()
+    names = {canonicalize_name(line) for line in lines if not line.startswith("#")}
+    allowed = _with_requirements(names) | {canonicalize_name("rag_pipeline")}
+    owners = importlib.metadata.packages_distributions()
+    blocked = [m for m, own in owners.items() if not allowed & {canonicalize_name(o) for o in own}]
+    assert {"dagster", "pandas", "scipy", "openai", "great_expectations"} < set(blocked)
+    (tmp_path / "blocked.json").write_text(json.dumps(blocked))
+    bundle, corpus = str(tmp_path / "b.zip"), "a demo/sample.yaml"
+    run(installed, demo[0], "rag", "export", "current", bundle, corpus)
+
+    only = ("python", "-c", ONLY)
+    run(installed, tmp_path, *only, "import-release", bundle)
+    answer = run(installed, tmp_path, *only, "ask", "How long does confidentiality last?", "sample")
+    assert "[1]" in answer
+    with pytest.raises(AssertionError, match="error: dagster is missing; install all"):
+        run(installed, tmp_path, *only, "run", "sample")
+
+
+@pytest.mark.long
+def test_the_demo_of_own_documents(installed: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "data/documents/policies", tmp_path / "my rules")
+    shown = run(installed, tmp_path, "rag", "demo", "--folder", "my rules")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my rules", "rag-demo"]
+    assert "synthetic questions" in shown
+    assert "Serving release-000001" in shown
+    assert "[1]" in shown.rpartition(" ask ")[2], "an answer with its source"
+    again = run(installed, tmp_path, "rag", "demo", "--folder", "my rules")
+    assert "everything is current" in again
+    with pytest.raises(AssertionError, match="rag-demo exists and is no demo of sample"):
+        run(installed, tmp_path, "rag", "demo")
 
 
 @pytest.fixture(scope="module")

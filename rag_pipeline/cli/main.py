@@ -119,6 +119,8 @@ def main() -> None:
         _fail("error", f"{error}; `rag --verbose …` prints the traceback", 1)
     except (RagPipelineError, OSError) as error:
         _fail("error", str(error), 1)
+    except ModuleNotFoundError as error:  # an environment of deploy/search.txt
+        _fail("error", f"{error.name} is missing; install all that rag_pipeline requires", 1)
     except SystemExit as stop:
         if stop.code == 130:
             _fail("stopped", "finished work is kept; the same command continues", 130)

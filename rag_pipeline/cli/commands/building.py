@@ -27,12 +27,13 @@ from rag_pipeline.cli.options import (
     flag,
     option,
 )
-from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.errors import ConfigError, InputError, StoreError
 
 app = typer.Typer()
 
 _NAME = "The corpus's name: letters, digits, '_', '-'; or a folder of documents with that name."
 _SAMPLE = ("documents", "queries.jsonl")
+_DEMO_QUESTIONS = 60
 _QUESTION = "How long does confidentiality last under the Halvorsk NDA?"
 _FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual or contractnli."
 _MIGRATE = "Predict gain and cost of another embedding from a sample; its vectors are kept."
@@ -67,7 +68,7 @@ def init(
             raise typer.BadParameter(
                 f"Missing option '--documents', and there is no folder {name!r} here"
             )
-        name = re.sub(r"[^A-Za-z0-9_-]+", "_", documents.resolve().stem).strip("_")
+        name = _corpus_name(documents)
     target = output or Path(f"{name}.yaml")
     chosen = write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
     say(f"wrote {escape(str(target))} and its schema")
@@ -82,35 +83,85 @@ def init(
         show_next(run)
 
 
-@app.command(short_help="Try it on the sample corpus.")
-def demo(folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("rag-demo")) -> None:
-    """Copy the sample corpus into a folder, index and evaluate it, and answer one question.
+def _corpus_name(documents: Path) -> str:
+    """Return the folder's name in the characters of a corpus's name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", documents.expanduser().resolve().stem).strip("_")
 
-    The sample has 27 invented agreements and policies that look alike, and 71 questions. It
-    needs no key and no network. To remove everything, delete the folder.
+
+@app.command(short_help="Try it on the sample corpus or your documents.")
+def demo(
+    folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("rag-demo"),
+    documents: Annotated[
+        Path | None,
+        option("DIR", "Try it on these documents instead of the sample.", "--folder"),
+    ] = None,
+) -> None:
+    """Index and evaluate a corpus in a new folder, release the best, and answer one question.
+
+    Without `--folder` the corpus is the sample: 27 invented agreements and policies that look
+    alike, and 71 questions. With `--folder` rules make up to 60 questions from your documents.
+    The documents are only read. The demo needs no key and no network. To remove everything, delete
+    the folder.
 
     \b
     Examples:
       rag demo
       rag demo /tmp/sample
+      rag demo --folder ~/contracts
     """
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.cli.run import run_corpus
     from rag_pipeline.cli.tables import show_answer
     from rag_pipeline.corpus import Corpus
-    from rag_pipeline.pipeline.template import write_corpus_file
 
     folder = folder.expanduser()
-    file = folder / "sample.yaml"
+    name = "sample" if documents is None else _corpus_name(documents)
+    file = folder / f"{name}.yaml"
+    question = _QUESTION if documents is None else ""
     if not file.exists():
-        _copy_sample(folder)
-        documents, queries, store = (folder / part for part in (*_SAMPLE, "store"))
-        shown = shown_path(file)
-        write_corpus_file("sample", documents, queries, str(store), file, shown, force=False)
-        say(f"wrote {escape(str(file))} and its documents")
+        _write_demo(name, file, documents)
+    if documents is not None:
+        question = _made_questions(file)
     run_corpus(file, None, None)
-    say(f"\n{command(rag('ask', _QUESTION, file=file, corpus='sample'))}")
-    show_answer(open_assistant([Corpus.load(file)]).ask(_QUESTION), trace=False)
+    if question:
+        say(f"\n{command(rag('ask', question, file=file, corpus=name))}")
+        show_answer(open_assistant([Corpus.load(file)]).ask(question), trace=False)
+    serve = command(rag("serve", file=file, corpus=name))
+    say(f"\nTo see each source marked on its page: {serve}  # http://127.0.0.1:9003")
+
+
+def _write_demo(name: str, file: Path, documents: Path | None) -> None:
+    """Write the corpus file of a demo into a new folder; without documents copy the sample, too."""
+    from rag_pipeline.pipeline.template import write_corpus_file
+
+    folder, queries = file.parent, None
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is no demo of {name}; name another folder")
+    if documents is None:
+        _copy_sample(folder)
+        documents, queries = (folder / part for part in _SAMPLE)
+    elif not documents.expanduser().exists():
+        raise ConfigError(f"--folder {documents}: no such folder or file")
+    folder.mkdir(parents=True, exist_ok=True)
+    store = str(folder / "store")
+    write_corpus_file(name, documents, queries, store, file, shown_path(file), force=False)
+    say(f"wrote {escape(str(file))}")
+
+
+def _made_questions(file: Path) -> str:
+    """Make questions unless a demo made them before; return the first, or "" if there are none."""
+    from rag_pipeline.cli.questions import RULES, Wanted, make_and_write
+    from rag_pipeline.config import load_config
+    from rag_pipeline.questions.files import queries_file, read_questions
+
+    target = queries_file(load_config(file))
+    if not target.exists():
+        try:
+            make_and_write(file, Wanted(_DEMO_QUESTIONS), False, None, False, RULES)
+        except InputError as error:  # a demo without questions still indexes and searches
+            say(escape(str(error)))
+            return ""
+    return next((row.query for row in read_questions(target)), "")
 
 
 def _copy_sample(folder: Path) -> None:
@@ -119,8 +170,6 @@ def _copy_sample(folder: Path) -> None:
     source = package / "sample" if (package / "sample").is_dir() else package.parent / "data"
     if not all((source / part).exists() for part in _SAMPLE):
         raise StoreError(f"{source}: the sample corpus is missing; install rag_pipeline again")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} exists and is no demo; name another folder")
     shutil.copytree(source / "documents", folder / "documents")
     shutil.copy(source / "queries.jsonl", folder / "queries.jsonl")
 
