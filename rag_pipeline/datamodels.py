@@ -146,7 +146,7 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Holds the labels of whoever asks, and the corpora that it may name. None means all.
+    """The labels of a caller, and the corpora that the caller may name. None means all.
 
     A caller sees the public documents, and the documents with one of its `labels`.
     """

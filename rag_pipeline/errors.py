@@ -243,7 +243,7 @@ class UnexpectedError(RagPipelineError):
 
 
 def explained(error: Exception, subject: str = "") -> RagPipelineError | OSError:
-    """Return an error with a clear message as it is, and any other as an UnexpectedError.
+    """Return this package's and system errors unchanged, and others as an UnexpectedError.
 
     The message names the subject, such as a variant and its document, and the line of the code.
     """

@@ -301,8 +301,8 @@ def _how_good(board: Board, name: str) -> Iterator[str]:
     compared = row.comparison("baseline", _PRESENCE)
     more = ""
     if compared and compared.mean is not None and board.references["baseline"] != name:
-        verdict = f"{compared.verdict} than" if compared.verdict in ("better", "worse") else "like"
-        verdict = verdict if verdict != "like" else "not surely different from"
+        is_clear = compared.verdict in ("better", "worse")
+        verdict = f"{compared.verdict} than" if is_clear else "not surely different from"
         more = f". It is {verdict} {board.references['baseline']} ({100 * compared.mean:+.0f})"
     share = f"{100 * found.mean:.0f} of 100 questions"
     yield f"It finds the answer among the first 5 chunks for {share}{sure}{more}."

@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import OPERATOR, Caller
 Label = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[^,\[\]*\x00-\x1f]+$")]
 """A name without comma, bracket or asterisk, such as `hr` or `Domain Users`."""
 Labels = Literal["public"] | tuple[Label, ...]
-"""The labels of which a caller needs one. An empty list closes a document for all callers."""
+"""A caller needs one of the labels. An empty list closes a document for all callers."""
 
 
 class AccessRule(Settings):
@@ -26,11 +26,10 @@ class AccessRule(Settings):
 
 
 class Access(Settings):
-    """Says which labels a document has. The first that says something decides.
+    """Gives a document its labels: by the first matching rule, else by metadata, else `default`.
 
-    First come the `rules`, in their order, then the metadata value `metadata`, then `default`. A
-    metadata value is a list of labels or labels separated by commas, from a sidecar column or the
-    document's own metadata. A value that cannot be read closes the document for all callers.
+    `metadata` names a sidecar column or a field of the document's own metadata. Its value is a list
+    of labels, or labels separated by commas. An invalid value closes the document for all callers.
     """
 
     default: Labels

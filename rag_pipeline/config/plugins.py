@@ -53,8 +53,8 @@ def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
 def broken(group: str, kind: type = object) -> Mapping[str, ConfigError]:
     """Return why entry points of a group can't be used, by name.
 
-    An object that can't be imported is broken, one that is no subclass or instance of `kind`, and
-    one whose name another package has, too. This package's own object keeps its name.
+    An entry point is broken if its object can't be imported or is not a subclass or instance of
+    `kind`. Two packages with the same name are both broken, except for this package's own object.
     """
     return _load(group, kind)[1]
 

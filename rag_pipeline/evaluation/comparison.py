@@ -96,9 +96,9 @@ def best_of(
 ) -> tuple[str, list[str]]:
     """Return the best configuration, and the metrics that led to it.
 
-    The first metric leaves the configuration with the highest mean and those that cannot be told
-    from it. Each further metric does the same among the rest. Of those that no metric tells apart,
-    the one with the highest mean over all metrics is the best. Higher values must be better.
+    The first metric keeps the configuration with the highest mean, and those that are not
+    significantly worse. Each further metric does the same among these. At the end, the highest mean
+    over all metrics decides. Higher values must be better.
     """
 
     def mean(name: str, metric: str) -> float:

@@ -89,7 +89,7 @@ RANKING_METRICS = (
          "Whether none of the first {k} chunks is of a document that answers.", "lower"),
     *_at(_FEW_CUTOFFS, "DocumentRecall", "documents",
          lambda r, k: len(r.documents(k)) / len(r.query.answering_documents),
-         "Share of the documents that answer of which a chunk is among the first {k}."),
+         "Share of the answering documents with a chunk among the first {k}."),
     RankingMetric(
         name="Answerable", needs="spans", headline=False,
         measure=lambda r: float(r.relevant > r.lost),

@@ -18,6 +18,7 @@ from rag_pipeline.indexing.loads import finish_load as finish_load
 from rag_pipeline.indexing.loads import load_shard as load_shard
 from rag_pipeline.indexing.loads import load_shards as load_shards
 from rag_pipeline.indexing.loads import plan_load as plan_load
+from rag_pipeline.indexing.loads import read_documents as read_documents
 from rag_pipeline.indexing.loads import update_documents as update_documents
 from rag_pipeline.indexing.plans import MADE_OTHERWISE as MADE_OTHERWISE
 from rag_pipeline.indexing.plans import Plan as Plan
@@ -28,7 +29,6 @@ from rag_pipeline.indexing.tables import build_shard as build_shard
 from rag_pipeline.indexing.tables import finish as finish
 from rag_pipeline.indexing.tables import open_partition as open_partition
 from rag_pipeline.indexing.tables import plan as plan
-from rag_pipeline.indexing.tables import read_documents as read_documents
 from rag_pipeline.indexing.tables import update as update
 from rag_pipeline.indexing.tables import update_partition as update_partition
 from rag_pipeline.indexing.warnings import code_warning as code_warning

@@ -7,7 +7,7 @@ parses and commits documents. A load in one process has one shard.
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
@@ -35,7 +35,7 @@ from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.loading.sources import folder_of
-from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, rows_of
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata, rows_of
 from rag_pipeline.workspace import Workspace
 
 LoadedRow = parallel.ParsedSource[str | None]
@@ -251,3 +251,12 @@ def document_rows(
         "characters": [len(d.text) for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)
+
+
+def read_documents(
+    workspace: Workspace, document_ids: Sequence[str], version: int | None = None
+) -> Iterator[Document]:
+    """Yield documents from the newest or a pinned version of their table."""
+    columns = [f.name for f in fields(Document)]
+    for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
+        yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})

@@ -6,7 +6,7 @@ A table is built in shards of documents. One commit replaces the old rows of a s
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from rag_pipeline.errors import (
     UnknownReplyError,
     blaming,
 )
+from rag_pipeline.indexing.loads import read_documents
 from rag_pipeline.indexing.plans import (
     MADE_OTHERWISE,
     MAX_SHARD_DOCUMENTS,
@@ -34,12 +35,7 @@ from rag_pipeline.indexing.plans import (
 from rag_pipeline.loading.code import SYMBOLS
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import DocumentState, Table, TableState
-from rag_pipeline.store.schemas import (
-    CHUNKS_SCHEMA,
-    CONTEXTUALIZED_CHUNKS_SCHEMA,
-    parse_metadata,
-    rows_of,
-)
+from rag_pipeline.store.schemas import CHUNKS_SCHEMA, CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
@@ -271,15 +267,6 @@ def _weights(partition: TablePartition, before: TableState) -> Mapping[str, int]
 # --- rows ---
 
 
-def read_documents(
-    workspace: Workspace, document_ids: Sequence[str], version: int | None = None
-) -> Iterator[Document]:
-    """Yield documents from the newest or a pinned version of their table."""
-    columns = [f.name for f in fields(Document)]
-    for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
-        yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})
-
-
 def build_chunks(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
@@ -371,14 +358,10 @@ def read_in_order(
 
     Models that embed a document's chunks together need this order.
     """
-    import pyarrow.compute as pc
-
     batches = list(table.read(list(columns), document_ids))
     if batches:
         order = [("document_id", "ascending"), ("start", "ascending"), ("end", "ascending")]
-        rows = pa.Table.from_batches(batches)
-        places = pc.sort_indices(rows.select(["document_id", "start", "end"]), sort_keys=order)
-        yield from rows.take(places).combine_chunks().to_batches()
+        yield from pa.Table.from_batches(batches).sort_by(order).combine_chunks().to_batches()
 
 
 def build_vectors(

@@ -17,7 +17,7 @@ UNSAFE = re.compile(
 )
 """Characters that, in a document_id, can control a terminal, fake a name or break UTF-8."""
 _BY_PROGRAMS = ("**/~$*", "**/[Tt]humbs.db", "**/[Dd]esktop.ini")
-"""Lock files of Office and thumbnails of Windows. Other programs hide theirs by a dot."""
+"""Lock files of Office, and files that Windows adds to folders."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
     "that stay in the documents folder, anywhere to follow all"

@@ -17,14 +17,14 @@ from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
 
 CHOICE_TOKENS = 16
-"""Tokens that a reply with one of the `choices` may have, until such a reply is cut."""
+"""Maximum tokens of a reply that is one of the `choices`, until one such reply is cut."""
 _MORE_ROOM = 4
 """Factor on `max_output_tokens` when a cut reply is asked for again."""
 
 
 @dataclass(slots=True)
 class Chats:
-    """The clients of one chat model in one event loop: the usual one and those of other rooms."""
+    """The clients of a chat model in one event loop: the usual one, and some with other limits."""
 
     settings: ChatSettings
     usual: Chat = field(init=False)
@@ -134,11 +134,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 
 
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
-    """Return whether a reply lacks its end.
-
-    Complete JSON does not, and a reply that begins with one of the choices does not, even if more
-    text was cut.
-    """
+    """Return whether a reply lacks its end. Complete JSON or a leading choice needs no more."""
     if completion.cut and prompt.choices:
         first = re.search(r"\w+", completion.text.casefold())
         return first is None or first[0] not in map(str.casefold, prompt.choices)

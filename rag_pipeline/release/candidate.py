@@ -28,7 +28,7 @@ from rag_pipeline.workspace import Workspace
 
 _LISTED_DOCUMENTS = 20
 _TIE_BREAKS = ("AnswerPresence@1", "EntityF1", "AnswerPresence@10", "RR@10")
-"""The metrics, in this order, that choose where `serve_metric` cannot tell configurations apart."""
+"""The metrics that choose, in this order, where `serve_metric` shows no clear difference."""
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:

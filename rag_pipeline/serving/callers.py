@@ -1,6 +1,6 @@
-"""Tell who calls: by a table of tokens, or by signed tokens of an identity provider or proxy.
+"""Identify callers by a table of tokens, or by signed tokens of an identity provider or proxy.
 
-A file of the operator names both. It holds hashes of tokens and names of variables, never a key.
+The operator's file holds hashes of tokens and names of variables, never a key.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _BY_KEY = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 Ed25519 EdDSA".
 _BY_SECRET = ["HS256", "HS384", "HS512"]
 _LEAST_SECRET = 32
 _LEEWAY_SECONDS = 30
-"""Difference between two machines' clocks that no expiry counts."""
+"""Accepted difference in seconds between the clocks of two machines."""
 _FRESH_SECONDS = 300.0
-"""Age at which keys of an address are read again."""
+"""Age in seconds at which the keys of an address are read again."""
 _RETRY_SECONDS = 30.0
-"""Least seconds between two reads of an address, whatever keys tokens name."""
+"""Minimum seconds between two reads of an address, also for tokens with an unknown key."""
 _FETCH_SECONDS = 5.0
 _MOST_BYTES = 1_000_000
 
@@ -66,7 +66,7 @@ class Signer(Settings):
 
     `keys` is a file (JWK, JWKS or PEM) or an address of a JWKS. A proxy that signs with a shared
     secret has `secret_env` instead. `audience` and expiry must match. `labels` and `corpora` name
-    the claims: a list, or text separated by commas. Without the claim a caller has none.
+    the claims: a list, or text separated by commas. A caller without the claim has no labels.
     """
 
     header: str = "authorization"
@@ -111,7 +111,8 @@ class Callers:
     async def of(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller, or None if no token of the request is valid.
 
-        The header of a proxy decides if a request has it. `headers` have names in lower case.
+        If a request has a proxy's header, only that header counts. `headers` have names in lower
+        case.
         """
         given = {name: headers[name] for name in self.proxy_headers & headers.keys()}
         if not given and (token := bearer_token(headers)):

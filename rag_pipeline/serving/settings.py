@@ -20,8 +20,8 @@ class ServerSettings:
     `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server
     finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
     (`host` or `host:port`) by header. Questions are added to the file `log_questions`. With
-    `review`, clients may decide on synthetic questions. The file `callers` says which tokens have
-    which labels. Everybody else is `caller`, by default a caller without labels.
+    `review`, clients may decide on synthetic questions. The file `callers` maps tokens
+    to labels. All other requests come from `caller`, by default a caller without labels.
     """
 
     host: str = "127.0.0.1"

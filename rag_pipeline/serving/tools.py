@@ -166,7 +166,7 @@ def build_mcp(
     """Return the MCP server over an assistant; headers may name backends of `allowed_hosts`.
 
     Each question is added to `log`. A tool that works longer than `timeout_seconds` fails. `caller`
-    says who calls by standard input. `Guards` says it for requests.
+    is the caller by standard input. `Guards` finds the caller of a request.
     """
     in_thread = _in_thread(timeout_seconds)
     kept = log or QuestionLog()

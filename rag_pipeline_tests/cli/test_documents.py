@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import document_rows, text_warnings, update_documents
-from rag_pipeline.indexing.tables import read_documents
+from rag_pipeline.indexing import document_rows, read_documents, text_warnings, update_documents
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
 from rag_pipeline_tests.testing.corpora import write_corpus

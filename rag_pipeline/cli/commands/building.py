@@ -270,7 +270,7 @@ def plan(
 ) -> None:
     """Show the work, time and costs of `rag run` by stage, and make no model calls.
 
-    New files are loaded and cut, which `rag run` then need not do. With --json, they are not.
+    New files are loaded and cut; `rag run` does not repeat this. With --json, no file is loaded.
 
     \b
     Example:

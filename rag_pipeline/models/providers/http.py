@@ -80,7 +80,7 @@ JSONReply = tuple[dict[str, Any], Mapping[str, str]]
 MOST_TEXT_BYTES = 16_000_000
 """Maximum length of a reply of a chat model or a reranker."""
 MOST_VECTOR_BYTES = 256_000_000
-"""Maximum length of a reply with vectors: 2,048 of 4,096 numbers in JSON are 180 MB."""
+"""Maximum length of a reply with vectors: 2,048 vectors of 4,096 numbers are 180 MB."""
 
 
 def trusted(library: str) -> ssl.SSLContext:

@@ -134,7 +134,7 @@ _ASKING = (
     "whether which who whom whose why will with would you your document documents agreement "
     "agreements contract contracts"
 ).split()
-"""Words that questions contain whatever their subject is."""
+"""Words that occur in questions about any subject."""
 
 
 class MiniLMTokens(MiniLM):

@@ -1,4 +1,4 @@
-"""Expect the chunks that a changed index will give to each query, before it can be searched.
+"""Predict the chunks that each query finds in a changed index, before the index is built.
 
 The last run tells which chunks a query found. A chunk of a changed document is replaced by the most
 similar chunk of the new text. All other new chunks compete with the last run's chunks by BM25.
