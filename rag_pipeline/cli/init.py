@@ -1,0 +1,119 @@
+"""Look at a folder for `rag init`, ask a terminal for choices, and write the corpus file."""
+
+import glob
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+import typer
+from rich.markup import escape
+
+from rag_pipeline.cli.console import command, console, counted, cut, megabytes, say, show_next
+from rag_pipeline.cli.find import rag, shown_path
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.loading.languages import NAMES
+from rag_pipeline.loading.survey import Survey, survey
+from rag_pipeline.pipeline.first_look import (
+    Expected,
+    chosen_model,
+    expected_work,
+    is_mixed,
+    minutes,
+    needed_installation,
+)
+from rag_pipeline.pipeline.template import Choices, check_choices, write_corpus_file
+
+_MODELS = ("minilm", "e5")
+_MOST = 5
+"""Maximum number of examples in a line."""
+
+
+def initialize(
+    name: str,
+    documents: Path,
+    queries: Path | None,
+    store: str,
+    target: Path,
+    force: bool,
+    model: str | None,
+    exclude: Sequence[str] | None,
+) -> None:
+    """Write a corpus file for a folder, and print what the folder holds and what comes next.
+
+    Without `model` and `exclude`, a terminal is asked for them.
+    """
+    if model not in (None, *_MODELS):
+        raise ConfigError(f"--model {model}: is not one of: {', '.join(_MODELS)}")
+    check_choices(name, documents, queries, target, force)
+    globs = [pattern for pattern in exclude or () if pattern]
+    with console.status("looking at the documents"):
+        found = survey(documents.expanduser(), globs)
+        work = expected_work(found)
+    _show_files(found)
+    asks = sys.stdin.isatty() and console.is_terminal
+    if exclude is None and found.heavy:
+        named = ", ".join(f"{path} ({megabytes(found.sizes[path])})" for path in found.heavy)
+        if not asks or typer.confirm(f"Leave out logs and data: {named}?", default=True):
+            globs = [glob.escape(path) for path in found.heavy]
+            say(
+                f"left out as logs or data: {escape(named)}\n"
+                f"  to index them, change documents.exclude in {escape(str(target))}"
+            )
+    best, reason = chosen_model(found.languages, work)
+    _show_work(work)
+    if model is None and asks:
+        model = typer.prompt(f"Embedding? {reason}", default=best, type=click.Choice(_MODELS))
+    say(f"embedding: {model}" if model and model != best else f"embedding: {escape(reason)}")
+    if queries is None and asks:
+        given = typer.prompt("File with questions, if there is one", default="", show_default=False)
+        queries = Path(given) if given else None
+    choices = Choices(model or best, is_mixed(found.languages), globs)
+    write_corpus_file(name, documents, queries, store, target, shown_path(target), force, choices)
+    say(f"wrote {escape(str(target))} and its schema")
+    _show_next(needed_installation(choices.model, found), name, target, queries)
+
+
+def _show_files(found: Survey) -> None:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in islice(found.kinds.items(), 8))
+    size = megabytes(sum(found.sizes.values()))
+    say(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
+    if found.unusable:
+        say(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
+    if found.languages:
+        shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
+        say(f"languages: {shares}")
+    if found.scans:
+        say(f"scans without text: {_examples(found.scans)}")
+    if found.copies:
+        say(f"identical files: {_examples([' = '.join(group) for group in found.copies])}")
+    if found.versions:
+        groups = _examples([" | ".join(group) for group in found.versions])
+        say(f"versions of one document? {groups}\n  each is indexed; leave one out by --exclude")
+
+
+def _examples(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return escape("; ".join(cut(name, 120) for name in names[:_MOST]) + more)
+
+
+def _show_work(work: Mapping[str, Expected]) -> None:
+    reads = {"minilm": "English", "e5": "about 100 languages"}
+    for name, expected in work.items():
+        how = "measured on 20 texts" if expected.measured else "estimated, not installed"
+        size = f"{math.ceil(expected.n_bytes / 1e6):,} MB"
+        needs = f"{minutes(expected.seconds)}, {size} in the store"
+        say(f"  {name:<7} {needs} ({how}); reads {reads[name]}")
+
+
+def _show_next(installing: str, name: str, target: Path, queries: Path | None) -> None:
+    steps = [installing] if installing else []
+    if queries is None:
+        say("There are no questions yet, so nothing is measured: make some first.")
+        steps.append(rag("questions", file=target.expanduser(), corpus=name))
+    steps.append(rag("run", file=target.expanduser(), corpus=name))
+    show_next(steps[0])
+    for step in steps[1:]:
+        say(f"      {command(step)}")

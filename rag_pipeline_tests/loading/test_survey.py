@@ -1,0 +1,25 @@
+"""A folder is looked at: its kinds, copies, versions, giants and the length of its text."""
+
+from pathlib import Path
+
+from rag_pipeline.loading.survey import survey
+
+TEXT = "The tenant pays the rent on the first day of each month. "
+
+
+def test_a_folder_is_described(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ("terms_v1.md", "terms_v2.md", "rent.md", "invoice 1.md", "invoice 2.md"):
+        (tmp_path / name).write_text(f"# {name}\n\n" + TEXT * 10)
+    (tmp_path / "old" / "rent.md").write_bytes((tmp_path / "rent.md").read_bytes())
+    (tmp_path / "web.log").write_text("GET /\n" * 200_000)
+    (tmp_path / "small.log").write_text("GET /\n")
+    found = survey(tmp_path)
+    assert found.kinds == {".md": 6, ".log": 2}
+    assert found.heavy == ["web.log"]
+    assert found.copies == [["old/rent.md", "rent.md"]]
+    assert found.versions == [["terms_v1.md", "terms_v2.md"]]
+    assert found.languages == {"en": 1.0}
+    sizes = [path.stat().st_size for path in tmp_path.rglob("*.*") if path.name != "web.log"]
+    assert found.characters == sum(sizes)
+    assert set(survey(tmp_path, ["*.log", "old/**"]).kinds) == {".md"}
