@@ -193,8 +193,8 @@ class TextTooLongError(ProviderError):
 class MissingExtraError(ProviderError):
     """An optional package is not installed."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: {installation(extra)}")
+    def __init__(self, package: str, *extras: str) -> None:
+        super().__init__(f"{package} is not installed; run: {installation(*extras)}")
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:

@@ -1,5 +1,6 @@
 """Define the `assistant` section of a corpus file, which sets how questions are answered."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -76,6 +77,10 @@ class AssistantSettings(Settings):
                 f"reflections {self.reflections}: needs a model; name one of `chats` as `chat`"
             )
         return self
+
+    def required(self) -> Mapping[str, str]:
+        """Return the package that calls `chat`."""
+        return {"dspy": "dspy"} if self.chat else {}
 
     @property
     def stages(self) -> tuple[int, int] | None:

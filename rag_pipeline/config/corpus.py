@@ -225,6 +225,13 @@ class CorpusConfig(Settings):
             f"evaluation.answers: {{method: llm, chat: {chat}}}"
         )
 
+    def used_settings(self) -> Iterator[tuple[str, Settings]]:
+        """Yield place and settings of the assistant and of all variants that are used."""
+        yield "assistant.chat", self.assistant
+        for one in self.all_configurations.values():
+            for stage in STAGES:
+                yield f"{stage}s.{one.variant(stage)}", self.chosen(one, stage)
+
     def check_variants(self) -> None:
         """Check the inputs of all used variants. Raise ConfigError or InputError if one fails."""
         for one in self.all_configurations.values():

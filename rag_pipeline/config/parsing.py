@@ -1,5 +1,6 @@
 """Find corpus files and parse them, or raise one error with every mistake and its cure."""
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pydantic.fields import FieldInfo
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import PATTERNS
-from rag_pipeline.errors import ConfigError, OtherComponentError
+from rag_pipeline.errors import ConfigError, MissingExtraError, OtherComponentError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
 _PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
@@ -102,7 +103,8 @@ def load_config(file: str | Path) -> CorpusConfig:
 
     Its relative paths start from the first of these folders that holds `documents.path`: the file's
     folder, the project root above it, and the working directory. A project root has
-    `workspace.yaml` or `pyproject.toml`. Raises ConfigError if the file is invalid.
+    `workspace.yaml` or `pyproject.toml`. Raises ConfigError if the file is invalid, and
+    MissingExtraError if an optional package that the file needs is not installed.
     """
     file = Path(file).expanduser()
     try:
@@ -123,7 +125,22 @@ def load_config(file: str | Path) -> CorpusConfig:
         raise OtherComponentError(
             f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}"
         )
-    return parse_config(raw["attributes"], file.resolve())
+    config = parse_config(raw["attributes"], file.resolve())
+    _require_extras(config)
+    return config
+
+
+def _require_extras(config: CorpusConfig) -> None:
+    """Raise MissingExtraError with one command that installs what the file's settings need."""
+    missing: dict[str, tuple[str, str]] = {}
+    for place, settings in config.used_settings():
+        for module, extra in settings.required().items():
+            if importlib.util.find_spec(module) is None:
+                missing.setdefault(module, (extra, place))
+    if missing:
+        needs = ", ".join(f"{place} needs {module}" for module, (_, place) in missing.items())
+        extras = dict.fromkeys(extra for extra, _ in missing.values())
+        raise MissingExtraError(f"{config.where}: {needs}, which", *extras)
 
 
 def other_settings(file: Path) -> list[str]:

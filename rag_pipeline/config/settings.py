@@ -80,12 +80,18 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
     )
     code_version: ClassVar[int] = 1
+    requires: ClassVar[Mapping[str, str]] = {}
+    """The extra that installs each optional package, by the package's module."""
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset()
     """Names of settings that change no result, such as timeouts. Fingerprints ignore them."""
 
     def fingerprinted(self) -> dict[str, Any]:
         """Return the values that the fingerprint depends on, by name."""
         return {name: value for name, value in self if name not in self.not_fingerprinted}
+
+    def required(self) -> Mapping[str, str]:
+        """Return the optional packages that these settings need: see `requires`."""
+        return self.requires
 
     def names(self) -> Iterator[tuple[str, str, str]]:
         """Yield path of the setting, section and name of each named variant (see `NameIn`)."""

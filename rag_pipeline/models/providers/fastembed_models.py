@@ -1,6 +1,6 @@
 """BGE and other ONNX embedding models on this machine, through the package fastembed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -28,6 +28,7 @@ class FastEmbedEmbedding(EmbeddingSettings):
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
+    requires: ClassVar[Mapping[str, str]] = {"fastembed": "fastembed"}
     provider: Literal["fastembed"]
     model: str = Field(default="BAAI/bge-small-en-v1.5", min_length=1)
     path: str | None = None

@@ -1,7 +1,7 @@
 """Cross-encoders from a local folder, through the package flashrank."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -24,6 +24,7 @@ class FlashRankReranker(ModelReranker):
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})
+    requires: ClassVar[Mapping[str, str]] = {"flashrank": "flashrank"}
     method: Literal["flashrank"]
     model: str = Field(default="ms-marco-MiniLM-L-12-v2", min_length=1)
     path: str
