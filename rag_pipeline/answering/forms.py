@@ -5,13 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import (
-    Ranked,
-    Sentence,
-    as_answer,
-    choose,
-    rank_sentences,
-)
+from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of
 from rag_pipeline.answering.matching import Words
@@ -19,14 +13,7 @@ from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
-from rag_pipeline.datamodels import (
-    Answer,
-    Citation,
-    ComparisonRow,
-    Kind,
-    ScoredChunk,
-    SearchResult,
-)
+from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")

@@ -1,7 +1,7 @@
 """Find the lists, steps and sections of a document that a question asks for, complete."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -76,10 +76,7 @@ def lists_of(document: Document) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=64)
 def _lists(text: str) -> tuple[Block, ...]:
-    return tuple(_read_lists(text))
-
-
-def _read_lists(text: str) -> Iterator[Block]:
+    found: list[Block] = []
     headings: list[tuple[int, str]] = []
     before = ""
     items: list[Span] = []
@@ -101,7 +98,7 @@ def _read_lists(text: str) -> Iterator[Block]:
         ):
             if len(items) > 1:
                 above = "\n".join([*(heading for _, heading in headings), before])
-                yield Block(tuple(items), above, numbered)
+                found.append(Block(tuple(items), above, numbered))
             items = []
         if is_item:
             numbered = bool(_NUMBERED.match(line)) if not items else numbered
@@ -112,6 +109,7 @@ def _read_lists(text: str) -> Iterator[Block]:
             headings = [h for h in headings if h[0] < len(heading[1])]
             headings.append((len(heading[1]), heading[2]))
         blank = not words
+    return tuple(found)
 
 
 def _first_number(line: str) -> int | None:

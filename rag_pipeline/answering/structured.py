@@ -12,13 +12,7 @@ from rag_pipeline.answering.lists import (
     summary_spans,
 )
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.tables import (
-    DocumentOf,
-    Found,
-    find_rows,
-    said,
-    with_all_rows,
-)
+from rag_pipeline.answering.tables import DocumentOf, Found, find_rows, said, with_all_rows
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
 

@@ -26,8 +26,6 @@ _MOST_ROWS = 30
 """Maximum number of rows of an answer."""
 _LEAST_COVERED = 0.5
 """Least weight of the question's words that a row, its table and its document must have."""
-_LEAST_FIELDS = 3
-"""Least number of fields of a line of separated values without a known file type."""
 _EQUAL = 1e-6
 _LEAST_LIKE = 0.7
 """Least share of the best score that a row of a comparison must have."""
@@ -193,8 +191,8 @@ def find_rows(
 ) -> list[Found]:
     """Return the rows that a question names, best table first, or [].
 
-    Rows with the same words of the question belong together. A row of another name or another
-    table is added if it has words of the question that the rows before lack, as in a comparison.
+    Rows with the same words of the question belong together. A comparison needs further rows: rows
+    of a table with the same columns, with words of the question that the rows before lack.
     """
     ranked = sorted(_named(words, chunks, document_of), key=lambda pair: -pair[0])
     if not ranked:
@@ -289,7 +287,7 @@ def _with_column(words: Words, found: Found) -> Found:
 
 
 def said(question: str, found: Sequence[Found]) -> str:
-    """Return what the rows say: a computed number, the cells asked for, or "".
+    """Return a number computed from the rows, the cells asked for, or "".
 
     Sums, averages, extremes and differences are of the column that the question asks for, or of the
     only column with numbers. A count is of the rows.

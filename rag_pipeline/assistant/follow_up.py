@@ -53,7 +53,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
 
 
 def _replaced(before: str, part: str) -> str:
-    """Return the question before with a new part in the place of the part of the same kind."""
+    """Return the question before with `part` instead of its last part of the same kind."""
     year, names = _YEAR.fullmatch(part), key_entities(before)
     part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part
     first, _, rest = part.partition(" ")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rag_pipeline.answering import (
@@ -14,11 +15,7 @@ from rag_pipeline.answering import (
     or_quotes,
 )
 from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.assistant.corpora import (
-    CorporaSearcher,
-    PassageScorer,
-    calibration_of,
-)
+from rag_pipeline.assistant.corpora import CorporaSearcher, PassageScorer, calibration_of
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
@@ -74,11 +71,10 @@ class Assistant(CorporaSearcher):
     ) -> AssistedAnswer:
         """Answer a question. Raise InputError for an empty one or an unknown corpus or document.
 
-        `turns` are the questions asked before, oldest first. They complete a follow-up question
-        such as "and in Lyon?".
-        `instructions` guide the model. Without a model they are ignored, and the trace says so.
-        `contexts` is the number of passages that the answer is made from. `where` is a filter in
-        SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
+        `turns` are the questions before, oldest first. They complete a question such as "and in
+        Lyon?". `instructions` guide the model. Without a model they are ignored, and the trace says
+        so. The answer is made from `contexts` passages. `where` is a filter in SQL (see
+        `Corpus.search`). With `where`, the assistant does not search outside.
         """
         answering = _Answering(
             assistant=self,
@@ -286,25 +282,16 @@ class _Answering:
 
     def _improve(self, model: Model, answer: Answer, found: SearchResult) -> Answer:
         for _ in range(self.settings.reflections):
+            asked = self._query, self._intent, answer, found.chunks, self.instructions
             with self._step("reflection") as detail:
-                reflection = self._review(model, answer, found, detail)
+                reflection = self._by_model(
+                    detail, "reflection", partial(model.reflect, *asked), lambda: Reflection({})
+                )
                 detail |= {**reflection.verdicts, "changed": reflection.better is not None}
             if reflection.better is None:
                 break
             answer = reflection.better
         return answer
-
-    def _review(
-        self, model: Model, answer: Answer, found: SearchResult, detail: Detail
-    ) -> Reflection:
-        return self._by_model(
-            detail,
-            "reflection",
-            lambda: model.reflect(
-                self._query, self._intent, answer, found.chunks, self.instructions
-            ),
-            lambda: Reflection({}),
-        )
 
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
         with self._step("citations") as detail:

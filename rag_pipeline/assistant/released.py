@@ -11,14 +11,7 @@ from rag_pipeline.assistant.model import interactive
 from rag_pipeline.calls.costs import attributed
 from rag_pipeline.config import AnswerMethod, AnswerSettings
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import (
-    OPERATOR,
-    Answer,
-    Caller,
-    Document,
-    SearchRequest,
-    SearchResult,
-)
+from rag_pipeline.datamodels import OPERATOR, Answer, Caller, Document, SearchRequest, SearchResult
 from rag_pipeline.errors import ProviderError, StoreError
 
 _MAX_CACHED = 64
@@ -111,7 +104,7 @@ class ReleasedCorpus:
         return self.corpus.document(document_id, self.caller)
 
     def describe(self) -> dict[str, Any]:
-        """Return the searched release; `error` says why a newer release is not searched."""
+        """Return facts of the searched release, and the `error` of a newer one that cannot open."""
         problem, visible = {}, self.corpus.visible(self.caller)
         try:
             release = self.corpus.release()

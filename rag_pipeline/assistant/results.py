@@ -6,6 +6,7 @@ from typing import Any
 
 from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
+from rag_pipeline.answering.tables import DocumentOf as DocumentOf
 from rag_pipeline.datamodels import (
     Answer,
     Citation,
@@ -20,8 +21,6 @@ Progress = Callable[[str, int, int], None]
 """Called when a step begins, with its name, the number of steps done and of all steps."""
 Detail = dict[str, Any]
 """Details of a step for the trace. Each step has its own keys."""
-DocumentOf = Callable[[ScoredChunk], Document | None]
-"""Returns the document of a passage, or None if the passage's corpus has no whole documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +60,8 @@ class AssistedAnswer:
 
     `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
     the answer was made from. `problems` lists wrong citations. `doubted` holds the sentences of
-    `text` that no cited passage supports. `warnings` lists the steps that
-    rules did instead of the model.
+    `text` that no cited passage supports. `warnings` lists the steps that rules did instead of the
+    model, and documents that may not hold.
     """
 
     query: str

@@ -27,6 +27,7 @@ from rag_pipeline.datamodels import Chunk, Document, GoldSpan
 from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
+from rag_pipeline.search.lexical_index.postings import idf
 from rag_pipeline.search.tokenization import Tokenizer
 
 _PASSAGE = 400
@@ -211,12 +212,12 @@ class Certifier(AbstractContextManager["Certifier"]):
     def _is_named(self, terms: set[str], document_id: str) -> bool:
         """Return whether a question names this document more clearly than any other."""
         n = len(self._called)
-        weight = {t: _rarity(n, self._calling[t]) for t in terms if self._calling[t]}
+        weight = {t: idf(n, self._calling[t]) for t in terms if self._calling[t]}
         score = {
             d: sum(w for t, w in weight.items() if t in own) for d, own in self._called.items()
         }
         own = score.pop(document_id)
-        unique = _rarity(n, 1)
+        unique = idf(n, 1)
         return own >= unique and own - max(score.values(), default=0.0) >= min(_NAMED, unique / 2)
 
     def _sentences(self, chunk_id: str) -> list[_Sentence]:
@@ -242,7 +243,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return math.inf
 
     def _weights(self, terms: Iterable[str]) -> dict[str, float]:
-        return {term: _rarity(len(self._passages), self._holding[term]) for term in terms}
+        return {term: idf(len(self._passages), self._holding[term]) for term in terms}
 
     def _batches(self, documents: Iterable[Document]) -> Iterable[pa.RecordBatch]:
         settings = StructuralContext(method="structural")
@@ -282,10 +283,6 @@ def _hold(text: str, values: Sequence[Quantity]) -> bool:
     """Return whether a text states all of these values."""
     held = quantities(text)
     return all(any(same_value(v.value, h.value) for h in held) for v in values)
-
-
-def _rarity(n: int, holding: int) -> float:
-    return math.log(1 + (n - holding + 0.5) / (holding + 0.5))
 
 
 def _expected(query: str) -> str | None:

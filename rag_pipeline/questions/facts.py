@@ -62,7 +62,7 @@ _NO_TOPIC = re.compile(
     r"report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
     re.IGNORECASE,
 )
-"""Marks, numbers and imperatives: what such a heading names is no topic."""
+"""Marks, numbers and imperatives. A heading with one of these names no topic."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
 _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
@@ -80,7 +80,7 @@ _OF_ITSELF = re.compile(
     r"\b[Tt]his (?=(?:agreement|contract|lease|policy|licen[cs]e|undertaking|plan)\b)",
     re.IGNORECASE,
 )
-"""A document that speaks of itself: "this Agreement" is "the Agreement" in a question about it."""
+"""A document that names itself. A question has "the Agreement", not "this Agreement"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
 _LINKS = frozenset(
     "of the and for in to on a an with by der die das des und für von zur zum".split()
@@ -131,17 +131,21 @@ class StatedFact:
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document in order."""
+    language = language_of(document.text) or "en"
+    if language in ("en", "de"):
+        for fact in (*_options(document, language), *_said(document, language)):
+            yield replace(fact, language=language)
+
+
+def _said(document: Document, language: str) -> Iterator[StatedFact]:
+    """Yield the facts of a document's sentences and sections."""
     text = document.text
-    language = language_of(text) or "en"
-    if language not in ("en", "de"):
-        return
     heading, level_start, is_listed, before, base = "", 0, False, "", 0
     spans = sentence_spans(text)
     words = Counter(re.findall(r"\b[a-zäöüß]+\b", text))
     large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
     proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
     small = (dictionary("en") if language == "en" else frozenset(words)) - proper
-    yield from _options(document, language)
     for number, (start, end) in enumerate(spans):
         raw, last = text[start:end], before
         before = raw
@@ -165,7 +169,7 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         if indent > base + 2:
             continue
         begin = start + _prefix(raw)
-        sentence = _OF_ITSELF.sub(_the, plain(text[begin:end]))
+        sentence = _OF_ITSELF.sub(lambda found: f"{found[0][0]}he ", plain(text[begin:end]))
         is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
         if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
             continue
@@ -183,22 +187,19 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         past = _section_end(spans, number, text) if is_first and _asks_for(heading) else None
         if past and _is_about(heading, body := plain(text[begin:past]), language):
             section = document.document_id, begin, past, body
-            yield StatedFact(
-                "section", *section, (0, len(body)), heading, subject=heading, language=language
-            )
-        quantities_said = [replace(f, language=language) for f in _quantities(found, heading)]
-        if language == "de":
-            quantities_said = [f for f in quantities_said if f.kind != "date"]
+            yield StatedFact("section", *section, (0, len(body)), heading, subject=heading)
+        quantities_said = [
+            f for f in _quantities(found, heading) if language == "en" or f.kind != "date"
+        ]
         yield from quantities_said
-        yield from _abbreviations(found, heading, language)
+        yield from _abbreviations(found, heading)
         defined = _DEFINED.match(sentence)
         if defined and language == "en":
             meaning = (defined.end(), len(sentence))
             yield StatedFact("definition", *found, meaning, heading, subject=defined[1])
         elif not quantities_said:
             for kind, question, answer in asked_of(found[3], language):
-                value = (answer, len(sentence))
-                yield StatedFact(kind, *found, value, heading, question=question, language=language)
+                yield StatedFact(kind, *found, (answer, len(sentence)), heading, question=question)
         if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
@@ -208,10 +209,6 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
 def _indent(text: str, at: int) -> int:
     line = text[text.rfind("\n", 0, at) + 1 : at + 1].expandtabs()
     return len(line) - len(line.lstrip())
-
-
-def _the(found: re.Match[str]) -> str:
-    return "The " if found[0][0] == "T" else "the "
 
 
 def _options(document: Document, language: str) -> Iterator[StatedFact]:
@@ -225,13 +222,10 @@ def _options(document: Document, language: str) -> Iterator[StatedFact]:
                 *("option", document.document_id, found.start("names"), found.end("text"), said),
                 (0, len(said)),
                 subject=found["name"],
-                language=language,
             )
 
 
-def _abbreviations(
-    found: tuple[str, int, int, str], heading: str, language: str
-) -> Iterator[StatedFact]:
+def _abbreviations(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
     """Yield "long form (LF)" if the letters are the initials of the words before.
 
     A strict case of Schwartz and Hearst, A simple algorithm for identifying abbreviation
@@ -249,9 +243,7 @@ def _abbreviations(
                 break
         if not letters and said["short"].isupper():
             value = (start, said.end("long") - 1)
-            yield StatedFact(
-                "abbreviation", *found, value, heading, subject=said["short"], language=language
-            )
+            yield StatedFact("abbreviation", *found, value, heading, subject=said["short"])
 
 
 def _is_said(sentence: str, language: str) -> bool:
@@ -340,7 +332,7 @@ def _asks_for(heading: str) -> bool:
 
 
 def _section_end(spans: list[Span], number: int, text: str) -> int | None:
-    """Return the end of the section that begins with a sentence; None if it is too long."""
+    """Return the end of the section that begins with a sentence, or None if it is too long."""
     first, end = spans[number]
     for start, past in spans[number + 1 :]:
         if _heading_of(text, start, text[start:past]) is not None:

@@ -1,10 +1,10 @@
 """Facts -> questions in several wordings, by reordering the sentence that states the fact."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from random import Random
 
-from rag_pipeline.questions.facts import StatedFact
+from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.forms import DUTY, ITSELF, is_clause, is_german_subject, is_subject
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
@@ -66,8 +66,17 @@ _DATE = {
     **{"on": ("when", "on what date"), "": ("when",), "by": ("by when", "by what date")},
     **{prep: (f"{prep} when",) for prep in ("as of", "until", "from", "since")},
 }
-_DEFINITION_FORMS = ("What does {} mean?", "How is {} defined?", "What is meant by {}?")
-_STANDS = ("What does {} stand for?", "What does the abbreviation {} stand for?")
+_FORMS: dict[FactKind, dict[str, tuple[str, ...]]] = {
+    "definition": {"en": ("What does {} mean?", "How is {} defined?", "What is meant by {}?")},
+    "party": {"en": ("Which companies are the parties?",)},
+    "section": {"en": ("What is said about {}?",), "de": ("Was steht zum Thema „{}“?",)},
+    "abbreviation": {
+        "en": ("What does {} stand for?", "What does the abbreviation {} stand for?"),
+        "de": ("Wofür steht die Abkürzung {}?",),
+    },
+    "option": {"en": ("What does the option {} do?",), "de": ("Was bewirkt die Option {}?",)},
+}
+"""Questions with the subject of a fact as `{}`, by kind and language."""
 _NAMED = (
     "{question}, according to {name}?",
     "According to {name}, {lower}?",
@@ -101,15 +110,12 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     if fact.question:
         yield _asked(fact.question)
         return
-    by_kind = {
-        "definition": _definition,
-        "party": _party,
-        "section": _section,
-        "abbreviation": _abbreviation,
-        "option": _option,
-    }
-    quantity = _german_quantity if fact.language == "de" else _quantity
-    for question in by_kind.get(fact.kind, quantity)(fact, random):
+    made: Iterable[str]
+    if fact.kind in _FORMS:
+        made = _in_forms(fact, random)
+    else:
+        made = _german_quantity(fact) if fact.language == "de" else _quantity(fact, random)
+    for question in made:
         if 3 < len(question.split()) <= _MOST_WORDS[1]:
             yield question
 
@@ -145,7 +151,7 @@ def _quantity(fact: StatedFact, random: Random) -> Iterator[str]:
         yield _asked(f"{turned} {lead[:1].lower()}{lead[1:]}")
 
 
-def _german_quantity(fact: StatedFact, random: Random) -> Iterator[str]:
+def _german_quantity(fact: StatedFact) -> Iterator[str]:
     before, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .")
     is_time = fact.kind == "duration"
     if re.search(r"[:;()„“»«]", f"{before}{after}"):
@@ -166,7 +172,7 @@ def _german_quantity(fact: StatedFact, random: Random) -> Iterator[str]:
 
 
 def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | None:
-    """Return the main clause as a question for the value; None if the clause does not allow it."""
+    """Return the main clause as a question for the value, or None if the clause is unfit."""
     lead = _BEFORE.search(clause)
     assert lead is not None
     kept = clause[: lead.start("lead")].rstrip()
@@ -237,39 +243,20 @@ def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple
     return {"": ("what percentage",), "by": ("by what percentage",)}.get(prep)
 
 
-def _definition(fact: StatedFact, random: Random) -> Iterator[str]:
-    yield from _two_of(_DEFINITION_FORMS, f"“{fact.subject}”", random)
-
-
-def _abbreviation(fact: StatedFact, random: Random) -> Iterator[str]:
-    if fact.language == "de":
-        yield f"Wofür steht die Abkürzung {fact.subject}?"
+def _in_forms(fact: StatedFact, random: Random) -> list[str]:
+    """Return up to two questions in the fixed forms of the fact's kind."""
+    subject, is_german = fact.subject, fact.language == "de"
+    if fact.kind == "section":
+        subject = subject.strip(" .:")
+        is_quoted = not is_german and not (subject.islower() and " " not in subject)
     else:
-        yield from _two_of(_STANDS, fact.subject, random)
-
-
-def _option(fact: StatedFact, random: Random) -> Iterator[str]:
-    form = "Was bewirkt die Option {}?" if fact.language == "de" else "What does the option {} do?"
-    yield form.format(fact.subject)
-
-
-def _party(fact: StatedFact, random: Random) -> Iterator[str]:
-    yield "Which companies are the parties?"
-
-
-def _section(fact: StatedFact, random: Random) -> Iterator[str]:
-    if fact.language == "de":
-        yield f"Was steht zum Thema „{fact.subject.strip(' .:')}“?"
-    else:
-        topic = fact.subject.strip(" .:")
-        is_word = topic.islower() and " " not in topic
-        yield f"What is said about {topic if is_word else f'“{topic}”'}?"
-
-
-def _two_of(forms: Sequence[str], subject: str, random: Random) -> list[str]:
-    order = [form.format(subject) for form in forms]
-    random.shuffle(order)
-    return order[:2]
+        is_quoted = fact.kind == "definition"
+    questions = [
+        form.format(f"“{subject}”" if is_quoted else subject)
+        for form in _FORMS[fact.kind]["de" if is_german else "en"]
+    ]
+    random.shuffle(questions)
+    return questions[:2]
 
 
 def _asked(words: str) -> str:

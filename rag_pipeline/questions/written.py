@@ -61,13 +61,12 @@ def write_questions(
 ) -> MadeQuestions:
     """Return up to `wanted`, `several` and `unanswerable` certified questions as rows.
 
-    Raises the first failure if every prompt failed; otherwise failures count as refused. The same
+    Raises the first failure if every prompt failed. Else, failures count as refused. The same
     documents give the same prompts.
     """
     documents = distinct_documents(documents)
-    passages = list(_passages(documents, max(wanted, unanswerable)))
-    pairs = list(_pairs(documents, several))
-    prompts = prompts_of(documents, wanted, several, unanswerable)
+    passages, pairs = _sources(documents, wanted, several, unanswerable)
+    prompts = _prompts(passages, pairs)
     total = wanted + several + unanswerable
     progress(0, total)
     replies = list(ask(prompts)) if prompts else []
@@ -104,9 +103,25 @@ def prompts_of(
     documents: Sequence[Document], wanted: int, several: int = 0, unanswerable: int = 0
 ) -> list[Prompt]:
     """Return the prompts of `write_questions`."""
-    documents = distinct_documents(documents)
-    of_one = [_prompt(*p) for p in _passages(documents, max(wanted, unanswerable))]
-    return of_one + [_prompt_of_two(*p) for p in _pairs(documents, several)]
+    return _prompts(*_sources(distinct_documents(documents), wanted, several, unanswerable))
+
+
+def _sources(
+    documents: Sequence[Document], wanted: int, several: int, unanswerable: int
+) -> tuple[list[SourceSpan], list[tuple[SourceSpan, SourceSpan]]]:
+    passages = list(_passages(documents, max(wanted, unanswerable)))
+    return passages, list(_pairs(documents, several))
+
+
+def _prompts(
+    passages: Sequence[SourceSpan], pairs: Sequence[tuple[SourceSpan, SourceSpan]]
+) -> list[Prompt]:
+    of_one = (_PROMPT.prompt(passage=_shown(*one), schema=_SCHEMA) for one in passages)
+    of_two = (
+        _BOTH.prompt(passages=[_shown(*one), _shown(*other)], schema=_BOTH_SCHEMA)
+        for one, other in pairs
+    )
+    return [*of_one, *of_two]
 
 
 class _Checked:
@@ -203,14 +218,6 @@ def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[SourceS
 def _around(text: str, start: int, end: int) -> Span:
     spare = max(0, _PASSAGE - (end - start)) // 2
     return max(0, start - spare), min(len(text), end + spare)
-
-
-def _prompt(document: Document, span: Span) -> Prompt:
-    return _PROMPT.prompt(passage=_shown(document, span), schema=_SCHEMA)
-
-
-def _prompt_of_two(one: SourceSpan, other: SourceSpan) -> Prompt:
-    return _BOTH.prompt(passages=[_shown(*one), _shown(*other)], schema=_BOTH_SCHEMA)
 
 
 def _shown(document: Document, span: Span) -> Shown:

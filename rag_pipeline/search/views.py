@@ -56,10 +56,6 @@ class Views:
         labels = self._labels.get(document_id)
         return labels is not None and caller.sees(labels)
 
-    def sees_all(self, caller: Caller) -> bool:
-        """Return whether a caller may see every document."""
-        return self.index_for(caller).visible is None
-
     def index_for(self, caller: Caller) -> Index:
         """Return the index with the documents that a caller may see."""
         if caller.labels is None:

@@ -8,12 +8,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.answering.quantities.numbers import (
-    FOREIGN_WORDS,
-    NUMBER,
-    FactValue,
-    read_number,
-)
+from rag_pipeline.answering.quantities.numbers import FOREIGN_WORDS, NUMBER, FactValue, read_number
 from rag_pipeline.answering.quantities.values import Quantity, quantities
 
 _HOURS = dict.fromkeys(("morning", "früh", "morgens"), 0) | dict.fromkeys(

@@ -14,7 +14,6 @@ Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 200
 """
 
 import json
-import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
@@ -39,7 +38,7 @@ from rag_pipeline.search.lexical_index.engines import (
     Rows,
 )
 from rag_pipeline.search.lexical_index.lance import LANCE_B, LANCE_K1, LanceEngine
-from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
+from rag_pipeline.search.lexical_index.postings import PostingsBuilder, idf, load_matrix
 from rag_pipeline.search.tokenization import Tokenizer, tokenizer_of
 
 _ENGINES: dict[str, type[Engine]] = {
@@ -152,16 +151,12 @@ class LexicalIndex:
             counted.update(terms)
             held = [n for n in map(self._holding, terms) if n]
             if terms:
-                total += sum(_idf(self._count, n) for n in held) if held else _idf(self._count, 0)
+                total += sum(idf(self._count, n) for n in held) if held else idf(self._count, 0)
         return total
 
 
 def _count_holding(engine: Engine | None, term: str) -> int:
     return len(engine.holding(term)) if engine is not None else 0
-
-
-def _idf(chunks: int, holding: int) -> float:
-    return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
 
 
 def check_engine(engine: str, settings: Lexical) -> None:

@@ -10,7 +10,6 @@
 """
 
 import json
-import math
 import re
 import sys
 from abc import abstractmethod
@@ -31,6 +30,7 @@ from rag_pipeline.search.lexical_index.postings import (
     Matrix,
     PostingsBuilder,
     bm25_scores,
+    idf,
     load_counts,
     save_counts,
 )
@@ -174,9 +174,13 @@ class Bm25sEngine(_ScoringEngine):
 
     def postings(self, term: str) -> Hits:
         """Return the rows with a term, and their scores for it."""
-        matrix, number = self._index.scores, self._index.vocab_dict.get(term)
-        part = slice(0) if number is None else slice(*matrix["indptr"][number : number + 2])
+        matrix, part = self._index.scores, self._part(term)
         return Hits(np.asarray(matrix["indices"][part], np.int64), np.asarray(matrix["data"][part]))
+
+    def _part(self, term: str) -> slice:
+        number = self._index.vocab_dict.get(term)
+        ends = self._index.scores["indptr"]
+        return slice(0) if number is None else slice(*ends[number : number + 2])
 
     def holding(self, term: str) -> Rows:
         """Return the rows with a term."""
@@ -209,14 +213,16 @@ class _VisibleBm25s(Bm25sEngine):
 
     def postings(self, term: str) -> Hits:
         """Return the visible rows with a term, and their scores for it."""
-        matrix, number = self._index.scores, self._index.vocab_dict.get(term)
-        part = slice(0) if number is None else slice(*matrix["indptr"][number : number + 2])
-        rows = np.asarray(matrix["indices"][part], np.int64)
+        part = self._part(term)
+        rows = np.asarray(self._index.scores["indices"][part], np.int64)
         seen = self._visible[rows]
         rows, counts = rows[seen], self._counts[part][seen]
-        idf = math.log(1 + (self._rows - len(rows) + 0.5) / (len(rows) + 0.5))
         lengths, b = self._lengths[rows] / self._mean, self._settings.b
-        scores = idf * counts / (counts + self._settings.k1 * (1 - b + b * lengths))
+        scores = (
+            idf(self._rows, len(rows))
+            * counts
+            / (counts + self._settings.k1 * (1 - b + b * lengths))
+        )
         return Hits(rows, scores.astype(np.float32))
 
     def frequencies(self, terms: list[str]) -> Rows:
@@ -247,7 +253,7 @@ class RankBm25Engine(_ScoringEngine):
         freqs = self._index.doc_freqs
         # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
         self._index.idf = {
-            term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
+            term: idf(rows, n)
             for term, n in Counter(chain.from_iterable(freqs[row] for row in held)).items()
         }
         self._index.avgdl = sum(self._index.doc_len[row] for row in held) / max(rows, 1)

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from array import array
 from itertools import chain
 from pathlib import Path
@@ -157,6 +158,11 @@ def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
     rows.append(one.rows[done:])
     counts.append(one.counts[done:])
     return _Ordered(ends + other.ends, np.concatenate(rows), np.concatenate(counts))
+
+
+def idf(rows: int, holding: int) -> float:
+    """Return the inverse frequency of a term that `holding` of the rows hold."""
+    return math.log(1 + (rows - holding + 0.5) / (holding + 0.5))
 
 
 def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
