@@ -1,14 +1,17 @@
 """Find the lists, steps and sections of a document that a question asks for, complete."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.imports import compiled
+from rag_pipeline.loading.text import heading_paths
 
 _LONGEST = 200_000
 """Maximum number of characters of a document whose lists are read."""
@@ -16,7 +19,6 @@ _MOST_CHARACTERS = 6_000
 """Maximum number of characters of a list in an answer."""
 _NUMBERED = re.compile(r"[ \t]*(?:\(?\d{1,3}[.)]+|[Ss]tep \d+[.:]?|[Ss]chritt \d+[.:]?)[ \t]+\S")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•◦▪‣·–—][ \t]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]+[ \t])")
-_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _STEPS = (
     r"\bhow (?:do|can|should|must|would) (?:i|we|you|one)\b|\bhow to\b|\bsteps?\b|\bprocedure\b|"
     r"\b(?:what|which) order\b|\border of\b|\binstructions?\b|"
@@ -46,14 +48,6 @@ class Block(NamedTuple):
         return self.items[0][0], self.items[-1][1]
 
 
-class Section(NamedTuple):
-    """Holds the headings above a section and the span of its text."""
-
-    headings: tuple[str, ...]
-    start: int
-    end: int
-
-
 def asks_for_steps(question: str) -> bool:
     """Return whether a question asks how something is done."""
     return bool(compiled(_STEPS, re.IGNORECASE).search(question))
@@ -77,7 +71,7 @@ def lists_of(document: Document) -> tuple[Block, ...]:
 @lru_cache(maxsize=64)
 def _lists(text: str) -> tuple[Block, ...]:
     found: list[Block] = []
-    headings: list[tuple[int, str]] = []
+    paths = [(-1, ()), *heading_paths(text)]
     before = ""
     items: list[Span] = []
     numbered = blank = False
@@ -97,17 +91,14 @@ def _lists(text: str) -> tuple[Block, ...]:
             and (not is_item or is_restart or bool(_NUMBERED.match(line)) != numbered)
         ):
             if len(items) > 1:
-                above = "\n".join([*(heading for _, heading in headings), before])
-                found.append(Block(tuple(items), above, numbered))
+                headings = paths[bisect_left(paths, items[0][0], key=itemgetter(0)) - 1][1]
+                found.append(Block(tuple(items), "\n".join([*headings, before]), numbered))
             items = []
         if is_item:
             numbered = bool(_NUMBERED.match(line)) if not items else numbered
             items.append((start + len(line) - len(line.lstrip()), end))
         elif words and not items:
             before = words if words.endswith(":") else ""
-        if heading := _HEADING.match(words):
-            headings = [h for h in headings if h[0] < len(heading[1])]
-            headings.append((len(heading[1]), heading[2]))
         blank = not words
     return tuple(found)
 
@@ -145,17 +136,17 @@ def find_list(
     return best[0], best[4], best[5]
 
 
-def sections_of(text: str) -> list[Section]:
-    """Return the sections of a text with Markdown headings, or one section without headings."""
-    marks = list(re.finditer(r"(?m)^(#{1,6})[ \t]+(\S.*)$", text))
-    ends = [*(m.start() for m in marks), len(text)]
-    sections = [Section((), 0, ends[0])] if text[: ends[0]].strip() else []
-    above: list[tuple[int, str]] = []
-    for mark, end in zip(marks, ends[1:], strict=True):
-        above = [a for a in above if a[0] < len(mark[1])]
-        above.append((len(mark[1]), mark[2]))
-        if text[mark.end() : end].strip():
-            sections.append(Section(tuple(name for _, name in above), mark.end(), end))
+def _sections(text: str) -> list[tuple[Sequence[str], Span]]:
+    """Return the headings and the span of each section of a Markdown text."""
+    marks = list(heading_paths(text))
+    ends = [*(at for at, _ in marks), len(text)]
+    sections: list[tuple[Sequence[str], Span]] = []
+    if text[: ends[0]].strip():
+        sections.append(((), (0, ends[0])))
+    for (at, path), end in zip(marks, ends[1:], strict=True):
+        line, _, rest = text[at:end].partition("\n")
+        if rest.strip():
+            sections.append((path, (at + len(line), end)))
     return sections
 
 
@@ -165,17 +156,15 @@ def summary_spans(words: Words, document: Document, most: int) -> list[Span]:
     A section is asked for if its own heading has words of the question that the title lacks.
     """
     text = document.text[:_LONGEST]
-    sections = sections_of(text)
-    title = words.in_text("\n".join([document.title, *(sections[0].headings if sections else ())]))
-    own = [words.share(words.in_text(" ".join(s.headings[-1:])) - title) for s in sections]
+    sections = _sections(text)
+    title = words.in_text("\n".join([document.title, *(sections[0][0] if sections else ())]))
+    own = [words.share(words.in_text(" ".join(h[-1:])) - title) for h, _ in sections]
     best = max(own, default=0.0)
     spans: list[Span] = []
-    for section, share in zip(sections, own, strict=True):
-        if best and share < best:
-            continue
-        sentences = [
-            (section.start + start, section.start + end)
-            for start, end in sentence_spans(text[section.start : section.end])
-        ]
-        spans += sentences if best else sentences[:1]
+    for (_, (first, last)), share in zip(sections, own, strict=True):
+        if not best or share >= best:
+            found = [
+                (first + start, first + end) for start, end in sentence_spans(text[first:last])
+            ]
+            spans += found if best else found[:1]
     return spans[:most]

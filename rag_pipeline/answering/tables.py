@@ -4,17 +4,21 @@ A row is found by the words of the question in its cells. Column names, the head
 and the document's title decide between rows with the same words.
 """
 
+import csv
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.datamodels import Document, ScoredChunk, Span
 from rag_pipeline.imports import compiled
+from rag_pipeline.loading.text import heading_paths
 
 DocumentOf = Callable[[ScoredChunk], Document | None]
 """Returns the document of a passage, or None if the passage's corpus has no whole documents."""
@@ -34,7 +38,6 @@ _WHOLE_CELL = 0.1
 _OUTDATED = 0.5
 """Factor of the score of a table whose heading says that it no longer holds."""
 _RULE = re.compile(r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*")
-_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,'’\u00a0\u202f]*(?<![.,])")
@@ -121,7 +124,7 @@ def _tables(text: str, delimiters: str) -> tuple[Table, ...]:
 
 
 def _of_markdown(text: str) -> Iterator[Table]:
-    headings: list[tuple[int, str]] = []
+    paths = [(-1, ()), *heading_paths(text)]
     before, rows, ruled = "", list[Row](), 0
     at = 0
     for line in [*text.splitlines(keepends=True), ""]:
@@ -135,12 +138,9 @@ def _of_markdown(text: str) -> Iterator[Table]:
                 rows.append(Row(start, start + len(words), cells))
             continue
         if rows:
-            caption = "\n".join([*(heading for _, heading in headings), before])
-            yield _as_table(rows, ruled, caption)
+            headings = paths[bisect_left(paths, rows[0].start, key=itemgetter(0)) - 1][1]
+            yield _as_table(rows, ruled, "\n".join([*headings, before]))
             rows, ruled = [], 0
-        if heading := _HEADING.match(words):
-            headings = [h for h in headings if h[0] < len(heading[1])]
-            headings.append((len(heading[1]), heading[2]))
         before = words or before
 
 
@@ -153,10 +153,11 @@ def _as_table(rows: Sequence[Row], ruled: int, caption: str) -> Table:
 
 def _separated(text: str, delimiters: str) -> Iterator[Table]:
     lines: list[Span] = []
-    start = at = 0
+    start = at = quotes = 0
     for line in text.splitlines(keepends=True):
         at += len(line)
-        if text.count('"', start, at) % 2 == 0:  # a quoted field may hold line ends
+        quotes += line.count('"')
+        if quotes % 2 == 0:  # a quoted field may hold line ends
             if text[start:at].strip():
                 lines.append((start, start + len(text[start:at].rstrip("\r\n"))))
             start = at
@@ -170,8 +171,11 @@ def _separated(text: str, delimiters: str) -> Iterator[Table]:
 
 
 def _fields(line: str, delimiter: str) -> tuple[str, ...]:
-    quoted = re.split(rf'{re.escape(delimiter)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', line)
-    return tuple(field.strip().strip('"').replace('""', '"').strip() for field in quoted)
+    try:
+        fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    except csv.Error:  # a field of more than 131,072 characters
+        return (line,)
+    return tuple(field.strip() for field in fields)
 
 
 def _value(cell: str) -> Decimal | None:

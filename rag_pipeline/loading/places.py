@@ -12,7 +12,7 @@ from typing import Any
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbol_at, symbols_of
 from rag_pipeline.loading.page_map import Box, PageMap
-from rag_pipeline.loading.text import headings, one_line
+from rag_pipeline.loading.text import heading_paths, one_line
 
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->", re.M)
 _SHEET = re.compile(r"^## (.*)$", re.M)
@@ -112,13 +112,9 @@ def _section(document: Document, start: int) -> str:
     """Return the headings above an offset, without the title if there are other headings."""
     if document.media_type == "text/plain":
         return ""
-    path: list[tuple[int, str]] = []
-    for offset, level, heading in headings(document.text):
-        if offset > start:
-            break
-        path = [step for step in path if step[0] < level]
-        path.append((level, heading))
-    names = [one_line(re.sub(r"[*`]+", "", heading)) for _, heading in path]
+    above = takewhile(lambda one: one[0] <= start, heading_paths(document.text))
+    path = [heading for _, path in deque(above, maxlen=1) for heading in path]
+    names = [one_line(re.sub(r"[*`]+", "", heading)) for heading in path]
     if len(names) > 1 and names[0] == document.title:
         names = names[1:]
     short = (n if len(n) <= _LONGEST_HEADING else f"{n[: _LONGEST_HEADING - 1]}…" for n in names)

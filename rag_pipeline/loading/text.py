@@ -171,6 +171,14 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
                 yield offset, len(heading[1]), title
 
 
+def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the offset and the path of each Markdown heading: the headings above, and itself."""
+    path: list[tuple[int, str]] = []
+    for offset, level, title in headings(text):
+        path = [*(step for step in path if step[0] < level), (level, title)]
+        yield offset, tuple(title for _, title in path)
+
+
 def without_links(text: str) -> str:
     """Replace Markdown links by their text.
 
