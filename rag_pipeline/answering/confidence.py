@@ -56,8 +56,8 @@ class Calibration:
 
     If the probability is below `least`, the answer is "nothing found". This is wrong for about the
     share `error` of the queries that the passages answer (see `threshold`). The other fields
-    describe the fit: the numbers of queries with and without an answer, and the area under the ROC
-    curve (`auc`) of cross-fitted probabilities.
+    describe the fit: the numbers of queries with and without an answer, and the `auc` of
+    cross-fitted probabilities.
     """
 
     weights: tuple[float, ...]

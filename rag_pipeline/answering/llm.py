@@ -23,9 +23,10 @@ _PROMPT = template_of(__file__)
 class ChatAnswers(AnswerMethod):
     """Answers with a chat model from the first `contexts` chunks, and checks the citations.
 
-    A sentence is supported if its cited passages contain all of its facts and at least the share
-    `support` of its content words, or a similar sentence. Quotes answer if none is supported. A
-    `template` of your own holds `{query}` and `{passages}`, which become delimited texts.
+    The cited passages of a supported sentence contain all its facts. They also contain a similar
+    sentence, or at least the share `support` of its content words. Quotes answer if no sentence is
+    supported. A `template` of your own holds `{query}` and `{passages}`, which become delimited
+    texts.
     """
 
     code_version = 11

@@ -64,7 +64,7 @@ class Words:
         return frozenset(self._forms)
 
     def in_text(self, text: str) -> frozenset[str]:
-        """Return the words that one of `texts` has in this part of it."""
+        """Return the words that `text` has. It is a part of one of `texts`."""
         words = words_of(text)
         return frozenset(w for w, forms in self._forms.items() if not forms.isdisjoint(words))
 

@@ -12,7 +12,7 @@ from rag_pipeline.loading.quality import dictionary
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“])\s*\Z")
-"""What stands before a word that starts a sentence or a part of it."""
+"""The end of the text before a word that starts a sentence or clause."""
 _NO_NAMES = frozenset(
     "january february march april may june july august september october november december monday "
     "tuesday wednesday thursday friday saturday sunday".split()

@@ -116,9 +116,9 @@ class _Clause(NamedTuple):
 def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None) -> bool:
     """Return whether the clauses of a passage closest to a statement say the opposite.
 
-    Opposite clauses differ by a negation, by opposite words, by "at least" and "at most", by
-    "before" and "after" the same event, or by "all" and "some" or "only". With `embed`, the closest
-    clause is the most similar one, for a statement in another language.
+    Opposite clauses differ by a negation or by opposite words. These are also "at least" and "at
+    most", "before" and "after" the same event, or "all" and "some" or "only". With `embed`, the
+    closest clause is the most similar one, for a statement in another language.
     """
     said, held = statement.casefold(), passage.casefold()
     held_clauses = [clause for clause in _clauses(held, said) if clause.words]
@@ -167,7 +167,7 @@ def _is_opposite(one: _Clause, other: _Clause, focused: bool = True) -> bool:
         differs = False  # The negation is about something else.
     counts = [{q.value for q in facts(c.text) if number_of(q.value)} for c in (one, other)]
     if all(counts) and counts[0].isdisjoint(counts[1]):
-        differs = False  # Forty of the hundred do what the others do not.
+        differs = False  # Two counts tell of two groups: "forty may" and "sixty may not".
     if _SOME.search(one.text) and other.restricted:
         differs = False
     return (

@@ -81,8 +81,8 @@ def _list(
 ) -> tuple[float, ScoredChunk, Document, Span] | None:
     """Return the list that a question asks for, with the weight of its words.
 
-    Steps need no sentence among the best. Another list holds one of the best sentences, and its
-    heading or line above, not a single item, has the question's words.
+    Steps need no sentence among the best. Any other list holds one of the best sentences. Words of
+    the question are in its heading or in the line above, not in a single item.
     """
     steps = asks_for_steps(question)
     pairs = documents[:_DOCUMENTS]

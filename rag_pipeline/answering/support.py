@@ -260,7 +260,7 @@ def _is_of_others(passage: str, sentence: str, german: bool) -> bool:
 
 
 def _names(text: str, german: bool) -> set[str]:
-    """Return the case-folded names in a text; in German, the names after a title."""
+    """Return the case-folded names in a text. In German, these follow a title such as "Frau"."""
     found = (_TITLED if german else _NAME).findall(text)
     return {name.casefold() for name in found if stems(name.casefold())}
 

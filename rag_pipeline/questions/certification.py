@@ -1,7 +1,7 @@
 """Questions with gold spans -> their problems, by a round trip through the documents.
 
 A question passes if a search finds its span, the span holds the answer, and no other passage
-answers as well. The document's title must not answer it or be all that it asks for.
+answers it. The document's title must not answer it or be all that it asks for.
 """
 
 import math
@@ -38,7 +38,7 @@ _FOUND_INSIDE = 5
 """The same for a search of its own document without the document's name."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
-"""Another sentence answers as well if it covers this share of the gold sentence's terms."""
+"""A rival sentence also answers. It covers this share of the gold sentence's terms."""
 _LEAST_COVERED = 0.3
 """Minimum share of the question's terms, by rarity, in the gold sentence and its headings."""
 _ABSENT = 0.35
@@ -58,7 +58,7 @@ _EXPECTS = tuple(
         (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b", "MONEY"),
     )
 )
-"""Patterns of questions and the kind of quantity they ask for; the first match counts."""
+"""Patterns of questions and the kind of quantity they ask for. The first match counts."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
     r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
@@ -111,7 +111,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder.cleanup()
 
     def problem(self, query: str, gold: GoldSpan, answer: str | None = None) -> str | None:
-        """Return the problem of a question; None if it passes. `answer` is its answer if known."""
+        """Return the problem of a question, or None. `answer` is its answer if known."""
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         if not text.strip():
             return "unanswerable: there is no such span"
@@ -133,7 +133,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._rival_problem(query, terms, asked, gold, wanted)
 
     def may_answer(self, query: str, document_id: str) -> str | None:
-        """Return why a document may answer a question; None if nothing in it does.
+        """Return why a document may answer a question, or None if nothing in it does.
 
         A sentence may answer if it covers much of the question and has the wanted kind of quantity.
         """
@@ -236,7 +236,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._read[chunk_id]
 
     def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
-        """Return the rank of the first passage that answers; infinite without one."""
+        """Return the rank of the first passage that answers. It is infinite without one."""
         for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
             if answers(self._passages[chunk_id], gold):
                 return rank

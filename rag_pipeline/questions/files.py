@@ -27,12 +27,12 @@ def queries_file(config: CorpusConfig) -> Path:
 
 
 def read_questions(path: Path) -> list[QueryRecord]:
-    """Return the questions of a file; [] for a missing or empty file."""
+    """Return the questions of a file, or [] for a missing or empty file."""
     return read_queries(path) if path.is_file() and path.read_bytes().strip() else []
 
 
 def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Append the rows with new ids that were not rejected; return their number."""
+    """Append the rows with new ids that were not rejected, and return their number."""
     with _alone(path):
         known = {r.query_id for r in read_questions(path)} | rejected(path)
         new = [row for row in rows if row["query_id"] not in known]
@@ -43,7 +43,7 @@ def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def without_synthetic(path: Path) -> int:
-    """Drop the synthetic questions without a review; return their number."""
+    """Drop the synthetic questions without a review, and return their number."""
     with _alone(path):
         lines = read_lines(path) if path.is_file() else []
         kept = [line for line in lines if not _is_unread(line)]
@@ -60,7 +60,7 @@ def _is_unread(line: str) -> bool:
 
 
 def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
-    """Change fields of a question; with None, move it to the rejected questions.
+    """Change fields of a question. With None, move it to the rejected questions.
 
     Raises InputError for an unknown question.
     """
@@ -96,7 +96,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def name_in_corpus_file(file: Path, queries: Path) -> None:
-    """Write `queries: …` into a corpus file without it; raise ConfigError if that fails."""
+    """Write `queries: …` into a corpus file without it. Raise ConfigError if that fails."""
     text = file.read_text(encoding="utf-8")
     base = load_config(file).path(".").resolve()
     path = queries.resolve()
@@ -130,7 +130,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the folder of a file against other reviewers; raise ConfigError if it is read-only."""
+    """Lock the folder of a file against other reviewers. Raise ConfigError if it is read-only."""
     try:
         with locked(path.parent):
             yield

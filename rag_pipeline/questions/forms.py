@@ -1,6 +1,6 @@
 """Sentences -> questions, by a table of English and German sentence forms.
 
-A question keeps the words of its sentence; the finite verb moves before the subject. A sentence
+A question keeps the words of its sentence. The finite verb moves before the subject. A sentence
 fits a form as a whole or not at all.
 """
 
@@ -35,7 +35,7 @@ POINTING = re.compile(
     r"e\.g|i\.e|etc)\b",
     re.IGNORECASE,
 )
-"""Words that point out of the sentence, which a question must not hold."""
+"""Words that refer to another sentence. A question must not hold them."""
 _UNCLEAN = re.compile(
     r"[:;“”„\"()\[\]«»]|\s[-–—]\s|\b(?:of|to|for|in|on|upon|with|by|from|at|as|and|or|the|an?)$"
 )
@@ -51,14 +51,14 @@ DUTY = re.compile(
     r"ne|ut|ught|un|rn)\b|(?!be |become |remain |survive|continue|constitute|mean |terminate|"
     r"expire|apply|inure|govern|include|have |take effect|prevail)\w"
 )
-"""What a person must do; other clauses with "shall" say what is the case."""
+"""The rest of a clause that states a duty. Other clauses with "shall" state a fact."""
 
 
 ITSELF = re.compile(
     r"\bthe (?:agreement|contract|lease|policy)\b(?! (?:agreement|of|number|holder|period)\b)",
     re.IGNORECASE,
 )
-"""A document that speaks of itself: in a question, its name takes the place."""
+"""A document that names itself. A question has the document's name instead."""
 
 
 class Asked(NamedTuple):
@@ -84,7 +84,7 @@ def is_subject(words: str) -> bool:
 
 
 def is_clause(words: str, *, commas: bool = False) -> bool:
-    """Return whether a text can end a question: short, without lists, asides and references."""
+    """Return whether a text can end a question: short, without lists, asides or references."""
     return (
         len(words.split()) <= _MOST_WORDS[1]
         and not _UNCLEAN.search(words)
@@ -102,7 +102,7 @@ def is_german_subject(words: str) -> bool:
 
 
 def asked_of(sentence: str, language: str) -> Iterator[Asked]:
-    """Yield the questions of a sentence that begins small unless its first word is a name."""
+    """Yield the questions of a sentence. Its first word is lower case, unless it is a name."""
     for pattern, make in _FORMS.get(language, ()):
         if found := pattern.fullmatch(sentence.rstrip(". ")):
             asked = make(found)

@@ -102,7 +102,7 @@ def make_questions(
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents without near copies; of copies, the one with the shortest id stays.
+    """Return the documents without near copies. Of copies, the one with the shortest id stays.
 
     Copies share nine tenths of their runs of three words (estimated by the least hashes: Broder,
     On the resemblance and containment of documents, 1997), and one has all figures of the other.
@@ -133,7 +133,8 @@ def _are_copies(one: tuple[set[int], set[str]], other: tuple[set[int], set[str]]
 def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> str | None:
     """Return a question that passes.
 
-    Of several documents, most questions name theirs: "the tenant" is somebody else in another one.
+    If there are several documents, most questions name theirs. Another document may have another
+    "tenant".
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
@@ -151,7 +152,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
-    """Yield facts; documents take turns, and so do the kinds of facts in a document."""
+    """Yield facts. Documents take turns, and so do the kinds of facts in a document."""
     queues: list[list[StatedFact]] = []
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
@@ -198,7 +199,7 @@ def _row_of_two(query: str, facts: tuple[StatedFact, StatedFact]) -> QuestionRow
 def made_row(
     seed: str, query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]
 ) -> QuestionRow:
-    """Return the row of a synthetic question; its id is a hash of `seed`."""
+    """Return the row of a synthetic question. Its id is a hash of `seed`."""
     row: QuestionRow = {
         "query_id": _row_id(seed),
         "query": query,

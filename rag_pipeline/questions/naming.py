@@ -37,7 +37,7 @@ _NO_PART = frozenset("a an and as for of on the to".split())
 
 
 def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the names of each document, by document id; the list may be empty.
+    """Return the names of each document, by document id. The list may be empty.
 
     A name has up to two proper names that few other documents have, and the kind of document from
     title or file name. A name that fits two documents is left out. Without a name, it is the title

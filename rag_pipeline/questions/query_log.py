@@ -26,7 +26,7 @@ EmbedTexts = Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuestion:
-    """A question that represents `asked` questions of a log; `like` holds some of them."""
+    """A question that represents `asked` questions of a log. `like` holds some of them."""
 
     query: str
     asked: int
@@ -74,7 +74,7 @@ def _query_of(line: str, where: str) -> str:
 def sample(
     asked: Counter[str], number: int, embed: EmbedTexts, known: Collection[str] = ()
 ) -> list[LoggedQuestion]:
-    """Return at most `number` questions, one of each cluster, the largest cluster first.
+    """Return at most `number` questions, one per cluster, the largest cluster first.
 
     Clusters are made by k-means over the questions' vectors, weighted by their counts. The question
     nearest to the middle represents its cluster. Questions in `known` are left out. The same log

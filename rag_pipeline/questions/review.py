@@ -38,7 +38,7 @@ def waiting(config: CorpusConfig) -> list[QueryRecord]:
 
 
 def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQuestion | None:
-    """Return the first waiting question that is not in `after`; None without one."""
+    """Return the first waiting question that is not in `after`, or None without one."""
     records = waiting(workspace.config)
     record = next((r for r in records if r.query_id not in after), None)
     if record is None:
@@ -54,7 +54,7 @@ def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQues
 def decide(
     config: CorpusConfig, record: QueryRecord, decision: ReviewDecision, words: str | None = None
 ) -> None:
-    """Accept or reject a question; `words` replace its wording."""
+    """Accept or reject a question. `words` replace its wording."""
     path: Path | None = config.queries_path
     if path is None:
         raise InputError(f"{config.where}: names no queries file")

@@ -31,7 +31,7 @@ def unanswerable_questions(
     certifier: Certifier,
     random: Random,
 ) -> Iterator[tuple[str, Sort]]:
-    """Yield questions without an answer, each with its sort; the sorts take turns."""
+    """Yield questions without an answer, each with its sort. The sorts take turns."""
     named_ids = sorted(d.document_id for d in documents if names[d.document_id])
     invented = _Inventor(documents, random)
     titles = {d.title.casefold() for d in documents}
@@ -55,10 +55,8 @@ def unanswerable_questions(
             problem = certifier.may_answer(bare, other)
             if problem is None:
                 invented_last = False
-                yield (
-                    with_name(bare, random.choice(names[other]), random, fact.language),
-                    "not_stated",
-                )
+                name = random.choice(names[other])
+                yield with_name(bare, name, random, fact.language), "not_stated"
                 break
             certifier.refuse(problem)
 
@@ -80,7 +78,7 @@ class _Inventor:
         return [w for w in words if w.istitle() and w.casefold() not in self._small]
 
     def instead_of(self, name: str) -> str | None:
-        """Return a name with other proper names; None if it has none."""
+        """Return a name with other proper names, or None if it has none."""
         new = {word: self._new() for word in sorted(set(self.proper(f" {name}")))}
         return _WORD.sub(lambda m: new.get(m.group(), m.group()), name) if new else None
 

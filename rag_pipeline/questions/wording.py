@@ -28,7 +28,7 @@ _FOLLOWS = re.compile(
     r"(?:of|from|after|before|to|for|in|on|at|by|per|upon|following|prior to|during|under|with|"
     r"when|if|until|an?|each|every|following)\b"
 )
-"""The first word after a value that measures no noun: "30 days after", but not "30 days notice"."""
+"""The first word after a value without a noun: "30 days after", not "30 days notice"."""
 _PROVISO = re.compile(
     r"(?:;|,)\s+(?:and|but|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
     r"\s(?:unless|except)\b.*$"
@@ -36,7 +36,7 @@ _PROVISO = re.compile(
 _S_VERB = re.compile(
     r"(?P<verb>last|continue|remain|expire|begin|survive|take|cost|run|pay|receive|earn)s$"
 )
-"""Verbs in the third person that are no plural nouns."""
+"""Verbs in the third person that are not also plural nouns."""
 _PLURAL_VERB = re.compile(
     r"^(?:the |all )?(?:[\w-]+ )?[\w-]+[^\Wsu]s (?:of [\w ]+ )?"
     r"(?P<verb>last|continue|remain|expire|begin|survive|cost)$"
@@ -93,7 +93,7 @@ _GERMAN_ASKS = {
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie \w+ |W(?:as|ozu|oraus|ofür|arum) )?\w+"
 )
-"""The first words of a German question up to its finite verb; the document's name follows."""
+"""The first words of a German question up to its finite verb. The document's name follows."""
 _GERMAN_IS = re.compile(
     r"(?P<s>(?:(?:der|die|das|eine?) )?[^,:;()]{3,80}?) (?P<v>beträgt|betragen|dauert|dauern|"
     r"kostet|kosten) (?P<bound>höchstens |mindestens |maximal |bis zu |etwa |rund )?$"
@@ -102,7 +102,7 @@ _GERMAN_SUM_OF = re.compile(
     r"\b(?:die|einer?) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von)\s+"
     r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
 )
-"""A feminine German noun before its value; its article in a question is "die"."""
+"""A feminine German noun before its value. Its article in a question is "die"."""
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
@@ -217,7 +217,7 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
     if fact.kind == "percentage" and not verb.strip():
         return None
-    # "shall" in a duty is "must"; a clause about a term or a right says what will be.
+    # "shall" in a duty is "must". A clause about a term or a right states the future.
     if auxiliary == "shall":
         auxiliary = "must" if DUTY.match(verb) else "will"
     turned = " ".join(filter(None, (word, auxiliary, subject, verb.strip(), rest)))

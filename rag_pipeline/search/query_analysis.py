@@ -33,7 +33,7 @@ _SEMICOLON = re.compile(r";\s+")
 _QUOTED = re.compile(r"[\"“„«»]([^\"“”„«»\n]{1,200})[\"“”«»]")
 _COMMA = re.compile(r",\s+")
 _COMMON = 0.5
-"""Least share of documents with a term that tells nothing about one of them."""
+"""Least share of documents with a common term. Such a term distinguishes no document."""
 _OPENING = 2
 """Maximum number of first words of a clause, such as `According to`, that may be rare."""
 _ASKS = re.compile(
@@ -56,7 +56,7 @@ _AROUND = _TURNING | frozenset(
     "trying us want was we were whether will wish would you your all afternoon good here ich "
     "möchte gerne eine kurze können sie mir sagen je voudrais une quiero una".split()
 )
-"""Words with which a person turns to another one before a question, also with other words."""
+"""Words of an address before a question. It has at least one word of `_TURNING`."""
 _ENDS = ";:,.!?-–—"
 
 
@@ -261,7 +261,7 @@ def _is_common(word: _Word, documents: DocumentIndex) -> bool:
 
 
 def _without_address(text: str) -> str:
-    """Return a text without the words that turn to a person before a question."""
+    """Return a text without an address before its question, such as `Hello, can you tell me`."""
     words = list(_WORD.finditer(text))
     said = [word[0].strip(_ENDS).lower().replace("’", "'") for word in words]
     count = next((n for n, word in enumerate(said) if word not in _AROUND), len(said))

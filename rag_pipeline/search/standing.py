@@ -38,8 +38,8 @@ class _Name(NamedTuple):
 def standings(document_ids: Iterable[str]) -> dict[str, str]:
     """Return why a document may not hold, such as `draft`, by its id. Others are not included.
 
-    A document is an old version if another one in its folder has the same name but for a later
-    version, such as `v2`, or a later year. A name with a full date is of a series, not a version.
+    A document is an old version if its folder has the same name with a later version, such as `v2`,
+    or with a later year. A name with a full date belongs to a series and has no versions.
     """
     found: dict[str, str] = {}
     versions: defaultdict[tuple[object, ...], list[tuple[int, str]]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Read all facts of a text that a statement must repeat: quantities, counts, ordinals, rates, days.
+"""Read the facts of a text: quantities, counts, ordinals, rates, days of the week, measurements.
 
 The values extend those of `values.quantities`: ("number", 5), ("nth", 2), ("weekday", 1 to 7),
-("per", "month"), and a number with a unit of measurement, such as ("km", 15).
+("per", "month"), ("km", 15).
 """
 
 import re
