@@ -1,18 +1,19 @@
-"""Compare the cost of a change by the daemon's sensors or a backfill with `rag run`.
+"""Let a real daemon keep three small corpora current through changes, mistakes and accidents.
 
-Two built copies of the sample corpus get the same changes: an edited document, a changed threshold,
-a new embedding with a configuration, and other retrievers for two configurations. `rag run` updates
-one copy, a real daemon the other: by its sensors, and after the last change by a backfill without
-sensors. Prints runs, steps, seconds from the change to the end of the last run, and CPU seconds of
-all processes. Sensors tick every second, to leave out the daemon's own waiting. Also prints the CPU
-seconds of loading the definitions and of importing Dagster, each the least of five.
+Prints a row per event: runs, steps made, seconds from the event to the end of the last run, their
+CPU seconds with those of the daemon, and seconds and CPU seconds of `rag run` for the same change
+of a copy. After each event nothing may be stale, no run unfinished, and no slot of a pool taken.
+Sensors tick every second, to leave out the daemon's own waiting. With a folder, the daemon's home
+stays there, to be looked at in the UI. At the end, prints the events and bytes of a run, and the
+CPU seconds of a daemon and its code server at rest.
 
-    python -m benchmarks.bench_automation
+    python -m benchmarks.bench_automation [FOLDER]
 """
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,35 +31,62 @@ import yaml
 from benchmarks.processes import cpu_of_children
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.recovery import process_of
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import (
+    HOME,
     command,
     environment,
     running,
     wait_for,
-    write_project,
 )
+from rag_pipeline_tests.testing.servers import free_port
 
-SECONDS = 3600
-RETRIEVERS = ("dense", "discovery")
-"""The retrievers of the two configurations that are backfilled."""
-_LOAD = "import rag_pipeline.definitions as d; d.defs()"
-_REPOSITORY = Path(__file__).parents[1]
+SECONDS = 1800
+REST_SECONDS = 300
+NAMES = ("first", "second", "third")
+_STARTED, _CANCELED = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED
+_POOLS = "concurrency: {pools: {default_limit: 1}}\n"
+_DEFINITIONS = """
+from pathlib import Path
+import dagster as dg
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.indexing import tables
+from rag_pipeline.orchestration import automation, observing
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.executors import chosen_executor
+
+if %r:
+    automation.SENSOR_SECONDS = observing.LOOK_SECONDS = 1
+_build = tables.build_chunks
+
+
+def build_chunks(workspace, partition, ids, report):
+    if str(partition) == "markdown" and Path(%r).exists():
+        raise ProviderError("the model is out of order")
+    return _build(workspace, partition, ids, report)
+
+
+tables.build_chunks = build_chunks
+defs = dg.Definitions.merge(
+    dg.Definitions(executor=chosen_executor()), *map(build_definitions, map(load_config, %r))
+)
+for sensor in defs.sensors:
+    sensor._default_status = dg.DefaultSensorStatus.RUNNING
+"""
 _BACKFILL = """mutation ($params: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $params) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
   }
 }"""
-_BACKFILLED = (
-    *("retrieval_run", "answer_presence", "answers", "entity_scores", "context_scores"),
-    *("leaderboard", "release"),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a change cost: `runs` and `steps` in Dagster, wall and CPU seconds."""
+    """What an event cost: `runs` and `steps` in Dagster, wall and CPU seconds."""
 
     runs: int
     steps: int
@@ -68,198 +96,268 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A copy of the sample corpus, with the changes that are made to it."""
+    """A small corpus, with the changes that are made to it."""
 
     file: Path
 
+    @property
+    def documents(self) -> Path:
+        return self.file.parent / "documents"
+
     def edit(self) -> None:
-        """Add a sentence to the end of a document."""
-        file = min((self.file.parent / "data/documents").rglob("*.md"))
-        file.write_text(file.read_text() + "\nNotices are sent by registered letter.\n")
+        file = self.documents / "policy/travel.md"
+        file.write_text(file.read_text() + "\nReceipts are kept for ten years.\n")
 
-    def set_threshold(self) -> None:
-        """Change how one chunking splits."""
-        with self._attributes() as attributes:
-            attributes["chunkings"]["semantic_2_0"]["threshold"] = 1.8
+    def add_document(self) -> None:
+        text = DOCUMENTS["nda/acme.txt"].replace("Acme", "Elm")
+        (self.documents / "nda/elm.txt").write_text(text)
 
-    def add_embedding(self) -> None:
-        """Add the packaged model without token vectors, and a configuration that uses it."""
-        with self._attributes() as attributes:
-            attributes["embeddings"]["minilm_plain"] = {"provider": "minilm"}
-            attributes["configurations"].append(
-                {
-                    "name": "plain_vectors",
-                    "chunking": "recursive_500",
-                    "contextualizer": "none",
-                    "embedding": "minilm_plain",
-                    "retriever": "dense",
-                }
-            )
+    def delete_document(self) -> None:
+        (self.documents / "nda/elm.txt").unlink()
 
-    def set_retrievers(self) -> None:
-        """Change the retrievers of two configurations."""
+    def set_threshold(self, characters: int) -> None:
         with self._attributes() as attributes:
-            for name in RETRIEVERS:
-                attributes["retrievers"][name]["k"] -= 1
+            attributes["chunkings"]["recursive_150"]["max_characters"] = characters
+
+    def set_embedding(self) -> None:
+        with self._attributes() as attributes:
+            attributes["embeddings"] = {"minilm": {"provider": "minilm", "token_vectors": True}}
+
+    def remove_configuration(self) -> None:
+        with self._attributes() as attributes:
+            attributes["configurations"].pop()
+
+    def alter_chunk(self) -> None:
+        """Change a chunk's text behind the pipeline's back, which its blocking check refuses."""
+        table = Workspace(load_config(self.file)).chunks("recursive_150").open()
+        table.update(where="document_id = 'nda/acme.txt'", values={"text": "something else"})
 
     @contextmanager
     def _attributes(self) -> Iterator[dict[str, Any]]:
         read = yaml.safe_load(self.file.read_text())
-        yield read.get("attributes", read)
+        yield read["attributes"]
         self.file.write_text(yaml.safe_dump(read, sort_keys=False))
 
 
-def sample(folder: Path) -> Corpus:
-    """Copy the sample corpus to a folder."""
-    left_out = shutil.ignore_patterns("store")
-    shutil.copytree(_REPOSITORY / "data", folder / "data", ignore=left_out)
-    file = folder / "sample.yaml"
-    shutil.copy(_REPOSITORY / "rag_pipeline/defs/sample/defs.yaml", file)
-    return Corpus(file)
+def small(folder: Path, name: str) -> Corpus:
+    """Write a corpus of four documents and three configurations."""
+    folder.mkdir(parents=True)
+    chosen = [rule("one"), rule("two", "markdown"), rule("three", contextualizer="structural")]
+    return Corpus(write_corpus(folder, corpus=name, configurations=chosen))
 
 
-def by_command(corpus: Corpus) -> Cost:
-    """Bring a corpus up to date by `rag run`."""
+def rag(corpus: Corpus, *arguments: str) -> Cost:
+    """Run a command of `rag` on a corpus."""
     there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     before, started = cpu_of_children(), time.perf_counter()
-    run = command("rag", "run", "-q", corpus.file)
-    subprocess.run(run, cwd=corpus.file.parent, env=there, check=True, capture_output=True)
+    line = command("rag", *arguments, corpus.file)
+    subprocess.run(line, cwd=corpus.file.parent, env=there, check=True, capture_output=True)
     return Cost(0, 0, time.perf_counter() - started, cpu_of_children() - before)
 
 
 class Daemon:
-    """A daemon at work in a corpus's folder, with its sensors on."""
+    """A daemon at work on corpora, with its sensors on."""
 
-    def __init__(self, corpus: Corpus, instance: dg.DagsterInstance, pid: int) -> None:
-        self._corpus, self._instance, self._pid = corpus, instance, pid
-        self._folder = corpus.file.parent
-        self._log = self._folder / "daemon.log"
+    def __init__(self, corpora: list[Corpus], instance: dg.DagsterInstance, pid: int) -> None:
+        self.corpora, self.instance, self._pid = corpora, instance, pid
+        self.folder = corpora[0].file.parents[1]
+        self.log, self.fault = self.folder / "daemon.log", self.folder / "fault"
+        self.known: set[str] = set()
 
-    def costs_of(self, *changes: Callable[[], object]) -> Cost:
-        """Make changes, and return what their runs cost until nothing is stale."""
-        wait_for(self._is_at_rest, SECONDS, self._log)
-        before = {run.run_id for run in self._instance.get_runs()}
-        for change in changes:
-            change()
+    def costs_of(self, *events: Callable[[], object]) -> Cost:
+        """Let something happen, and return what its runs cost until nothing is stale."""
+        self.wait(self._is_at_rest)
+        self.known = {run.run_id for run in self.instance.get_runs()}
         cpu, started = _cpu_of_session(self._pid), time.time()
-
-        def is_done() -> bool:
-            new = any(run.run_id not in before for run in self._instance.get_runs())
-            return new and self._is_at_rest()
-
-        wait_for(is_done, SECONDS, self._log)
+        for event in events:
+            event()
+        self.wait(lambda: bool(self.new()) and self._is_at_rest())
         cpu = _cpu_of_session(self._pid) - cpu
-        records = [
-            r for r in self._instance.get_run_records() if r.dagster_run.run_id not in before
-        ]
-        ended = max(record.end_time or started for record in records)
-        stats = [self._instance.get_run_stats(record.dagster_run.run_id) for record in records]
-        return Cost(len(records), sum(s.steps_succeeded for s in stats), ended - started, cpu)
+        log = self.instance.event_log_storage
+        taken = [log.get_concurrency_info(key) for key in log.get_concurrency_keys()]
+        assert not any(pool.active_slot_count for pool in taken), "a slot is left"
+        ended = max(record.end_time or started for record in self.new())
+        made = {dg.DagsterEventType.ASSET_MATERIALIZATION}
+        count = sum(
+            len(self.instance.all_logs(record.dagster_run.run_id, of_type=made))
+            for record in self.new()
+        )
+        return Cost(len(self.new()), count, ended - started, cpu)
 
-    def backfill(self) -> None:
-        """Ask for two configurations, and what compares all, as Dagster's page of assets does."""
-        config = load_config(self._corpus.file)
-        changed = [c.name for c in config.configurations if c.retriever in RETRIEVERS]
-        keys = [{"path": [config.corpus, name]} for name in _BACKFILLED]
-        asked = {"params": {"assetSelection": keys, "partitionNames": changed}}
-        self._program("dagster-graphql", "-t", _BACKFILL, "-v", json.dumps(asked))
+    def new(self, *statuses: dg.DagsterRunStatus) -> list[dg.RunRecord]:
+        """Return the runs since the event, in any status or one of these."""
+        wanted = dg.RunsFilter(statuses=statuses) if statuses else None
+        found = self.instance.get_run_records(wanted)
+        return [record for record in found if record.dagster_run.run_id not in self.known]
 
-    def stop_sensors(self) -> None:
-        for name in ("changed_documents", "stale_partitions", "observed_inputs"):
-            full = f"{load_config(self._corpus.file).corpus}__{name}"
-            self._program("dagster", "sensor", "stop", full)
+    def wait(self, found: Callable[[], bool]) -> None:
+        wait_for(found, SECONDS, self.log)
 
-    def _program(self, name: str, *arguments: str) -> None:
-        line = command(name, *arguments, "-f", self._folder / "tiny_definitions.py")
-        there = environment(self._folder)
-        done = subprocess.run(line, cwd=self._folder, env=there, capture_output=True, text=True)
+    def started(self) -> dg.DagsterRun:
+        """Wait for a run at work and return it."""
+        self.wait(lambda: bool(self.new(_STARTED)))
+        return self.new(_STARTED)[0].dagster_run
+
+    def cancel(self) -> None:
+        run = self.started()
+        self.instance.run_launcher.terminate(run.run_id)
+        self.wait(lambda: bool(self.new(_CANCELED)))
+        time.sleep(10)  # in which nobody may ask for it again
+        assert len(self.new()) == 1
+
+    def kill(self) -> None:
+        pid = process_of(self.instance, self.started())
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def break_code(self, corpus: Corpus) -> None:
+        """Let the code location be unloadable for 90 s, in which a document changes."""
+        file = self.folder / "definitions.py"
+        good = file.read_text()
+        file.write_text("this is no Python")
+        corpus.edit()
+        time.sleep(90)
+        file.write_text(good)
+
+    def backfill(self, corpus: Corpus, *partitions: str) -> None:
+        """Backfill partitions of `chunks`, as Dagster's page of assets does."""
+        config = load_config(corpus.file)
+        keys = [{"path": [config.corpus, "chunks"]}]
+        asked = {"params": {"assetSelection": keys, "partitionNames": partitions}}
+        line = command("dagster-graphql", "-t", _BACKFILL, "-v", json.dumps(asked))
+        line += ["-f", str(self.folder / "definitions.py")]
+        there = environment(self.folder)
+        done = subprocess.run(line, cwd=self.folder, env=there, capture_output=True, text=True)
         if done.returncode or "PythonError" in done.stdout or '"errors"' in done.stdout:
             sys.exit(f"{line}: {done.stdout}{done.stderr}")
 
+    def mend(self) -> None:
+        """Wait for a failed run, and end the fault that failed it."""
+        self.wait(lambda: bool(self.new(dg.DagsterRunStatus.FAILURE)))
+        self.fault.unlink(missing_ok=True)
+
     def _is_at_rest(self) -> bool:
-        if not all(run.is_finished for run in self._instance.get_runs()):
+        if not all(run.is_finished for run in self.instance.get_runs()):
             return False
-        config = load_config(self._corpus.file)
-        workspace = Workspace(config)
-        stale = any(plan_step(workspace, step).must_run for step in steps(config))
-        return not stale and listing_digest(config) == loaded_listing(workspace)
+        for corpus in self.corpora:
+            config = load_config(corpus.file)
+            workspace = Workspace(config)
+            if listing_digest(config) != loaded_listing(workspace):
+                return False
+            if any(plan_step(workspace, step).must_run for step in steps(config)):
+                return False
+        return True
 
 
 @contextmanager
-def daemon_of(corpus: Corpus) -> Iterator[Daemon]:
+def daemon_of(corpora: list[Corpus], fast: bool = True) -> Iterator[Daemon]:
     """Start a daemon with its sensors on; wait until it and its code server answer."""
-    folder = corpus.file.parent
-    project = write_project(folder, corpus.file)
-    log = folder / "daemon.log"
+    folder = corpora[0].file.parents[1]
+    home, log, project = folder / "home", folder / "daemon.log", folder / "definitions.py"
+    home.mkdir(exist_ok=True)
+    (home / "dagster.yaml").write_text(HOME + _POOLS)
+    files = [str(corpus.file) for corpus in corpora]
+    project.write_text(_DEFINITIONS % (fast, str(folder / "fault"), files))
+    dg.DagsterInstance.from_config(str(home)).dispose()  # before the daemon opens it
+    line = command("dagster", "dev", "-f", project, "-p", free_port())
     with (
-        running(command("dagster-daemon", "run", "-f", project), folder, log) as process,
-        dg.DagsterInstance.from_config(str(folder / "home")) as instance,
+        dg.DagsterInstance.from_config(str(home)) as instance,
+        running(line, folder, log) as process,
     ):
 
         def has_ticked() -> bool:
             states = instance.all_instigator_state()
-            return any(
-                instance.get_ticks(s.instigator_origin_id, s.selector_id, limit=1) for s in states
-            )
+            ids = [(s.instigator_origin_id, s.selector_id) for s in states]
+            return any(instance.get_ticks(*each, limit=1) for each in ids)
 
         wait_for(has_ticked, SECONDS, log)
-        yield Daemon(corpus, instance, process.pid)
-
-
-def _cpu_of(code: str) -> float:
-    """Return the CPU seconds of a process that runs some code."""
-    before = cpu_of_children()
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=_REPOSITORY)
-    return cpu_of_children() - before
+        yield Daemon(corpora, instance, process.pid)
 
 
 def _cpu_of_session(leader: int) -> float:
     """Return the CPU seconds of the processes of a session and of those that they waited for."""
-    ticks = 0
+    return sum(cpu for name, cpu in _cpu_by_process(leader) if "webserver" not in name)
+
+
+def _cpu_by_process(leader: int) -> Iterator[tuple[str, float]]:
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
+            name = status.with_name("cmdline").read_text()
         except OSError:
             continue  # it has ended meanwhile
         if int(fields[3]) == leader:
-            ticks += sum(int(field) for field in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+            yield name, sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _events(daemon: Daemon, alone: Corpus) -> Iterator[tuple[str, list[Callable[[], object]], Any]]:
+    """Yield each event: its name, what happens, and what is done to the copy, or None."""
+    first = daemon.corpora[0]
+    changes: dict[str, Callable[[Corpus], None]] = {
+        "a chunking's threshold": partial(Corpus.set_threshold, characters=140),
+        "a document edited": Corpus.edit,
+        "a document added": Corpus.add_document,
+        "the embedding changed": Corpus.set_embedding,
+        "a document deleted": Corpus.delete_document,
+        "a configuration removed": Corpus.remove_configuration,
+    }
+    for what, change in changes.items():
+        yield what, [partial(change, first)], partial(change, alone)
+    cut = partial(first.set_threshold, 130)
+    yield "a run canceled, then another change", [cut, daemon.cancel, first.edit], None
+    cut = partial(first.set_threshold, 120)
+    yield "a run's process killed", [cut, daemon.kill], None
+    fail = [daemon.fault.touch, first.edit, daemon.mend]
+    yield "a partition failed, then another change", [*fail, first.edit], None
+    everything = partial(daemon.backfill, first, "recursive_150", "markdown")
+    yield "a backfill of all, one failed", [daemon.fault.touch, everything, daemon.mend], None
+    repair = partial(rag, first, "doctor", "--repair")
+    yield "a blocking check failed, then repaired", [first.alter_chunk, daemon.mend, repair], None
+    yield "unloadable for 90 s", [partial(daemon.break_code, first)], None
+    yield "three corpora at once", [corpus.edit for corpus in daemon.corpora], None
+
+
+def trial(folder: Path) -> None:
+    """Print what each event cost."""
+    theirs = small(folder / "alone", NAMES[0])
+    rag(theirs, "run", "-q")
+    corpora = [small(folder / name, name) for name in NAMES]
+    print(f"{'':40} {'runs':>5} {'steps':>6} {'daemon':>18} {'rag run':>18}")
+    with daemon_of(corpora) as daemon:
+        for what, happens, same in _events(daemon, theirs):
+            cost = daemon.costs_of(*happens)
+            line = f"{what:40} {cost.runs:5} {cost.steps:6} "
+            line += f"{cost.seconds:6.1f} s {cost.cpu:5.1f} CPU"
+            if same is not None:
+                same()
+                least = rag(theirs, "run", "-q")
+                line += f" {least.seconds:6.1f} s {least.cpu:5.1f} CPU"
+            print(line, flush=True)
+        sizes = [f.stat().st_size for f in (folder / "home/history").rglob("*.db")]
+        runs = len(daemon.instance.get_runs())
+        print(f"{runs} runs: {sum(sizes) / 1e6:.1f} MB of history")
+
+
+def at_rest(folder: Path) -> None:
+    """Print the CPU seconds of a daemon and its code server at rest, with the default intervals."""
+    corpora = [Corpus(folder / name / "tiny.yaml") for name in NAMES[:1]]
+    with daemon_of(corpora, fast=False) as daemon:
+        daemon.wait(daemon._is_at_rest)
+        time.sleep(60)
+        before = _cpu_of_session(daemon._pid)
+        time.sleep(REST_SECONDS)
+        print(f"at rest: {_cpu_of_session(daemon._pid) - before:.1f} CPU s in {REST_SECONDS} s")
 
 
 def main() -> None:
-    """Print the costs of each change."""
+    """Print the costs of each event."""
     # As for users: without compiled files, every process compiles the project.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
-        print(f"{what:22} {min(_cpu_of(code) for _ in range(5)):6.2f} CPU s", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        theirs, ours = Path(name, "command"), Path(name, "daemon")
-        theirs.mkdir()
-        alone = sample(theirs)
-        by_command(alone)
-        shutil.copytree(theirs, ours)
-        watched = Corpus(ours / alone.file.name)
-        print(f"{'':22} {'rag run':>18} {'daemon':>18} {'ratio':>6} {'runs':>5} {'steps':>6}")
-        with daemon_of(watched) as daemon:
-            for what, change in {
-                "document edited": Corpus.edit,
-                "threshold changed": Corpus.set_threshold,
-                "embedding added": Corpus.add_embedding,
-                "two backfilled": Corpus.set_retrievers,
-            }.items():
-                changes: list[Callable[[], object]] = [partial(change, watched)]
-                if change is Corpus.set_retrievers:
-                    daemon.stop_sensors()
-                    changes.append(daemon.backfill)
-                cost = daemon.costs_of(*changes)
-                change(alone)
-                least = by_command(alone)
-                print(
-                    f"{what:22} {least.seconds:6.1f} s {least.cpu:5.1f} CPU {cost.seconds:6.1f} s "
-                    f"{cost.cpu:5.1f} CPU {cost.seconds / least.seconds:6.2f} {cost.runs:5} "
-                    f"{cost.steps:6}",
-                    flush=True,
-                )
+        folder = Path(sys.argv[1] if len(sys.argv) > 1 else name).absolute()
+        shutil.rmtree(folder, ignore_errors=True)
+        trial(folder)
+        at_rest(folder)
 
 
 if __name__ == "__main__":

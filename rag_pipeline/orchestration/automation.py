@@ -10,7 +10,12 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
-from rag_pipeline.orchestration.observing import Observer, build_observing_sensor, following
+from rag_pipeline.orchestration.observing import (
+    LastLook,
+    Observer,
+    build_observing_sensor,
+    following,
+)
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.requests import (
     all_inputs,
@@ -27,7 +32,7 @@ from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
-SENSOR_SECONDS = 15
+SENSOR_SECONDS = 30
 """Minimum seconds between two ticks of a sensor."""
 FRESHNESS_SECONDS = 600
 """Minimum seconds between two looks for checks of freshness that are due."""
@@ -121,6 +126,8 @@ def _sensor(
         fail_lost_runs_of(workspace.config, context)
         resting = outside_hours(workspace.config, datetime.now(UTC)) or at_work(workspace.store)
         found = resting or look(workspace, context)
+        if resting:
+            context.update_cursor("")  # a look before it says nothing of what is there now
         if isinstance(found, str):
             return dg.SensorResult(skip_reason=found)
         return dg.SensorResult(found)
@@ -171,6 +178,9 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         workspace: Workspace, context: dg.SensorEvaluationContext
     ) -> list[dg.RunRequest] | str:
         config = workspace.config
+        last = LastLook(context, config)
+        if last.said is not None:
+            return last.said
         found = survey(workspace, context.instance, one_run)
         for cause in found.causes():
             context.log.warning(f"not requested: {cause}")
@@ -188,11 +198,14 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         if found.held:
             return f"{len(found.stuck)} partitions are stale, and {found.held}"
         if found.stuck:
-            return f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
+            said = f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
+            last.keep(said, "")
+            return said
         if listing_digest(config) != loaded_listing(workspace):
             loads = identifier(config, "changed_documents")
             return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
         _report_current_release(workspace, context.instance)
+        last.keep(summary(()), "")
         return summary(())
 
     running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED

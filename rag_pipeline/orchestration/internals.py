@@ -12,6 +12,9 @@ import dagster as dg
 # The error of `context.repository_def` in a run outside a code location.
 from dagster._check import CheckError as CheckError
 
+# The event of a planned materialization. Dagster reports it for an asset's own op alone.
+from dagster._core import events as events
+
 # The location of the jobs of `rag run`, if no daemon has recorded one.
 from dagster._core import remote_origin as remote_origin
 

@@ -5,7 +5,9 @@ corpus file again. So a changed threshold or model needs no reload, but new part
 """
 
 import hashlib
+import json
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
@@ -17,7 +19,13 @@ from rag_pipeline.errors import OtherComponentError
 from rag_pipeline.orchestration.assets import build_assets
 from rag_pipeline.orchestration.internals import CheckError
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps, summary
+from rag_pipeline.orchestration.requests import (
+    LOADED,
+    fail_lost_runs_of,
+    running_steps,
+    sources_digest,
+    summary,
+)
 from rag_pipeline.orchestration.staleness import Graph, build_inputs, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
@@ -28,7 +36,9 @@ Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
 MOST_SECONDS = 20.0
 """Maximum seconds of an observation. Dagster ends a tick after 60 seconds."""
 _LEFT = "from step "
-OBSERVED_SECONDS = 30
+LOOK_SECONDS = 300.0
+"""Seconds after which sensors look at the store again, which commands may have changed."""
+OBSERVED_SECONDS = 60
 """Minimum seconds between two observations of the inputs."""
 
 
@@ -75,11 +85,34 @@ def graph_of(workspace: Workspace) -> Graph:
     return definitions.resolve_asset_graph()
 
 
+class LastLook:
+    """What a sensor's last look said, which a sensor keeps in its cursor.
+
+    It lasts at most `LOOK_SECONDS`, and while files, settings, code and Dagster's events stay the
+    same. To compare these is cheaper than to look at the store.
+    """
+
+    def __init__(self, context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
+        self._context, self.state = context, ""
+        self.said: str | None = None
+        newest = context.instance.event_log_storage.get_maximum_record_id()
+        self._now = f"{newest} {LOADED} {sources_digest(config)}"
+        with suppress(ValueError):
+            seen, at, said, self.state = json.loads(context.cursor or "[]")
+            if seen == self._now and time.time() - at < LOOK_SECONDS:
+                self.said = said
+
+    def keep(self, said: str | None, state: str) -> None:
+        """Keep what a look said, or None to look again at the next tick."""
+        at = 0.0 if said is None else time.time()
+        self._context.update_cursor(json.dumps([self._now, at, said, state]))
+
+
 class Observer:
     """A reporter of a corpus's current state to a Dagster instance."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._now = following(workspace)
+        self.now = following(workspace)
         self._loaded = workspace.config
         self._graph: tuple[CorpusConfig, Graph] | None = None
 
@@ -89,7 +122,7 @@ class Observer:
         Return the graph of the corpus alone if the corpus file has changed since it was loaded, or
         for a run outside a code location.
         """
-        workspace = self._now()
+        workspace = self.now()
         config = workspace.config
         if self._graph is None or self._graph[0] is not config:
             repository = None
@@ -104,7 +137,7 @@ class Observer:
     ) -> tuple[list[Step], int]:
         """Report the changes, and return the stale steps and what is left (see `reconcile`)."""
         graph = self.graph(context)
-        return reconcile(self._now(), context.instance, graph, start, seconds)
+        return reconcile(self.now(), context.instance, graph, start, seconds)
 
     def observe_after(self, context: dg.OpExecutionContext) -> None:
         """Observe after a run. Log an error, because it must not fail the run."""
@@ -117,14 +150,14 @@ class Observer:
     def observe_at_rest(self, context: Context, seen: str = "") -> tuple[str, str]:
         """Observe if no run is active and the state differs from `seen`.
 
-        Return the result in words, and the current state. An observation ends after
-        `MOST_SECONDS`. The state then has the number of the first step that is left.
+        Return the result in words, and the current state, or "" while a run is active. An
+        observation ends after `MOST_SECONDS`. The state then has the number of the first step left.
         """
-        workspace, instance = self._now(), context.instance
+        workspace, instance = self.now(), context.instance
         if other := at_work(workspace.store):
-            return other, seen
+            return other, ""
         if running := next(running_steps(instance, workspace.config), None):
-            return f"a run is at work on {running}", seen
+            return f"a run is at work on {running}", ""
         stale = stale_steps(workspace)
         said, left = summary(stale), 0
         if _look_of(stale, instance) != seen:
@@ -157,8 +190,12 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
     )
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         fail_lost_runs_of(config, context)  # the other sensors may be off
-        said, seen = observer.observe_at_rest(context, context.cursor or "")
-        context.update_cursor(seen)
+        last = LastLook(context, observer.now().config)
+        if last.said is not None:
+            return dg.SkipReason(last.said)
+        said, state = observer.observe_at_rest(context, last.state)
+        is_whole = bool(state) and not state.startswith(_LEFT)
+        last.keep(said if is_whole else None, state or last.state)
         return dg.SkipReason(said)
 
     return observed_inputs

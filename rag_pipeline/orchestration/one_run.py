@@ -6,9 +6,13 @@ workers build the shards, the sensors request the jobs of single assets instead.
 """
 
 import fcntl
+import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +38,22 @@ from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
     LoadableTargetOrigin,
+    events,
     execute_run,
     remote_origin,
 )
-from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
+from rag_pipeline.orchestration.names import (
+    asset_key,
+    asset_names,
+    identifier,
+    update_job_name,
+    upstream_assets,
+)
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
-from rag_pipeline.orchestration.staleness import Graph, found_current, observe_for_the_first_time
+from rag_pipeline.orchestration.staleness import found_current, observe_for_the_first_time
 from rag_pipeline.pipeline.driver import (
     Checked,
     Done,
@@ -50,12 +61,12 @@ from rag_pipeline.pipeline.driver import (
     Failed,
     Made,
     Progress,
-    Started,
     Waiting,
     drive,
 )
 from rag_pipeline.pipeline.dry_run import RunPlan
-from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.pipeline.planning import DOCUMENTS, Step, readers, stale_steps, steps
+from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 ORIGIN_TAG = "rag_pipeline/origin"
@@ -63,118 +74,200 @@ ORIGIN_TAG = "rag_pipeline/origin"
 _LOCATION, _MODULE = "rag_pipeline", "rag_pipeline.definitions"
 _NAMED = 20
 
-Update = Callable[[dg.OpExecutionContext], Iterator[Any]]
-
-
-def build_update_job(
-    workspace: Workspace,
-    retries: dg.RetryPolicy | None = RETRIES,
-    update: Update | None = None,
-) -> dg.JobDefinition:
-    """Return the job `…__bring_up_to_date`, whose steps appear as events of their assets.
-
-    `update` makes the steps. By default it makes all stale steps of the corpus.
-    """
-    config = workspace.config
-    body = update or _update_of_all(workspace)
-
-    @dg.op(
-        name=identifier(config, "update_what_is_stale"),
-        out=dg.Out(dg.Nothing),
-        retry_policy=retries,
-        pool=pool_of(config),
-        description="Make every stale step in order. A failed step stops the steps that read it.",
-    )
-    def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
-        tags = {SOURCES_TAG: sources_digest(config)}  # they may have changed in the queue
-        context.instance.add_run_tags(context.run_id, tags)
-        yield from body(context)
-
-    @dg.job(
-        name=update_job_name(config),
-        executor_def=dg.in_process_executor,
-        description=f"Bring all of {config.corpus} up to date.",
-        tags={"corpus": config.corpus, "dagster/priority": "10"},
-    )
-    def bring_up_to_date() -> None:
-        update_what_is_stale()
-
-    return bring_up_to_date
-
-
-def _update_of_all(workspace: Workspace) -> Update:
-    observer = Observer(workspace)
-
-    def update(context: dg.OpExecutionContext) -> Iterator[Any]:
-        # A step that another run makes meanwhile is current when its turn comes.
-        with at_work_until_canceled(workspace, context):
-            # Files with new times and the same content are loaded, too. Without a record of the
-            # new times, the sensor would always see these files as changed.
-            changed = loaded_listing(workspace) != listing_digest(workspace.config)
-            events = drive(
-                workspace,
-                RunPlan(workspace, steps(workspace.config)),
-                forced=[Step("documents")] if changed else (),
-                keep_going=True,
-                progress=LoggedProgress(context.log.info),
-                run_id=context.run_id,
-            )
-            try:
-                failed = yield from shown(workspace, context, events, observer.graph(context))
-            finally:
-                observer.observe_after(context)
-            tag = left_over(workspace, context.instance, _unmakeable(failed))
-            context.instance.add_run_tags(context.run_id, {LEFT_TAG: tag})
-            purged = purge_runs(workspace, context.instance)
-            context.log.info(f"{purged} runs past their time deleted from the history")
-            raise_failures(failed)
-
-    return update
-
+_AFTER_OUTPUTS = {"step_dependency_config": {"require_upstream_step_success": False}}
+"""An op that failed for some partitions has an output, so that the ops behind it make the rest."""
 
 Failures = dict[Step, Exception | None]
 """The errors of steps that could not be made. None means that the step reads a failed step."""
 
 
-def shown(
-    workspace: Workspace, context: dg.OpExecutionContext, events: Iterator[Event], graph: Graph
-) -> Generator[Any, None, Failures]:
-    """Yield Dagster's events for the driver's events, log the rest, and return the failures."""
-    config, instance = workspace.config, context.instance
-    failed: Failures = {}
-    made = 0
-    observe_for_the_first_time(workspace, instance, steps(config))
-    for event in events:
-        step, key = event.step, asset_key(config, event.step.asset)
-        match event:
-            case Started():
-                context.log.info(f"{step}: {step.row.activity}")
-            case Made(outcome=outcome):
-                yield materialization(workspace, instance, step, outcome, graph)
-                for alert in outcome.alerts:
-                    yield evaluation(alert_result(key, alert), step, blocking=False)
-            case Checked(check=check, result=result):
-                yield evaluation(check_result(key, check, result), step, check.blocking)
-            case Done(ran=True):
-                made += 1
-            case Done() if config.schedule is not None and step.row.watched:
-                yield found_current(workspace, step)
-            case Waiting():
-                failed[step] = None
-            case Failed(error=error):
-                failed[step] = error
-                trace = error.__cause__ if isinstance(error, UnexpectedError) else None
-                context.log.error(f"{step}: {error}", exc_info=trace)
-    context.log.info(f"{made} steps made, {len(failed)} failed or held back")
-    return failed
+@dataclass(slots=True)
+class Work:
+    """The work that the ops of one run share: its plan, and the failures so far."""
+
+    plan: RunPlan
+    observer: Observer
+    keep_going: bool = True
+    forced: Sequence[Step] = ()
+    listen: Callable[[Event], object] = lambda event: None
+    progress: Progress | None = None
+    failed: Failures = field(default_factory=dict)
+    _last: dg.OpExecutionContext | None = None
+
+    def announce(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+        """Report the partitions that the run will make, which the UI shows as in progress."""
+        config = self.plan.workspace.config
+        ops = run.step_keys_to_execute or asset_names(config)
+        stale = {*stale_steps(self.plan.workspace), *self.forced}
+        for step in self.plan.steps:
+            if step in stale and step.asset in ops:
+                planned = events.AssetMaterializationPlannedData(
+                    asset_key(config, step.asset), partition=step.partition
+                )
+                event = events.DagsterEvent.build_asset_materialization_planned_event(
+                    run.job_name, step.asset, planned
+                )
+                instance.report_dagster_event(event, run.run_id, logging.DEBUG)
+
+    def make(self, context: dg.OpExecutionContext, name: str) -> Iterator[Any]:
+        """Make the stale steps of an asset and yield Dagster's events. Raise dg.Failure at the end.
+
+        Before the last failure an output is yielded. The ops behind then make what they can.
+        """
+        self._last = context
+        wanted = [step for step in self.plan.steps if step.asset == name]
+        for step in wanted:
+            self.failed.pop(step, None)
+        yield from self._shown(context, wanted)
+        errors = {s: e for s in wanted if (e := self.failed.get(s)) is not None}
+        told = self._failure(errors) if errors else None
+        policy = context.op_def.retry_policy
+        if not (
+            told and told.allow_retries and policy and context.retry_number < policy.max_retries
+        ):
+            yield dg.Output(None)
+        if told:
+            raise told
+
+    def _shown(self, context: dg.OpExecutionContext, wanted: Sequence[Step]) -> Iterator[Any]:
+        """Yield Dagster's events for the driver's events, and log the rest."""
+        workspace, instance = self.plan.workspace, context.instance
+        config, graph = workspace.config, self.observer.graph(context)
+        observe_for_the_first_time(workspace, instance, wanted)
+        left_out: dict[Step, int] = {}
+        for event in drive(
+            workspace,
+            self.plan,
+            wanted=wanted,
+            forced=self.forced,
+            keep_going=self.keep_going,
+            progress=self.progress or LoggedProgress(context.log.info),
+            run_id=context.run_id,
+        ):
+            self.listen(event)
+            step, key = event.step, asset_key(config, event.step.asset)
+            match event:
+                case Made(outcome=outcome):
+                    yield materialization(workspace, instance, step, outcome, graph)
+                    for alert in outcome.alerts:
+                        yield evaluation(alert_result(key, alert), step, blocking=False)
+                case Checked(check=check, result=result):
+                    yield evaluation(check_result(key, check, result), step, check.blocking)
+                case Done(ran=False) if config.schedule is not None and step.row.watched:
+                    yield found_current(workspace, step)
+                case Waiting(cause=cause):
+                    self.failed[step] = None
+                    left_out[cause] = left_out.get(cause, 0) + 1
+                case Failed(error=error):
+                    self.failed[step] = error
+                    trace = error.__cause__ if isinstance(error, UnexpectedError) else None
+                    context.log.error(f"{step}: {error}", exc_info=trace)
+        for cause, count in left_out.items():
+            context.log.warning(f"{count} of {len(wanted)} left out, because {cause} failed")
+
+    def _failure(self, errors: Mapping[Step, Exception]) -> dg.Failure:
+        """Return the failure of an op: a line for each failed step, with what it holds back."""
+        config, said = self.plan.workspace.config, []
+        for step, error in errors.items():
+            behind = len(readers(config, step))
+            also = f", and {behind} steps that read it" if behind else ""
+            said.append(f"{step}{also}: {error}")
+        return failure(said[:_NAMED], list(errors.values()))
+
+    def end(self, instance: dg.DagsterInstance, run: dg.DagsterRun, log: Any) -> None:
+        """Observe what the run has left, and delete runs past their time."""
+        workspace = self.plan.workspace
+        if self._last is not None:
+            self.observer.observe_after(self._last)
+            if self.keep_going:
+                tag = left_over(workspace, instance, _unmakeable(self.failed))
+                instance.add_run_tags(run.run_id, {LEFT_TAG: tag})
+            if purged := purge_runs(workspace, instance):
+                log.info(f"{purged} runs past their time deleted from the history")
 
 
-def raise_failures(failed: Failures) -> None:
-    """Raise dg.Failure if steps failed."""
-    errors = {step: error for step, error in failed.items() if error is not None}
-    if errors:
-        said = [f"{step}: {error}" for step, error in errors.items()]
-        raise failure(said[:_NAMED], list(errors.values()))
+def build_update_job(
+    workspace: Workspace,
+    retries: dg.RetryPolicy | None = RETRIES,
+    begin: Callable[[], Work] | None = None,
+) -> dg.JobDefinition:
+    """Return the job `…__bring_up_to_date`: an op for each asset, all in one process.
+
+    `begin` returns the work of a run. By default it is all stale steps of the corpus.
+    """
+    config, shared = workspace.config, identifier(workspace.config, "work")
+
+    @dg.resource(description="The lease of the corpus, and the plan of the run.")
+    def work(context: dg.InitResourceContext) -> Iterator[Work]:
+        instance, run, log = context.instance, context.run, context.log
+        assert instance is not None and run is not None and log is not None
+        tags = {SOURCES_TAG: sources_digest(config)}  # they may have changed in the queue
+        instance.add_run_tags(run.run_id, tags)
+        # A step that another run makes meanwhile is current when its turn comes.
+        with lease(workspace.store, wait=True, waiting=log.info):
+            mine = (begin or partial(_begin, workspace))()
+            if instance.is_ephemeral and not mine.keep_going:
+                yield mine  # nobody reads what else `rag run` tells without DAGSTER_HOME
+                return
+            try:
+                mine.announce(instance, run)
+            except Exception as error:  # noqa: BLE001 (the op of the step reports it)
+                log.warning(f"not planned: {type(error).__name__}: {error}")
+            try:
+                yield mine
+            finally:
+                mine.end(instance, run, log)
+
+    @dg.job(
+        name=update_job_name(config),
+        executor_def=dg.in_process_executor.configured(_AFTER_OUTPUTS, name="in_process"),
+        description=f"Bring all of {config.corpus} up to date.",
+        tags={"corpus": config.corpus, "dagster/priority": "10"},
+        resource_defs={shared: work},
+    )
+    def bring_up_to_date() -> None:
+        names = asset_names(config)
+        made: dict[str, Any] = {}
+        for number, name in enumerate(names):
+            op = _op_of(workspace, name, shared, retries, len(names) - number)
+            made[name] = op.alias(name)(**{b: made[b] for b in upstream_assets(config, name)})
+
+    return bring_up_to_date
+
+
+def _op_of(
+    workspace: Workspace, name: str, shared: str, retries: dg.RetryPolicy | None, priority: int
+) -> dg.OpDefinition:
+    config = workspace.config
+
+    @dg.op(
+        name=identifier(config, f"bring_{name}_up_to_date"),
+        ins={before: dg.In(dg.Nothing) for before in upstream_assets(config, name)},
+        out=dg.Out(dg.Nothing),
+        retry_policy=retries,
+        pool=pool_of(config, name),
+        required_resource_keys={shared},
+        tags={"dagster/priority": str(priority)},
+        description=f"Make the stale partitions of {name} that no failed partition holds back.",
+    )
+    def make(context: dg.OpExecutionContext) -> Iterator[Any]:
+        work: Work = getattr(context.resources, shared)
+        # Ctrl-C ends `rag run` itself, which tries no step again.
+        with at_work_until_canceled(workspace, context) if work.keep_going else nullcontext():
+            yield from work.make(context, name)
+
+    return make
+
+
+def _begin(workspace: Workspace) -> Work:
+    """Return the work of a run of all stale steps.
+
+    Files with new times and the same content are loaded, too. Without a record of the new times,
+    the sensor would always see these files as changed.
+    """
+    changed = loaded_listing(workspace) != listing_digest(workspace.config)
+    forced = [DOCUMENTS] if changed else []
+    return Work(RunPlan(workspace, steps(workspace.config)), Observer(workspace), forced=forced)
 
 
 def _unmakeable(failed: Failures) -> Collection[Step]:
@@ -206,31 +299,27 @@ def run_steps(
     error, with the step in the message. Earlier steps stay finished. SIGINT and SIGTERM raise
     KeyboardInterrupt.
     """
-    workspace, observer = plan.workspace, Observer(plan.workspace)
+    workspace = plan.workspace
     done: list[Done] = []
-    failed: dict[Step, Any] = {}
 
-    def reported(run_id: str) -> Iterator[Event]:
-        for event in drive(workspace, plan, progress=progress, run_id=run_id):
-            if isinstance(event, Done):
-                done.append(event)
-            listen(event)
-            yield event
+    def heard(event: Event) -> None:
+        if isinstance(event, Done):
+            done.append(event)
+        listen(event)
 
-    def update(context: dg.OpExecutionContext) -> Iterator[Any]:
-        events = reported(context.run_id)
-        failed.update((yield from shown(workspace, context, events, observer.graph(context))))
-        if not context.instance.is_ephemeral:
-            observer.observe_after(context)
-            purge_runs(workspace, context.instance)
-        raise_failures(failed)
-
-    job = build_update_job(workspace, retries=None, update=update)
     with _instance() as instance:
+        work = Work(
+            plan,
+            Observer(workspace),
+            keep_going=False,
+            listen=heard,
+            progress=progress,
+        )
+        job = build_update_job(workspace, retries=None, begin=lambda: work)
         try:
             _execute(job, instance, workspace.config)
         except dg.Failure:
-            ((step, error),) = failed.items()
+            ((step, error),) = work.failed.items()
             if not isinstance(error, RagPipelineError):
                 raise RagPipelineError(f"{step}: {error}") from error
             error.args = (f"{step}: {error}",)

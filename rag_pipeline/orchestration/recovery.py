@@ -64,7 +64,7 @@ def fail_lost_runs(
 
 
 def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
-    pid = _process_of(instance, record.dagster_run)
+    pid = process_of(instance, record.dagster_run)
     if pid is not None:
         return not _lives(pid, record.start_time)
     waits = record.dagster_run.status == dg.DagsterRunStatus.NOT_STARTED
@@ -93,7 +93,7 @@ def _is_from_outside(entry: dg.EventLogEntry) -> bool:
     return error is not None and error.cls_name in _OUTSIDE
 
 
-def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
+def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
     """Return the id of a run's process, or None if it is unknown or on another machine."""
     host, _, own = run.tags.get(PROCESS_TAG, "").partition(":")
     if own.isdecimal():

@@ -36,7 +36,7 @@ PARTITION_TAG = "dagster/partition"
 WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
 """Seconds from the first, second … and each later interruption in a row to the next request."""
 
-_LOADED = time.time()
+LOADED = time.time()
 """When this process loaded the definitions. Earlier interruptions may come from older code."""
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"
@@ -177,7 +177,7 @@ def refusal(
     for record in records:
         run = record.dagster_run
         counts = run.tags.get(SOURCES_TAG) in (None, sources)
-        counts = counts and record.create_timestamp.timestamp() >= _LOADED
+        counts = counts and record.create_timestamp.timestamp() >= LOADED
         if not counts or not was_interrupted(instance, run):
             break
         in_a_row += 1

@@ -5,7 +5,7 @@ Only the shards that an executor distributes are built elsewhere.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,9 +34,10 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A step that is not made because a step that it reads failed."""
+    """A step that is not made because the step `cause`, which it reads directly or not, failed."""
 
     step: Step
+    cause: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def drive(
     workspace: Workspace,
     plan: RunPlan,
     *,
+    wanted: Sequence[Step] | None = None,
     forced: Collection[Step] = (),
     checks: bool = True,
     keep_going: bool = False,
@@ -107,18 +109,19 @@ def drive(
 ) -> Iterator[Event]:
     """Make the stale steps of a run in order, check them, and yield each event.
 
+    `wanted` is a part of the plan's steps whose earlier steps have had their turn, by default all.
     `forced` steps are made even if they are current. With `checks=False`, the caller checks them.
     With `keep_going`, a failed step stops only the steps that read it. Otherwise it ends the run.
     Traces carry `run_id`, the id of the Dagster run.
     """
-    failed: set[Step] = set()
-    made: set[Step] = set()
-    for step in plan.steps:
+    failed, made = plan.failed, plan.made
+    for step in plan.steps if wanted is None else wanted:
+        failed.pop(step, None)  # of an earlier try
         before = upstream(workspace.config, step)
         missing = [each for each in before if each in failed]
         if missing and (step.row.needs_all_inputs or len(missing) == len(before)):
-            failed.add(step)
-            yield Waiting(step)
+            failed[step] = failed[missing[0]]
+            yield Waiting(step, failed[step])
             continue
         try:
             started = time.perf_counter()
@@ -147,7 +150,7 @@ def drive(
             calls = CallCounts(*(count for count in counts if isinstance(count, int)))
             yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
         except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
-            failed.add(step)
+            failed[step] = step
             yield Failed(step, explained(error))
             if not keep_going:
                 return

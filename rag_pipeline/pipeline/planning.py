@@ -82,6 +82,15 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     ]
 
 
+def readers(config: CorpusConfig, step: Step) -> list[Step]:
+    """Return the steps that cannot be made without a step."""
+    behind = [step]
+    for each in steps(config):
+        if each.row.needs_all_inputs and not {*behind}.isdisjoint(upstream(config, each)):
+            behind.append(each)
+    return behind[1:]
+
+
 def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
     """Return the reason why a step runs again after the `running` steps before it.
 

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
@@ -28,12 +29,16 @@ _DAY, _HOUR = 86_400.0, 3_600.0
 
 
 class Freed(NamedTuple):
-    """A removed part of a store: its kind, name, reason and size in bytes."""
+    """A removed part of a store: its kind, name, reason and size in bytes.
+
+    A dry run also lists what stays for now, with the time in UTC after which it is removed.
+    """
 
     what: str
     name: str
     why: str
     bytes: int
+    kept_until: str = ""
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
@@ -42,7 +47,8 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
     freed += _calls(workspace, gone, dry_run)
-    freed += _copies(workspace, {f.name for f in freed if f.what == "lexical index"}, dry_run)
+    gone_now = {f.name for f in freed if f.what == "lexical index" and not f.kept_until}
+    freed += _copies(workspace, gone_now, dry_run)
     if not dry_run and workspace.store.calls_path.exists():
         workspace.cache.shrink()
     return freed
@@ -139,13 +145,15 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
                steps_left),
         _Stray("leftover", "of a build that was killed", 1, folder, store.files.leftovers()),
     ):  # fmt: skip
-        before = time.time() - stray.days * _DAY
         for path in stray.paths:
-            if store.files.modified(path + stray.changed) <= before:
+            due = store.files.modified(path + stray.changed) + stray.days * _DAY
+            day = f"{datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M}"
+            until = day if due > time.time() else ""
+            if dry_run or not until:
                 size = sum(store.files.sizes(path).values())
                 if not dry_run:
                     stray.remove(path)
-                yield Freed(stray.what, _name_of(path), stray.why, size)
+                yield Freed(stray.what, _name_of(path), stray.why, size, until)
 
 
 def _name_of(path: str) -> str:

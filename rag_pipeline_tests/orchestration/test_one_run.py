@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.execution.plan.state import KnownExecutionState
 
 from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
@@ -11,9 +13,10 @@ from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.internals import InMemoryJob, execute_run
 from rag_pipeline.orchestration.names import asset_key, asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
-from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.store import lease
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
@@ -161,6 +164,46 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
     assert is_current(file)
 
 
+def test_a_failed_run_goes_on_from_its_failure(file, instance, monkeypatch):
+    every = set(steps(load_config(file)))
+    failed_first = fail_markdown_once(file, instance, monkeypatch)
+    assert of_type(instance, failed_first, "ASSET_MATERIALIZATION_PLANNED") == every
+    made = of_type(instance, failed_first, "ASSET_MATERIALIZATION")
+    markdown = {step for step in every if "markdown" in (step.partition or "")}
+    held = {step for step in every if step.partition == "two"} | markdown
+    assert made == every - held
+    said = {entry.user_message for entry in instance.all_logs(failed_first.run_id)}
+    assert "1 of 2 left out, because chunks markdown failed" in said
+
+    job = build_definitions(load_config(file)).resolve_job_def(failed_first.job_name)
+    ops, known = KnownExecutionState.build_resume_retry_reexecution(instance, failed_first)
+    assert set(ops) == {*asset_names(load_config(file))} - {"documents", "queries"}
+    plan = create_execution_plan(job, step_keys_to_execute=ops, known_state=known)
+    again = instance.create_run_for_job(job, execution_plan=plan, tags=dict(failed_first.tags))
+    assert execute_run(InMemoryJob(job), again, instance).success
+    compared = {Step("leaderboard"), Step("release")}
+    assert of_type(instance, again, "ASSET_MATERIALIZATION_PLANNED") == held | compared
+    assert of_type(instance, again, "ASSET_MATERIALIZATION") == held | compared
+    assert is_current(file)
+
+
+def fail_markdown_once(file, instance, monkeypatch):
+    """Return the run of an empty store whose chunks of `markdown` failed."""
+    with monkeypatch.context() as patch:
+        fail_markdown(patch, ProviderError("the model is out of order"))
+        (request,), _ = asked(file, instance)
+        assert not execute(file, instance, request)
+    return instance.get_runs()[0]
+
+
+def of_type(instance, run, kind):
+    """Return the partitions of a run's events of a type."""
+    found = [
+        e.dagster_event for e in instance.all_logs(run.run_id, of_type={dg.DagsterEventType(kind)})
+    ]
+    return {Step(event.asset_key.path[-1], event.partition) for event in found}
+
+
 def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
     job = dg.JobDefinition(graph_def=dg.GraphDefinition(name="x"), name="tiny__bring_up_to_date")
     (request,), _ = asked(file, instance)
@@ -184,11 +227,12 @@ def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     fail_markdown(monkeypatch, dg.DagsterExecutionInterruptedError())
     (request,), _ = asked(file, instance)
-    job = build_definitions(load_config(file)).resolve_job_def(request.job_name)
-    result = job.execute_in_process(
-        instance=instance, tags=dict(request.tags), raise_on_error=False
-    )
-    (told,) = result.get_step_failure_events()
+    assert not execute(file, instance, request)
+    result = instance.get_runs()[0]
+    (record,) = instance.get_records_for_run(
+        result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
+    ).records
+    told = record.event_log_entry.dagster_event
     assert told.step_failure_data.user_failure_data.description == "The run was canceled."
     assert not instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_RESTARTED)
     assert len(asked(file, instance)[0]) == 1, "nothing is known of what it did not come to"
@@ -211,7 +255,9 @@ def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch
         failed.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
     ).records
     told = failure.event_log_entry.dagster_event.step_failure_data.user_failure_data
-    assert told.description.startswith("chunks markdown: KeyError: 'a bug' (File ")
+    assert told.description.startswith(
+        "chunks markdown, and 7 steps that read it: KeyError: 'a bug' (File "
+    )
 
 
 def test_nothing_is_asked_for_while_another_is_at_work(file, instance, tmp_path):

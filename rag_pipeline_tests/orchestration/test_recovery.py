@@ -102,7 +102,7 @@ def test_after_interruptions_it_waits_longer_each_time_until_the_code_is_loaded_
         now = time.time() + 3601
         patch.setattr(time, "time", lambda: now)
         assert len(asked(loaded, instance)[0]) == 1, "it never gives up"
-    monkeypatch.setattr(requests, "_LOADED", time.time())
+    monkeypatch.setattr(requests, "LOADED", time.time())
     assert len(asked(loaded, instance)[0]) == 1
 
 

@@ -1,6 +1,7 @@
 import os
 import sqlite3
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -101,7 +102,11 @@ def shrunk(tmp_path, run_all):
 
 def test_what_left_the_corpus_file_waits_and_then_goes(shrunk):
     waiting = shrunk()
-    assert {t.what for t in retention.collect(waiting, dry_run=True)} <= {"pin"}
+    told = retention.collect(waiting, dry_run=True)
+    days = waiting.config.retention.keep_days
+    removal = f"{datetime.now(UTC) + timedelta(days):%Y-%m-%d}"
+    assert {t.kept_until[:10] for t in told if t.what == "table"} == {removal}
+    assert {t.what for t in retention.collect(waiting)} <= {"pin"}
     due = shrunk(keep_days=0)
     said = retention.collect(due, dry_run=True)
     freed = retention.collect(due)

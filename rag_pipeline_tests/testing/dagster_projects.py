@@ -16,6 +16,7 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
+from rag_pipeline.orchestration.internals import InMemoryJob, execute_run
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.observing import graph_of
 from rag_pipeline.orchestration.staleness import Statuses
@@ -61,14 +62,20 @@ def execute(file: Path, instance: dg.DagsterInstance, request: dg.RunRequest) ->
     assert request.job_name
     one_run = chosen_executor() is dg.in_process_executor
     definitions = _definitions(file, file.read_bytes(), one_run)
-    result = definitions.resolve_job_def(request.job_name).execute_in_process(
+    job = definitions.resolve_job_def(request.job_name)
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    tags = dict(request.tags)
+    if job.executor_def.name == "in_process" and request.partition_key is None:
+        # With the job's own settings of the executor, which `execute_in_process` leaves out.
+        run = instance.create_run_for_job(job, run_config=quiet, tags={**job.run_tags, **tags})
+        return execute_run(InMemoryJob(job), run, instance).success
+    return job.execute_in_process(
         instance=instance,
         partition_key=request.partition_key,
-        tags=dict(request.tags),
+        tags=tags,
         raise_on_error=False,
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-    )
-    return result.success
+        run_config=quiet,
+    ).success
 
 
 HOME = """

@@ -181,10 +181,11 @@ def gc(
         return
     for thing in freed:
         name = escape(thing.name)
-        say(f"{thing.what} [bold]{name}[/bold]: {thing.why}, {megabytes(thing.bytes)}")
-    total = megabytes(sum(thing.bytes for thing in freed))
-    word = "would be freed" if dry_run else "freed"
-    console.print(f"{total} {word}" if freed else "nothing to free")
+        later = f", goes after {thing.kept_until} UTC" if thing.kept_until else ""
+        say(f"{thing.what} [bold]{name}[/bold]: {thing.why}, {megabytes(thing.bytes)}{later}")
+    now = [thing.bytes for thing in freed if not thing.kept_until]
+    word = "would be freed now" if dry_run else "freed"
+    console.print(f"{megabytes(sum(now))} {word}" if now else "nothing to free now")
 
 
 @app.command(short_help="Check installation, corpus and store.")

@@ -297,7 +297,7 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
 
 @dataclass(slots=True)
 class RunPlan:
-    """The steps of a run, in order, and their estimated cost."""
+    """The steps of a run, in order, their estimated cost, and what came of them so far."""
 
     workspace: Workspace
     steps: Sequence[Step]
@@ -305,6 +305,9 @@ class RunPlan:
     """Whether to estimate the cost even without a budget, to show it."""
     pays: bool = field(init=False)
     planned: Sequence[PlannedStep] = field(init=False, default=())
+    made: set[Step] = field(init=False, default_factory=set)
+    failed: dict[Step, Step] = field(init=False, default_factory=dict)
+    """The steps that could not be made, each with the failed step that is the cause."""
     _refusal: BudgetError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
