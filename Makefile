@@ -6,7 +6,7 @@ PORT ?= 3000
 
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 
-.PHONY: run up services services-stop test bench bench-scale bench-workers lint wheel install clean
+.PHONY: run up services services-stop test bench bench-scale bench-workers lint wheel site install clean
 
 run up: export DAGSTER_HOME := $(DAGSTER_HOME)
 
@@ -50,6 +50,9 @@ wheel: $(VENV)/installed  ## dist/rag_pipeline-….whl: works without this check
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@echo dist/*.whl
+
+site: $(VENV)/installed-dev  ## The documentation as pages in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f deploy/site/mkdocs.yml
 
 install: $(VENV)/installed
 

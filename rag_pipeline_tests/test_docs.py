@@ -1,7 +1,10 @@
 """Every command line in README.md, docs/ and the commands' own help is understood by the parser."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,11 @@ from typer.main import get_command
 from rag_pipeline.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "data/README.md"),
+    ROOT / "rag_pipeline/skill/SKILL.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 _COMMAND = re.compile(r"(?:^|\s)(?:\.venv/bin/)?rag (?P<arguments>.+)$")
 _RAG: Any = get_command(app)
 _EXAMPLE = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())
@@ -102,3 +109,23 @@ def test_commands_are_found_in_pages() -> None:
     assert list(blocks(text)) == [["search", "a b", "c"]]
     assert list(mentions(text)) == [["plan", "--json"]]
     assert len(list(blocks((ROOT / "README.md").read_text()))) > 5
+
+
+def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
+    build = ("build", "--quiet", "-f", "deploy/site/mkdocs.yml", "-d", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", *build],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    commands = (tmp_path / "reference/commands.html").read_text()
+    assert "Index, evaluate" in commands and "import-release" in commands
+    assert "serve_metric" in (tmp_path / "reference/settings.html").read_text()
+    assert "Return the k best chunks" in (tmp_path / "reference/python.html").read_text()
+    assert len((tmp_path / "llms.txt").read_text().splitlines()) > 10
+    pages = [page.read_text() for page in tmp_path.rglob("*.html")]
+    assert not [p for p in pages if re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", p)]
