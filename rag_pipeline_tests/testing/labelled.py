@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Collection, Iterable
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,17 @@ def random_question(rng: random.Random, document_id: str) -> str:
             document_id,
         ]
     )
+
+
+def plain(value: Any) -> Any:
+    """Return a result as plain values: scores to six digits, no times, no name of a release."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {f: v for f, v in asdict(value).items() if f not in ("trace", "token_weights")}
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    if isinstance(value, dict):
+        leave = ("latency_ms", "milliseconds", "released", "seconds", "token_signs")
+        return {str(k): plain(v) for k, v in value.items() if k not in leave}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return round(value, 5) if isinstance(value, float) else value

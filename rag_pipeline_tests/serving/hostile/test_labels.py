@@ -6,8 +6,6 @@ import os
 import random
 import re
 from collections import Counter
-from dataclasses import asdict, is_dataclass
-from typing import Any
 
 import httpx
 import pytest
@@ -33,6 +31,7 @@ from rag_pipeline_tests.testing.labelled import (
     ACCESS,
     LABELS,
     labelled_corpus,
+    plain,
     random_caller,
     random_question,
     seen_with,
@@ -73,20 +72,6 @@ def alone(tmp_path_factory):
         )
         for n, labels in enumerate(COMPARED)
     }
-
-
-def plain(value: Any) -> Any:
-    """Return a result as plain values: scores to six digits, no times, no name of a release."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {f: v for f, v in asdict(value).items() if f not in ("trace", "token_weights")}
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(mode="json")
-    if isinstance(value, dict):
-        leave = ("latency_ms", "milliseconds", "released", "seconds", "token_signs")
-        return {str(k): plain(v) for k, v in value.items() if k not in leave}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return round(value, 5) if isinstance(value, float) else value
 
 
 PATHS = {

@@ -1,0 +1,129 @@
+"""Assets of others around a corpus: makers of its files, and readers of its release."""
+
+import dagster as dg
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.internals import unstable
+from rag_pipeline.orchestration.staleness import Statuses
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    attributes,
+    rule,
+    write_corpus,
+    write_documents,
+    write_file,
+)
+from rag_pipeline_tests.testing.dagster_projects import ask, execute, seen
+
+
+def bring_up_to_date(file, home):
+    assert execute(file, home, dg.RunRequest(job_name="tiny__bring_up_to_date"))
+
+
+def release_of(file):
+    return Corpus.load(file).release().release_id
+
+
+def test_a_neighbour_is_asked_for_exactly_when_the_release_changes(tmp_path, instance):
+    settings = {
+        "configurations": [rule("one", "recursive_150"), rule("two", "markdown")],
+        "serve": "one",
+        "schedule": "0 3 * * *",
+    }
+    file = write_corpus(tmp_path, **settings)
+
+    @dg.asset(
+        deps=[dg.AssetKey(["tiny", "release"])],
+        automation_condition=dg.AutomationCondition.eager(),
+    )
+    def site():
+        pass
+
+    cursor = None
+
+    def asked():
+        nonlocal cursor
+        definitions = dg.Definitions.merge(
+            build_definitions(load_config(file), one_run=True), dg.Definitions(assets=[site])
+        )
+        with unstable():
+            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+        cursor = found.cursor
+        return found.total_requested
+
+    asked()
+    bring_up_to_date(file, instance)
+    assert asked() == 1
+    instance.report_runless_asset_event(dg.AssetMaterialization("site"))
+    assert asked() == 0
+
+    before = made_at(instance, "release")
+    bring_up_to_date(file, instance)
+    assert asked() == 0, "the run found everything current"
+    assert made_at(instance, "release") == before
+    (looked,) = instance.fetch_observations(dg.AssetKey(["tiny", "release"]), limit=1).records
+    assert looked.timestamp > before, "which the check of freshness reads"
+
+    released = release_of(file)
+    chunkings = attributes()["chunkings"]
+    chunkings["markdown"]["max_characters"] = 90
+    write_file(tmp_path, **settings, chunkings=chunkings)
+    bring_up_to_date(file, instance)
+    assert made_at(instance, "leaderboard") > before
+    assert (asked(), release_of(file)) == (0, released), "another configuration changed"
+    assert seen(file, instance) == []
+
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
+    write_documents(tmp_path / "documents", {"policy/travel.md": text})
+    bring_up_to_date(file, instance)
+    assert release_of(file) != released
+    assert asked() == 1
+    instance.report_runless_asset_event(dg.AssetMaterialization("site"))
+    assert asked() == 0
+    Corpus.load(file).roll_back()
+    ask(file, instance, "observed_inputs")
+    assert (asked(), release_of(file)) == (1, released)
+
+
+def made_at(instance, name):
+    return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_assets_that_make_the_files_come_first_and_are_inputs(tmp_path, instance, elsewhere):
+    file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")], deps=["raw/files"])
+    maker = dg.AssetKey(["raw", "files"])
+
+    @dg.asset(key=maker)
+    def files():
+        write_documents(tmp_path / "documents", {"new.txt": "The fee is 12 euros."})
+        return dg.MaterializeResult(data_version=dg.DataVersion("1"))
+
+    definitions = build_definitions(load_config(file), one_run=True)
+    if elsewhere:  # in another code location, whose events are in the same instance
+        dg.materialize([files], instance=instance)
+    else:
+        definitions = dg.Definitions.merge(definitions, dg.Definitions(assets=[files]))
+        job = definitions.resolve_implicit_global_asset_job_def()
+        documents = dg.AssetKey(["tiny", "documents"])
+        chosen = job.get_subset(asset_selection={maker, documents})
+        result = chosen.execute_in_process(instance=instance)
+        order = [e.asset_key for e in result.all_events if e.is_step_materialization]
+        assert order == [maker, documents]
+    bring_up_to_date(file, instance)
+    assert "new.txt" in Workspace(load_config(file)).documents().state()
+    assert seen(file, instance) == []
+    resolver = Statuses(instance, definitions.resolve_asset_graph())
+    assert resolver.is_fresh(dg.AssetKey(["tiny", "documents"]), None)
+
+    again = dg.AssetMaterialization(maker, tags={"dagster/data_version": "2"})
+    instance.report_runless_asset_event(again)
+    stale = [Step("documents"), Step("queries")]
+    assert seen(file, instance) == stale, "as Dagster tells of any new input"
+    ask(file, instance, "observed_inputs")
+    assert seen(file, instance) == [], "and the same files need no load"
