@@ -15,8 +15,7 @@ import pytest
 from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
-from rag_pipeline.contextualization import context_prompts
-from rag_pipeline.contextualization.llm import LLMContext
+from rag_pipeline.contextualization.llm import LLMContext, context_prompts
 from rag_pipeline.datamodels import (
     Answer,
     Answered,

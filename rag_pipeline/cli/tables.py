@@ -186,7 +186,8 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
         console.print("\nThe nearest passages, which may not answer it:\n")
         show_chunks(made.passages[:_NEAREST], made.query)
     if made.answered and made.confidence is not None:
-        say(f"[dim]Confidence: {_in_words(made.confidence)} ({made.confidence:.2f})[/dim]")
+        word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
+        say(f"[dim]Confidence: {word} ({made.confidence:.2f})[/dim]")
     if made.sources:
         console.print()
     for source in made.sources:
@@ -210,10 +211,6 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
-
-
-def _in_words(confidence: float) -> str:
-    return next(word for least, word in _CONFIDENCES if confidence >= least)
 
 
 def source_of(

@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
@@ -279,16 +278,16 @@ def _standing_at(
     models = _models_in(annotation, marks)
     if loc and (len(models) > 1 or any(isinstance(mark, VariantsOf) for mark in marks)):
         tag, *loc = loc  # pydantic adds the tag of a union's member
-        models = [m for m in models if (tag,) in map(_literal, m.model_fields.values())]
+        models = [
+            m
+            for m in models
+            if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())
+        ]
     fields = [m.model_fields[loc[0]] for m in models if loc and loc[0] in m.model_fields]
     if not fields:
         return [str(step) for step in loc if models or isinstance(step, int)], models
     path, inner = _standing_at(fields[0].annotation, fields[0].metadata, loc[1:])
     return [str(loc[0]), *path], inner
-
-
-def _literal(field: FieldInfo) -> tuple[Any, ...]:
-    return get_args(field.annotation)
 
 
 def _models_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[BaseModel]]:

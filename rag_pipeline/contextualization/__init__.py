@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from rag_pipeline.chunking import NoCorpus
 from rag_pipeline.config import ContextualizerSettings, Models
-from rag_pipeline.contextualization.llm import context_prompts as context_prompts
-from rag_pipeline.contextualization.llm import contextualize_with_model as contextualize_with_model
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 
 

@@ -1,4 +1,3 @@
 """Measure rankings, answers and contexts per query, summarize over queries, and compare."""
 
 from rag_pipeline.evaluation.llm_relevance import Evaluator as Evaluator
-from rag_pipeline.evaluation.retrieval_metrics import evaluate_query as evaluate_query

@@ -26,7 +26,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
-from rag_pipeline.evaluation.relevance import relevance_labels
+from rag_pipeline.evaluation.relevance import gold_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
 from rag_pipeline.search.index import Index
@@ -135,7 +135,7 @@ def examples(
             if met is not None:
                 rows.append(met.row)
                 read_chunks = [one.chunk for one in read]
-                made.answers.append(not removed and _answered(query, read_chunks))
+                made.answers.append(not removed and any(gold_labels(query, read_chunks)))
                 made.removed.append(removed)
                 made.groups.append(query.group or next(iter(gold), query.query_id))
                 made.asked.append(query.group or query.query_id)
@@ -148,9 +148,3 @@ def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult
         return found
     chunks = with_tokens(index, found.chunks)
     return replace(found, chunks=chunks, token_weights=index.token_weights)
-
-
-def _answered(query: Query, chunks: Sequence[ScoredChunk]) -> bool:
-    if query.gold_spans:
-        return any(relevance_labels(chunks, query.gold_spans))
-    return any(chunk.document_id in query.gold_documents for chunk in chunks)

@@ -37,7 +37,10 @@ def first_answers(
     Queries without a similar query in another document are left out. At most 2,000 queries, a fixed
     sample, are judged.
     """
-    known = sorted((q for q, found in ranked.items() if len(found) > 1 and q in asks), key=_drawn)
+    known = sorted(
+        (q for q, found in ranked.items() if len(found) > 1 and q in asks),
+        key=lambda q: (zlib.crc32(q.encode()), q),
+    )
     ids = known[:_MOST_QUERIES]
     found = [ranked[q][:DEPTH] for q in ids]
     vectors, size = _vectors({c.chunk_id: c.text for own in found for c in own}, tokenize)
@@ -59,10 +62,6 @@ def first_answers(
         shares = np.exp(belief - belief.max())
         judged[ids[number]] = float(shares[0] / shares.sum())
     return judged
-
-
-def _drawn(query_id: str) -> tuple[int, str]:
-    return zlib.crc32(query_id.encode()), query_id
 
 
 def _alike(

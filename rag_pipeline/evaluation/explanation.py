@@ -8,7 +8,7 @@ from typing import Literal
 from rag_pipeline.datamodels import ContextJudgement, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.quality import load_judgements, load_labels
-from rag_pipeline.evaluation.relevance import relevance_labels
+from rag_pipeline.evaluation.relevance import gold_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores, read_scores
@@ -158,9 +158,7 @@ def _diagnose(
     found = []
     for query in queries:
         chunks = ranked.get(query.query_id, [])
-        by_gold = relevance_labels(chunks, query.gold_spans)
-        if not query.gold_spans:
-            by_gold = [chunk.document_id in query.gold_documents for chunk in chunks]
+        by_gold = gold_labels(query, chunks)
         labels: Sequence[bool | None] = by_gold
         if is_judged:
             said = chain(judge_labels.get(query.query_id, ()), repeat(None))

@@ -43,6 +43,13 @@ def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike])
     return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]
 
 
+def gold_labels(query: Query, chunks: Sequence[SpanLike]) -> list[bool]:
+    """Return whether each chunk answers, by gold spans, or by gold documents without any span."""
+    if query.gold_spans:
+        return relevance_labels(chunks, query.gold_spans)
+    return [chunk.document_id in query.gold_documents for chunk in chunks]
+
+
 class Relevant(NamedTuple):
     """The chunks of a chunking that answer one query."""
 

@@ -134,13 +134,13 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
     fields = {
         str(storable(key)): storable(value)
         for key, value in values.items()
-        if value is not None and all(map(_is_scalar, value if isinstance(value, list) else [value]))
+        if value is not None
+        and not any(
+            isinstance(one, (list, dict, set, tuple))
+            for one in (value if isinstance(value, list) else [value])
+        )
     }
     return fields, text[block.end() :]
-
-
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, (list, dict, set, tuple))
 
 
 def markdown_title(text: str) -> str:

@@ -5,8 +5,7 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import load_config, parse_config
-from rag_pipeline.contextualization import context_prompts, contextualize_with_model
-from rag_pipeline.contextualization.llm import LLMContext
+from rag_pipeline.contextualization.llm import LLMContext, context_prompts, contextualize_with_model
 from rag_pipeline.datamodels import Chunk, Document, Usage
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply

@@ -1,8 +1,7 @@
 import pytest
 
 from rag_pipeline import GoldSpan, Query, ScoredChunk
-from rag_pipeline.evaluation import evaluate_query
-from rag_pipeline.evaluation.retrieval_metrics import METRICS
+from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query
 
 
 def scored(document_id, start, end):

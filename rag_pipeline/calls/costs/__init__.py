@@ -16,7 +16,6 @@ from rag_pipeline.calls.costs.prices import load_prices as load_prices
 from rag_pipeline.calls.costs.prices import vendor as vendor
 from rag_pipeline.calls.costs.purposes import GROUPS as GROUPS
 from rag_pipeline.calls.costs.purposes import CallKind as CallKind
-from rag_pipeline.calls.costs.purposes import Charge as Charge
 from rag_pipeline.calls.costs.purposes import Group as Group
 from rag_pipeline.calls.costs.purposes import Totals as Totals
 from rag_pipeline.calls.costs.purposes import attributed as attributed

@@ -225,14 +225,13 @@ class DryQueries:
         """
         dry, change = self.dry, self._change(configuration)
         k = dry.config.retrievers[configuration.retriever].k
-        others = [
-            c.name
-            for c in dry.config.all_configurations.values()
-            if c.chunking == configuration.chunking and RUN.note(dry, c.name)
-        ]
-        ran = [configuration.name] if configuration.name in others else others
+        every = dry.config.all_configurations.values()
+        alike = (c.name for c in every if c.chunking == configuration.chunking)
+        # The notes are files, so that they are read only until one is found.
+        ran = next((name for name in (configuration.name, *alike) if RUN.note(dry, name)), None)
+        borrowed = ran != configuration.name
         last: dict[str, list[Row]] = {}
-        for row in RUN.rows(dry, ran[0]) if ran else ():
+        for row in RUN.rows(dry, ran) if ran else ():
             last.setdefault(row["query_id"], []).append(row)
         expected = expect_rows(
             self.queries,
@@ -241,7 +240,7 @@ class DryQueries:
             change,
             k,
             tokenizer_of(dry.config.lexical),
-            borrowed=configuration.name not in ran,
+            borrowed=borrowed,
         )
         length = self._usual_length(configuration, with_context=False)
         if length is None:
@@ -250,7 +249,7 @@ class DryQueries:
         made: list[Row] = []
         for query in self.queries:
             own = expected.get(query.query_id, [None] * min(k, self._depth(configuration)))
-            if configuration.name not in ran:  # two configurations seldom have the same order
+            if borrowed:  # two configurations seldom have the same order
                 own[:2] = own[1::-1]
             if length is None and None in own:
                 return False
