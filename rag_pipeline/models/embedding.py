@@ -84,8 +84,8 @@ def embed_tokens(
 
     Embedded and repeated texts are not sent again. Each request's vectors are stored before the
     next request of its slot. `documents` names each text's document for contextual models; the
-    chunks of a document must be adjacent. Raises TextsFailedError if some texts fail and all
-    others are embedded, ProviderError for vectors of a wrong count, dimension or value,
+    chunks of a document must be adjacent. Raise TextsFailedError if some texts fail and all others
+    are embedded. Raise ProviderError for vectors of a wrong count, dimension or value. Raise
     CallsStoppedError if no call can work, and TextTooLongError before anything is sent.
     """
     inputs = _inputs(texts, embedder, input_type, documents)

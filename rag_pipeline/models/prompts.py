@@ -1,7 +1,7 @@
 """Fill prompt templates from files. Texts of documents and users become delimited data.
 
-Each text stands between tags. Text that looks like one of the tags is changed, so that a document
-can neither end its own tag nor pose as another passage or question.
+Each text stands between tags. Text that looks like a tag is changed. So a document can neither end
+its own tag nor pose as another passage or question.
 """
 
 import hashlib

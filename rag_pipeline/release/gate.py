@@ -140,8 +140,8 @@ def _not_comparable(
 ) -> str:
     """Return the reason to refuse a candidate that can't be compared, or "" to allow it.
 
-    It is allowed if the release never had a value in the metrics, and if the candidate has values
-    on the questions that can be measured.
+    The candidate is allowed if it has values on the measurable questions, and if the release never
+    had a value in the metrics.
     """
     gate, where = workspace.config.gate, workspace.config.where
     way_out = f"or set gate.metrics to [] in {where} for one release"

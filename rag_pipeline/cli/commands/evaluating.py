@@ -106,8 +106,8 @@ def why(
 ) -> None:
     """Name the change that made a query better or worse between two releases or configurations.
 
-    The search is repeated with one difference at a time transferred from one side to the other,
-    such as the document's old chunks or a weight. No model is called.
+    The search is repeated with one difference at a time, such as the document's old chunks or a
+    weight. No model is called.
 
     \b
     Examples:
