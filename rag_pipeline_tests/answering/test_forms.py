@@ -1,4 +1,9 @@
-from rag_pipeline.answering import form_answers, sentence_vectors
+from rag_pipeline.answering import (
+    contexts_of,
+    form_answers,
+    most_contexts_of,
+    sentence_vectors,
+)
 from rag_pipeline.answering.extractive import sentence_features
 from rag_pipeline.answering.reading import read_passages
 from rag_pipeline.config import ExtractiveAnswers
@@ -57,6 +62,9 @@ def test_a_choice_between_two_names_quotes_each_from_its_own_document():
     answer = answered(question, both, globex, acme)
     assert [row.document_id for row in answer.table] == ["2.md", "1.md"]
     assert "45 days" in answer.table[0].text and "30 days" in answer.table[1].text
+    settings = ExtractiveAnswers()
+    assert contexts_of(question, "comparison", settings) == 15
+    assert most_contexts_of(question, "comparison", settings) == 50
     lacking = answered("Which supplier is paid later, Acme or Zenith?", both, acme)
     assert (lacking.table[1].document_id, lacking.table[1].text) == ("Zenith", "—")
 

@@ -45,6 +45,8 @@ def test_tables_have_captions_heads_and_rows_at_their_offsets():
     assert separated.head.cells == ("No.", "Part", "Price")
     assert separated.rows[0].cells == ("7", "Rope; long", "3,20")
     assert separated.caption == "Draft"
+    (quoted,) = _table('a,b\n"two\nlines, ""said""", 5\n', "text/csv")
+    assert quoted.rows[0].cells == ('two\nlines, "said"', "5")
     assert _table("No;table", "text/plain") == ()
 
 
