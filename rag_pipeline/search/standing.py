@@ -81,8 +81,13 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 
 def asks_for(question: str, document_id: str) -> bool:
     """Return whether a question asks for old documents or drafts, or names a year in the id."""
-    words = {word.lower() for word in _WORD.findall(question)}
-    return bool(words & (_ASKS_FOR_OLD | set(_YEAR.findall(document_id))))
+    words = _words_of(question)
+    return not words.isdisjoint(_ASKS_FOR_OLD) or not words.isdisjoint(_YEAR.findall(document_id))
+
+
+@lru_cache(maxsize=64)
+def _words_of(question: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(question))
 
 
 @lru_cache(maxsize=10_000)
