@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ _SHARED_WORDS = (
 _MOST_PROBLEMS = 5
 _LOGGED_EVERY = 10
 """Seconds between two lines about a stage in progress, without a terminal."""
-_PRESENCE = "AnswerPresence@5"
 
 
 def run_corpus(
@@ -289,32 +288,12 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
-def _how_good(board: Board, name: str) -> Iterator[str]:
-    """Yield a sentence about the Answer Presence of a configuration, if it is measured."""
-    row = next((row for row in board.configurations if row.name == name), None)
-    found = row.summary(_PRESENCE) if row else None
-    if row is None or found is None or found.mean is None:
-        return
-    sure = ""
-    if found.low is not None and found.high is not None:
-        sure = f" (95 %: {100 * found.low:.0f} to {100 * found.high:.0f})"
-    compared = row.comparison("baseline", _PRESENCE)
-    more = ""
-    if compared and compared.mean is not None and board.references["baseline"] != name:
-        is_clear = compared.verdict in ("better", "worse")
-        verdict = f"{compared.verdict} than" if is_clear else "not surely different from"
-        more = f". It is {verdict} {board.references['baseline']} ({100 * compared.mean:+.0f})"
-    share = f"{100 * found.mean:.0f} of 100 questions"
-    yield f"It finds the answer among the first 5 chunks for {share}{sure}{more}."
-
-
 def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> None:
     """Print the served release and the next commands. With `ask`, also search for a query."""
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
-    for sentence in _how_good(board, served.configuration):
-        console.print(escape(sentence))
+    console.print(escape(board.headline(served.configuration)))
     if ask and (question := _sample_question(corpus)):
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)

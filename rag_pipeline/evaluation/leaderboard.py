@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.config import fingerprint
+from rag_pipeline.config import STAGES, fingerprint
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.evaluation.best_of_many import BestOfMany, best_of_many
 from rag_pipeline.evaluation.comparison import (
@@ -33,6 +33,7 @@ from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
+_PRESENCE = "AnswerPresence@5"
 _VERSION = 5
 
 Against = Mapping[str, Mapping[str, Comparison]]
@@ -136,6 +137,37 @@ class Board:
     def names(self) -> list[str]:
         """Return the names of the configurations, best first."""
         return [row.name for row in self.configurations]
+
+    def labels(self) -> dict[str, str]:
+        """Return short names of the configurations that are named by all their variants.
+
+        A short name has the variants of the stages that differ, such as `structural · hybrid`.
+        """
+        rows = self.configurations
+        differ = [stage for stage in STAGES if len({getattr(row, stage) for row in rows}) > 1]
+        return {
+            row.name: " · ".join(getattr(row, stage) for stage in differ)
+            for row in rows
+            if differ and row.name == ".".join(getattr(row, stage) for stage in STAGES)
+        }
+
+    def headline(self, name: str) -> str:
+        """Return a sentence on how often a configuration finds the answer, or "" if unmeasured."""
+        row = next((row for row in self.configurations if row.name == name), None)
+        found = row.summary(_PRESENCE) if row else UNMEASURED
+        if row is None or found.mean is None:
+            return ""
+        sure = ""
+        if found.low is not None and found.high is not None:
+            sure = f" (95 %: {100 * found.low:.0f} to {100 * found.high:.0f})"
+        compared, more = row.comparison("baseline", _PRESENCE), ""
+        if compared and compared.mean is not None and self.references["baseline"] != name:
+            gain = round(100 * compared.mean)
+            amount = f"{abs(gain)} {'more' if gain > 0 else 'fewer'} than" if gain else "as many as"
+            verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
+            more = f", {amount} {self.references['baseline']} ({verdict})"
+        share = f"{100 * found.mean:.0f} of 100 questions"
+        return f"{name} finds the answer among the first 5 chunks for {share}{sure}{more}."
 
     def sorted_on(self, metric: str) -> "Board":
         """Return the board sorted by another metric. Raise InputError for an unknown metric."""

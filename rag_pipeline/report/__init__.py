@@ -48,7 +48,8 @@ def render(content: Content) -> str:
     """Return the report as an HTML page."""
     rows = content.board.configurations
     slices = content.slices if measured(content, content.metric) else ()
-    return _template().render(
+    labels = content.board.labels()
+    page = _template().render(
         content=content,
         metric=content.metric,
         best=rows[0].summary(content.metric) if rows else None,
@@ -73,11 +74,15 @@ def render(content: Content) -> str:
         short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
-        broken=_breakable,
+        broken=lambda name: _breakable(labels.get(name, name)),
+        labels=labels,
         palette=Markup(PALETTE),
         dark_palette=Markup(DARK_PALETTE),
         chart_style=Markup(STYLE),
     )
+    for name in sorted(labels, key=len, reverse=True):
+        page = page.replace(name, labels[name])
+    return page
 
 
 @cache

@@ -64,6 +64,13 @@ def test_foreign_text_stays_text(page):
     assert "<i>tag" not in page
 
 
+def test_a_headline_says_how_good_the_release_is_and_names_can_be_read(page):
+    said = "structural finds the answer among the first 5 chunks for 80 of 100 questions"
+    assert re.search(rf'class="headline name">{said} \(95 %: \d+ to \d+\), as many as none', page)
+    assert "release-000001 (structural)" in page
+    assert ".minilm.dense" not in page
+
+
 def test_context_health_is_that_of_the_answers(page):
     assert re.search(r"in percent, n = 5 queries, 0 missing\..*?average relevance", page, re.S)
 
