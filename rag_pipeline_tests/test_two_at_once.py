@@ -4,7 +4,7 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import BusyError, InputError
+from rag_pipeline.errors import BusyError, CheckFailedError
 from rag_pipeline.indexing import loads as loading
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.release import candidate, publishing
@@ -174,7 +174,7 @@ def test_a_load_that_would_delete_too_much_deletes_nothing_until_it_is_allowed(t
     for path in paths[:11]:
         path.unlink()
     write_documents(tmp_path / "documents", {"new.txt": "Something new."})
-    with pytest.raises(InputError, match=r"11 of 44 loaded documents .* --allow-deletions"):
+    with pytest.raises(CheckFailedError, match=r"11 of 44 loaded documents .* --allow-deletions"):
         indexing.update_documents(workspace)
     assert workspace.documents().count() == 45, "what is new is loaded, and nothing is deleted"
 

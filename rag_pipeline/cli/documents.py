@@ -1,5 +1,7 @@
 """Implement `rag show` and `rag quarantine`, which print documents and refused documents."""
 
+import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +20,13 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import InputError, installation
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
+
+_INSTALLS = re.compile(r"`[^`]*pip install [^`]*`")
 
 
 class Refusal(NamedTuple):
@@ -39,7 +43,9 @@ def refusals(workspace: Workspace) -> list[Refusal]:
     for name in _quarantines(workspace):
         rows = workspace.quarantine(name).read_rows(list(Refusal._fields))
         found |= {Refusal(**row) for row in rows}
-    return sorted(found)
+    # The reason names the command of the environment that read the document.
+    here = partial(_INSTALLS.sub, lambda _: f"`{installation('ocr')}`")
+    return sorted(refusal._replace(reason=here(refusal.reason)) for refusal in found)
 
 
 def _quarantines(workspace: Workspace) -> list[str]:

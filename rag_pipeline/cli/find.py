@@ -33,12 +33,17 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
         named = [(file, name) for file, name in found if name == wanted]
         if not named and Path(wanted).exists():
             return Path(wanted)
+        if not named and not found:
+            raise ConfigError(
+                f"no corpus is called {wanted!r} here: {Path.cwd()} has no corpus file. Name a "
+                f"corpus file (.yaml), or change to its folder{hint}"
+            )
         if not named:
             near = did_you_mean(wanted, [name for _, name in found])
             there = f"{near} There" if near else "; there"
             raise ConfigError(
                 f"no corpus is called {wanted!r} here{there} are: "
-                f"{_listed(found) or 'none'}. Name one of them, or a corpus file (.yaml){hint}"
+                f"{_listed(found)}. Name one of them, or a corpus file (.yaml){hint}"
             )
         found = named
     if not found:

@@ -293,7 +293,8 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
-    console.print(escape(board.headline(served.configuration)))
+    if headline := board.headline(served.configuration):
+        console.print(escape(headline))
     if ask and (question := _sample_question(corpus)):
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)

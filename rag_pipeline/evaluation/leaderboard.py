@@ -141,12 +141,16 @@ class Board:
     def labels(self) -> dict[str, str]:
         """Return short names of the configurations that are named by all their variants.
 
-        A short name has the variants of the stages that differ, such as `structural · hybrid`.
+        A short name has the variants of the stages that differ: `structural · hybrid`. A variant
+        `none` is shown as `no reranker`.
         """
         rows = self.configurations
         differ = [stage for stage in STAGES if len({getattr(row, stage) for row in rows}) > 1]
         return {
-            row.name: " · ".join(getattr(row, stage) for stage in differ)
+            row.name: " · ".join(
+                f"no {stage}" if getattr(row, stage) == "none" else getattr(row, stage)
+                for stage in differ
+            )
             for row in rows
             if differ and row.name == ".".join(getattr(row, stage) for stage in STAGES)
         }
@@ -165,7 +169,8 @@ class Board:
             gain = round(100 * compared.mean)
             amount = f"{abs(gain)} {'more' if gain > 0 else 'fewer'} than" if gain else "as many as"
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
-            more = f", {amount} {self.references['baseline']} ({verdict})"
+            verdict = f" ({verdict})" if gain else ""
+            more = f", {amount} {self.references['baseline']}{verdict}"
         share = f"{100 * found.mean:.0f} of 100 questions"
         return f"{name} finds the answer among the first 5 chunks for {share}{sure}{more}."
 

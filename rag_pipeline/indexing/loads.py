@@ -18,7 +18,7 @@ from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import Document
-from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
+from rag_pipeline.errors import CheckFailedError, DocumentError, UnreadDocumentError
 from rag_pipeline.indexing.documents import (
     LOADED,
     LoadPlan,
@@ -228,10 +228,10 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
 
 
 def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
-    """Raise InputError if a load would delete more documents than `max_deleted` allows."""
+    """Raise CheckFailedError if a load would delete more documents than `max_deleted` allows."""
     limit = config.documents.max_deleted
     if gone > _FREE_DELETIONS and gone > limit * loaded:
-        raise InputError(
+        raise CheckFailedError(
             f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
             f"than documents.max_deleted ({limit:g}) allows; none was deleted. Put the files back, "
             f"or delete the documents: rag run {config.where} --allow-deletions"

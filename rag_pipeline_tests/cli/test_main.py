@@ -97,7 +97,7 @@ def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
         (["run"], "no corpus file in"),
         (["plan", "absent.yaml"], "absent.yaml: cannot read the corpus file: No such file"),
         (["run", "."], "cannot read the corpus file: Is a directory"),
-        (["search", "x", "-c", "absent"], "no corpus is called 'absent' here; there are: none"),
+        (["search", "x", "-c", "absent"], "no corpus is called 'absent' here: "),
         (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
         (["gc", "extra"], "no corpus is called 'extra' here"),
         (["search", "notice", "period"], "several words is one argument: put it in quotes"),
