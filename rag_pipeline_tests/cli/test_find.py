@@ -180,7 +180,7 @@ def test_a_run_with_nothing_to_measure_with_leads_to_questions(here: Path) -> No
 def test_from_a_data_set_to_a_corpus(here: Path) -> None:
     SMALL["contractnli"](Path("set"))
     (written,) = follow(rag("import", "contractnli", "set", "an imported set").out, "init")
-    assert written.startswith("wrote an_imported_set.yaml")
+    assert "wrote an_imported_set.yaml" in written
 
 
 def test_from_plan_to_a_comparison_and_another_machine(here: Path) -> None:
