@@ -49,6 +49,10 @@ def render(content: Content) -> str:
     rows = content.board.configurations
     slices = content.slices if measured(content, content.metric) else ()
     labels = content.board.labels()
+
+    def broken(name: str) -> Markup:
+        return _breakable(labels.get(name, name))
+
     page = _template().render(
         content=content,
         metric=content.metric,
@@ -74,7 +78,7 @@ def render(content: Content) -> str:
         short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
-        broken=lambda name: _breakable(labels.get(name, name)),
+        broken=broken,
         labels=labels,
         palette=Markup(PALETTE),
         dark_palette=Markup(DARK_PALETTE),
