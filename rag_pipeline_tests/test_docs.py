@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from typer.main import get_command
 
 from rag_pipeline.cli.main import app
+from rag_pipeline.config import parse_config
+from rag_pipeline.config.corpus import CorpusConfig
+from rag_pipeline_tests.testing.corpora import attributes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -129,3 +133,23 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     assert len((tmp_path / "llms.txt").read_text().splitlines()) > 10
     pages = [page.read_text() for page in tmp_path.rglob("*.html")]
     assert not [p for p in pages if re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", p)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_settings_in_the_pages_are_valid(page: Path) -> None:
+    """Add each block of settings to a small corpus file. Blocks of other files must be YAML."""
+    known = {
+        "chats": {"mini": {"provider": "openai", "model": "gpt-4o-mini"}},
+        "embeddings": {"minilm": {"provider": "minilm"}},
+        "rerankers": {"none": {"method": "none"}},
+    }
+    for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        written = yaml.safe_load(block) or {}
+        written = written.get("attributes", written)
+        if set(written) <= set(CorpusConfig.model_fields):
+            settings: dict[str, Any] = attributes(**known)
+            for name, value in written.items():
+                base = settings.get(name)
+                both = isinstance(value, dict) and isinstance(base, dict)
+                settings[name] = {**base, **value} if both else value
+            parse_config(settings)
