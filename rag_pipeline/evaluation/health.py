@@ -6,41 +6,32 @@ system health", which names the five measures and gives three thresholds.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from rag_pipeline.config import HealthThresholds
 from rag_pipeline.evaluation.summary import mean_of_known
 
-Severity = Literal["error", "warning"]
 _OPTIMAL = range(3, 6)
-_DROP = "no_drop_against_release"
 
 
 class _Check(NamedTuple):
     name: str
-    subject: str
     figure: str
     threshold: str
     at_least: bool
-    severity: Severity
     cure: str
 
 
 _CHECKS = (
-    _Check("context_relevance", "Average relevance of the contexts.",
-           "average_relevance", "relevance", True, "error",
+    _Check("context relevance", "average_relevance", "relevance", True,
            "try another retriever, reranker or chunking, or fewer contexts"),
-    _Check("context_usage", "Share of the contexts that answers used.",
-           "usage_rate", "usage", True, "warning",
+    _Check("context usage", "usage_rate", "usage", True,
            "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
-    _Check("missing_context", "Share of queries with a missing item.",
-           "missing_rate", "missing", False, "error",
+    _Check("missing context", "missing_rate", "missing", False,
            "add the documents that are missing, or retrieve more contexts"),
-    _Check("ranking_efficiency", "How early relevant contexts stand.",
-           "ranking_efficiency", "ranking", True, "warning",
+    _Check("ranking efficiency", "ranking_efficiency", "ranking", True,
            "rerank: relevant contexts stand too far down"),
-    _Check("optimal_context_count", "Share of queries with three to five relevant contexts.",
-           "optimal_rate", "optimal", True, "warning",
+    _Check("optimal context count", "optimal_rate", "optimal", True,
            "make chunks smaller or larger until three to five of them are relevant"),
 )  # fmt: skip
 
@@ -64,15 +55,10 @@ class Health:
     """Mean ContextRelevance / scale, from 0 to 1, which a release stores."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One value and its threshold. `value` is None if it is unknown."""
+class Alert(NamedTuple):
+    """Whether one value keeps its threshold, in words. An unknown value keeps it."""
 
-    name: str
     passed: bool
-    severity: Severity
-    value: float | None
-    threshold: float
     description: str
 
 
@@ -136,33 +122,22 @@ def find_alerts(
     return alerts
 
 
-def alert_subjects(thresholds: HealthThresholds) -> dict[str, str]:
-    """Return the subject of each alert that has a threshold, by the alert's name."""
-    subjects = {check.name: check.subject for check in _CHECKS}
-    subjects[_DROP] = "Average relevance compared with that of the served release."
-    return {a.name: subjects[a.name] for a in find_alerts(measure_health([]), thresholds)}
-
-
 def _alert(check: _Check, value: float | None, threshold: float) -> Alert:
-    label = check.name.replace("_", " ")
     if value is None:
-        said = f"{label}: no query was judged"
-        return Alert(check.name, True, check.severity, None, threshold, said)
+        return Alert(True, f"{check.name}: no query was judged")
     passed = value >= threshold if check.at_least else value <= threshold
     bound = "at least" if check.at_least else "at most"
-    said = f"{label} {value:.2f}, threshold {bound} {threshold:g}"
-    description = said if passed else f"{said}; {check.cure}"
-    return Alert(check.name, passed, check.severity, value, threshold, description)
+    said = f"{check.name} {value:.2f}, threshold {bound} {threshold:g}"
+    return Alert(passed, said if passed else f"{said}; {check.cure}")
 
 
 def _drop(value: float | None, released: float | None, threshold: float) -> Alert:
     if value is None or released is None:
         reason = "no query was judged" if value is None else "there is no release to compare with"
-        return Alert(_DROP, True, "warning", None, threshold, reason)
-    drop = released - value
+        return Alert(True, reason)
+    passed = released - value <= threshold
     said = f"average relevance {value:.2f}, {released:.2f} in the release"
-    cure = "" if drop <= threshold else "; compare with it before this configuration is released"
-    return Alert(_DROP, drop <= threshold, "warning", drop, threshold, said + cure)
+    return Alert(passed, said if passed else f"{said}; compare the two before a release")
 
 
 def _relative(value: float, attainable: float) -> float:

@@ -203,8 +203,9 @@ def leaderboard_digest(workspace: Workspace) -> str:
     names = list(config.all_configurations)
     digests = [[scores.digest(workspace, name) for scores in SCORES] for name in names]
     settings = [config.serve_metric, config.baseline_name, config.gate.metrics, names]
+    health = config.evaluation.health  # a check of the leaderboard reads it
     problems = QUERIES.note(workspace).get("problems", [])
-    return fingerprint("leaderboard", _VERSION, *settings, digests, problems)
+    return fingerprint("leaderboard", _VERSION, *settings, health, digests, problems)
 
 
 def leaderboard_is_current(workspace: Workspace) -> bool:

@@ -109,7 +109,6 @@ class JudgedResults(Results):
         settings = self.settings(config.evaluation)
         parts: list[Any] = [self.name, settings, *(settings.made_from(config) or [None])]
         if self is CONTEXT_SCORES:
-            parts.append(config.evaluation.health)
             for score in config.evaluation.scores:
                 own = score.metrics if isinstance(score, AnswerScore) else ()
                 metrics = [[m.name, m.version] for m in own]

@@ -23,7 +23,7 @@ from rag_pipeline.errors import (
     UnexpectedError,
     blaming,
 )
-from rag_pipeline.orchestration.events import alert_result, evaluation, materialization, metadata_of
+from rag_pipeline.orchestration.events import materialization, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import (
@@ -37,7 +37,7 @@ from rag_pipeline.orchestration.names import (
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
-from rag_pipeline.orchestration.staleness import input_key
+from rag_pipeline.orchestration.staleness import input_key, input_mapping
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
@@ -60,60 +60,38 @@ def build_assets(
     With `one_run`, all steps of a run share its process. One run makes adjacent partitions of a
     backfill, and no work is split into shards.
     """
-    config = workspace.config
-    names = asset_names(config)
-    built = []
-    for name in names:
-        together = [n for n in names if name in (n, ASSETS[n].made_by)]
-        if ASSETS[name].shards and not one_run:
-            built.append(_sharded_asset(workspace, name, retries))
-        elif not ASSETS[name].made_by:
-            built.append(_assets_made_together(workspace, together, retries, one_run))
-    return built
+    return [
+        _sharded_asset(workspace, name, retries)
+        if ASSETS[name].shards and not one_run
+        else _asset(workspace, name, retries, one_run)
+        for name in asset_names(workspace.config)
+    ]
 
 
-def _assets_made_together(
-    workspace: Workspace, names: Sequence[str], retries: dg.RetryPolicy | None, one_run: bool
+def _asset(
+    workspace: Workspace, name: str, retries: dg.RetryPolicy | None, one_run: bool
 ) -> dg.AssetsDefinition:
-    """Return the assets that one step makes, with their alerts as asset checks."""
-    config = workspace.config
-    single_run = one_run and ASSETS[names[0]].partitioned_by is not None
+    """Return an asset that one step makes."""
+    config, row = workspace.config, ASSETS[name]
+    single_run = one_run and row.partitioned_by is not None
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
         op_context = context.op_execution_context
         if not one_run:
             _wait_for_others(workspace, op_context)
         with at_work_until_canceled(workspace, op_context) if one_run else nullcontext():
-            if ASSETS[names[0]].cleanup == "before":
+            if row.cleanup == "before":
                 purge_runs(workspace, context.instance)
-            for name in names:
-                if asset_key(config, name) in context.selected_asset_keys:
-                    yield from _made(workspace, context, name)
+            yield from _made(workspace, context, name)
 
     with unstable():
         built: dg.AssetsDefinition = dg.multi_asset(
-            name=identifier(config, names[0]),
+            name=identifier(config, name),
             specs=[
-                dg.AssetSpec(
-                    **shared_settings(config, name),
-                    deps=_deps(config, name),
-                    skippable=len(names) > 1,
-                )
-                for name in names
+                dg.AssetSpec(**shared_settings(config, name), deps=_deps(config, name).values())
             ],
-            check_specs=[
-                dg.AssetCheckSpec(
-                    alert,
-                    asset=asset_key(config, name),
-                    description=description,
-                    partitions_def=partitions_of(config, name),
-                )
-                for name in names
-                for alert, description in ASSETS[name].alerts(config).items()
-            ],
-            can_subset=len(names) > 1,
             retry_policy=retries,
-            pool=pool_of(config, names[0]),
+            pool=pool_of(config, name),
             backfill_policy=dg.BackfillPolicy.single_run() if single_run else None,
         )(materialize)
     return built
@@ -211,14 +189,10 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
             metadata=metadata_of(one.metadata) if one else None,
             data_version=dg.DataVersion(one.version) if one else None,
         )
-    for step, outcome in made.items():
-        if several:
-            graph = context.job_def.asset_layer.asset_graph
+    if several:
+        graph = context.job_def.asset_layer.asset_graph
+        for step, outcome in made.items():
             yield materialization(workspace, context.instance, step, outcome, graph)
-        for alert in outcome.alerts:
-            if dg.AssetCheckKey(key, alert.name) in context.selected_asset_check_keys:
-                result = alert_result(key, alert)
-                yield evaluation(result, step, blocking=False) if several else result
     if failed:
         said = [f"{s}: {e}" if several else str(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))
@@ -242,17 +216,15 @@ class LoggedProgress:
             self._log(f"{step}: {said} so far")
 
 
-def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
-    return [
-        dg.AssetDep(asset_key(config, up), partition_mapping=mapping_between(config, up, name))
-        for up in upstream_assets(config, name)
-    ] + [dg.AssetDep(key) for key in _outside(config, name)]
-
-
-def _outside(config: CorpusConfig, name: str) -> list[dg.AssetKey]:
-    """Return the keys of an asset's input, and of the assets that make the files, if it loads."""
+def _deps(config: CorpusConfig, name: str) -> dict[str, dg.AssetDep]:
+    """Return what an asset reads: other assets, its inputs, and the assets that make its files."""
+    inside = {up: mapping_between(config, up, name) for up in upstream_assets(config, name)}
+    deps = {up: dg.AssetDep(asset_key(config, up), partition_mapping=m) for up, m in inside.items()}
+    mapping = input_mapping(config, name)
+    deps["inputs"] = dg.AssetDep(input_key(config), partition_mapping=mapping)
     makers = config.deps if ASSETS[name].of_files else ()
-    return [input_key(config, name), *map(dg.AssetKey.from_user_string, makers)]
+    outside = (dg.AssetDep(dg.AssetKey.from_user_string(key)) for key in makers)
+    return deps | {f"maker_{number}": dep for number, dep in enumerate(outside)}
 
 
 def _sharded_asset(
@@ -264,8 +236,7 @@ def _sharded_asset(
     shards = row.shards
     assert shards is not None
     handed = step_values_key(config)
-    outside = {f"input_{n}": key for n, key in enumerate(_outside(config, name))}
-    inputs = [*upstream_assets(config, name), *outside]
+    deps = _deps(config, name)
 
     def opened(context: dg.OpExecutionContext) -> tuple[Step, Key]:
         step = Step(name, context.partition_key if row.partitioned_by else None)
@@ -273,7 +244,7 @@ def _sharded_asset(
 
     @dg.op(
         name=identifier(config, f"{name}_plan"),
-        ins={each: dg.In(dg.Nothing) for each in inputs},
+        ins={each: dg.In(dg.Nothing) for each in deps},
         out={
             "shards": dg.DynamicOut(list, io_manager_key=handed),
             "found": dg.Out(dict, io_manager_key=handed),
@@ -337,14 +308,11 @@ def _sharded_asset(
         return finish(found, planned.map(build).collect())
 
     ins = {
-        before: dg.AssetIn(
-            asset_key(config, before),
-            dagster_type=dg.Nothing,
-            partition_mapping=mapping_between(config, before, name),
+        name: dg.AssetIn(
+            dep.asset_key, partition_mapping=dep.partition_mapping, dagster_type=dg.Nothing
         )
-        for before in upstream_assets(config, name)
+        for name, dep in deps.items()
     }
-    ins |= {n: dg.AssetIn(key, dagster_type=dg.Nothing) for n, key in outside.items()}
     return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
 
 

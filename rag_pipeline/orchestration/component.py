@@ -177,7 +177,7 @@ def build_definitions(
     aging = build_freshness_checks(config)
     return dg.Definitions(
         assets=[
-            *build_inputs(config, Observer(workspace).observe_at_rest),
+            build_inputs(config, Observer(workspace).observe_at_rest),
             *build_assets(workspace, retries, one_run),
             *build_prompt_assets(config, retries),
         ],

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import dagster as dg
 
-from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import Graph, version_tags
 from rag_pipeline.pipeline.asset import Check
@@ -18,7 +17,6 @@ from rag_pipeline.pipeline.metadata import (
     Picture,
     Rows,
     examples,
-    rounded_values,
 )
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
@@ -76,28 +74,16 @@ def materialization(
     )
 
 
-def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
-    """Return an alert as the result of an asset check that only warns."""
-    return dg.AssetCheckResult(
-        asset_key=key,
-        check_name=alert.name,
-        passed=alert.passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=alert.description,
-        metadata=metadata_of(rounded_values({"value": alert.value, "threshold": alert.threshold})),
-    )
-
-
 def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
     """Return the result of an asset's check. A check that does not block only warns."""
-    metadata = {"checked": result.checked, **examples("failures", result.failures)}
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=check.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
         description=result.description,
-        metadata=metadata_of(metadata),
+        # No numbers: Dagster would chart all partitions of a check as one line.
+        metadata=metadata_of(examples("failures", result.failures)),
     )
 
 

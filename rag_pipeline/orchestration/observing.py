@@ -1,4 +1,4 @@
-"""Observe `files` and `settings` of a corpus, so that Dagster's UI shows stale partitions.
+"""Observe the `inputs` of a corpus, so that Dagster's UI shows stale partitions.
 
 A code server keeps its definitions until somebody reloads it. Sensors and runs read a changed
 corpus file again. So a changed threshold or model needs no reload, but new partitions need one.
@@ -79,7 +79,7 @@ def graph_of(workspace: Workspace) -> Graph:
     """Return Dagster's graph of a corpus's inputs and assets."""
     config = workspace.config
     definitions = dg.Definitions(
-        assets=[*build_inputs(config, lambda _: None), *build_assets(workspace)],
+        assets=[build_inputs(config, lambda _: None), *build_assets(workspace)],
         resources={step_values_key(config): StepValues(workspace)},
     )
     return definitions.resolve_asset_graph()

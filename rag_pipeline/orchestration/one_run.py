@@ -29,7 +29,6 @@ from rag_pipeline.orchestration.assets import (
     is_of_the_store,
 )
 from rag_pipeline.orchestration.events import (
-    alert_result,
     check_result,
     evaluation,
     materialization,
@@ -149,8 +148,6 @@ class Work:
             match event:
                 case Made(outcome=outcome):
                     yield materialization(workspace, instance, step, outcome, graph)
-                    for alert in outcome.alerts:
-                        yield evaluation(alert_result(key, alert), step, blocking=False)
                 case Checked(check=check, result=result):
                     yield evaluation(check_result(key, check, result), step, check.blocking)
                 case Done(ran=False) if config.schedule is not None and step.row.watched:

@@ -1,9 +1,9 @@
 """Make Dagster's staleness agree with `rag plan`.
 
 Dagster calls a partition stale if the data version of an input differs from the version that the
-partition was materialized with. So each asset has one observed input with the same partitions:
-`files` for documents and queries, `settings` for other assets. The data version of this input is a
-hash of files, settings, code versions and inputs. Every materialization names the read versions.
+partition was materialized with. So a corpus has one observed asset, `inputs`, with a partition for
+each step. Its data version is a hash of the files, settings, code versions and inputs of the step.
+Every materialization names the read versions.
 
 Dagster may call a current step stale if the step was built without this instance, or if an input
 was made again with the same result. Such a step is reported as materialized, without a run. A
@@ -12,7 +12,7 @@ release is reported only when it changes, because other assets may wait for it.
 
 import math
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,9 +22,8 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.internals import LoadingContext, data_version, unstable
 from rag_pipeline.orchestration.names import (
     asset_key,
-    asset_names,
     group_name,
-    partitions_of,
+    translated,
 )
 from rag_pipeline.pipeline.planning import Step, made_from, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
@@ -39,42 +38,49 @@ _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 _AT_ONCE = 200
 """Maximum number of partitions that are reported between two looks at the time."""
 
-_FILES = "The {name} as files, by a hash of their names, sizes and times."
-_SETTINGS = "A hash of the settings, code versions and inputs of the {name}."
+_ABOUT = (
+    "The files, settings, code versions and inputs that each step is made from, as a hash. A "
+    "partition is a step, such as `documents` or `chunks.VARIANT`."
+)
 
 
-def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
-    """Return the key of an asset's input."""
-    kind = "files" if ASSETS[name].of_files else "settings"
-    return dg.AssetKey([*config.key_prefix, config.corpus, kind, name])
+def input_key(config: CorpusConfig) -> dg.AssetKey:
+    """Return the key of a corpus's inputs."""
+    return asset_key(config, "inputs")
+
+
+def input_mapping(config: CorpusConfig, name: str) -> dg.PartitionMapping:
+    """Return the mapping from the partitions of the inputs to those of an asset."""
+    if ASSETS[name].partitioned_by is None:
+        return dg.SpecificPartitionsPartitionMapping([name])
+    own = (step for step in steps(config) if step.asset == name)
+    return dg.StaticPartitionMapping({step.store_name: str(step.partition) for step in own})
 
 
 def build_inputs(
     config: CorpusConfig, observe: Callable[[dg.OpExecutionContext], object]
-) -> list[dg.SourceAsset]:
+) -> dg.SourceAsset:
     """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
+    spec = dg.AssetSpec(
+        dg.AssetKey([*config.key_prefix, config.corpus, "inputs"]),
+        group_name=group_name(config),
+        description=_ABOUT,
+        tags={"corpus": config.corpus, **config.tags},
+    )
+    spec = translated(config, spec)
 
-    def look(context: dg.OpExecutionContext) -> dg.ObserveResult:
-        observe(context)
-        return dg.ObserveResult()
-
-    def look_at_partitions(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
+    def look(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
         observe(context)
         return dg.DataVersionsByPartition({})
 
-    built = []
-    for name in asset_names(config):
-        partitions = partitions_of(config, name)
-        about = _FILES if ASSETS[name].of_files else _SETTINGS
-        with unstable():
-            source = dg.observable_source_asset(
-                key=input_key(config, name),
-                group_name=f"{group_name(config)}_inputs",
-                description=about.format(name=name.replace("_", " ")),
-                partitions_def=partitions,
-                tags={"corpus": config.corpus},
-            )(look_at_partitions if partitions else look)
-        built.append(source)
+    with unstable():
+        built: dg.SourceAsset = dg.observable_source_asset(
+            key=spec.key,
+            group_name=spec.group_name,
+            description=spec.description,
+            partitions_def=dg.StaticPartitionsDefinition([s.store_name for s in steps(config)]),
+            tags=spec.tags,
+        )(look)
     return built
 
 
@@ -108,13 +114,12 @@ def observe_for_the_first_time(
     workspace: Workspace, instance: dg.DagsterInstance, wanted: Sequence[Step]
 ) -> None:
     """Observe inputs that were never observed, so that materializations can name their version."""
-    seen: dict[dg.AssetKey, Container[str | None]] = {}
+    key = input_key(workspace.config)
+    kind = dg.DagsterEventType.ASSET_OBSERVATION
+    seen = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
     for step in wanted:
-        key = input_key(workspace.config, step.asset)
-        if key not in seen:
-            seen[key] = _observed(instance, key)
-        if step.partition not in seen[key]:
-            _observe(instance, key, step.partition, made_from(workspace, step, {}))
+        if step.store_name not in seen:
+            _observe(instance, key, step, made_from(workspace, step, {}))
 
 
 def reconcile(
@@ -150,19 +155,19 @@ def _reconcile(
 ) -> None:
     """Observe and report partitions of one asset. Those of the assets before it are done."""
     key = asset_key(workspace.config, own[0].asset)
-    source = input_key(workspace.config, own[0].asset)
+    source = input_key(workspace.config)
     observe_for_the_first_time(workspace, instance, own)
     statuses, observed = Statuses(instance, graph), False
     for step in own:
         if step in stale and statuses.is_fresh(key, step.partition):
             # The reason is not a changed input but, for example, a missing table.
-            again = _latest(instance, source, step.partition) == stale[step]
+            again = _latest(instance, source, step) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
-            _observe(instance, source, step.partition, stale[step] + mark)
+            _observe(instance, source, step, stale[step] + mark)
         elif step not in stale and statuses.is_stale(key, step.partition):
-            seen = _version_read(instance, key, source, step.partition)
-            if seen is not None and seen != _latest(instance, source, step.partition):
-                _observe(instance, source, step.partition, seen)
+            seen = _version_read(instance, key, source, step)
+            if seen is not None and seen != _latest(instance, source, step):
+                _observe(instance, source, step, seen)
                 observed = True
     if observed:
         statuses = Statuses(instance, graph)
@@ -172,24 +177,14 @@ def _reconcile(
             instance.report_runless_asset_event(unchanged(workspace, instance, step, graph))
 
 
-def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> Container[str | None]:
-    """Return the observed partitions of an input, or {None} if an input has no partitions."""
-    found = instance.fetch_observations(key, limit=1).records
-    if not found or found[0].partition_key is None:
-        return {None} if found else ()
-    kind = dg.DagsterEventType.ASSET_OBSERVATION
-    return instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
-
-
-def _observe(
-    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None, version: str
-) -> None:
+def _observe(instance: dg.DagsterInstance, source: dg.AssetKey, step: Step, version: str) -> None:
     tags = {data_version.DATA_VERSION_TAG: version}
-    instance.report_runless_asset_event(dg.AssetObservation(key, partition=partition, tags=tags))
+    event = dg.AssetObservation(source, partition=step.store_name, tags=tags)
+    instance.report_runless_asset_event(event)
 
 
-def _latest(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> str | None:
-    return _version(instance.get_latest_data_version_record(key, True, partition))
+def _latest(instance: dg.DagsterInstance, source: dg.AssetKey, step: Step) -> str | None:
+    return _version(instance.get_latest_data_version_record(source, True, step.store_name))
 
 
 def _version(record: dg.EventLogRecord | None) -> str | None:
@@ -199,17 +194,17 @@ def _version(record: dg.EventLogRecord | None) -> str | None:
 
 
 def _version_read(
-    instance: dg.DagsterInstance, key: dg.AssetKey, source: dg.AssetKey, partition: str | None
+    instance: dg.DagsterInstance, key: dg.AssetKey, source: dg.AssetKey, step: Step
 ) -> str | None:
-    """Return the version of an input that the last materialization of a partition read."""
-    made = instance.get_latest_data_version_record(key, False, partition)
+    """Return the version of its input that the last materialization of a step read."""
+    made = instance.get_latest_data_version_record(key, False, step.partition)
     entry = made.event_log_entry if made else None
     provenance = data_version.extract_data_provenance_from_entry(entry) if entry else None
     pointer = provenance.input_storage_ids.get(source) if provenance else None
     if pointer is None:
         return None
     end = pointer + 1
-    return _version(instance.get_latest_data_version_record(source, True, partition, end))
+    return _version(instance.get_latest_data_version_record(source, True, step.store_name, end))
 
 
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:

@@ -72,8 +72,6 @@ class Asset:
     """The functions that let an executor distribute its work. None if one step does all work."""
     cleanup: Literal["", "before", "after"] = ""
     """Whether its step removes unneeded files from the store, before or after its own work."""
-    alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {}
-    """Returns the names and descriptions of its alerts with a threshold in the corpus file."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
     """Returns the inputs and settings that determine its content."""
     state: Callable[[Workspace, Key], str] | None = None

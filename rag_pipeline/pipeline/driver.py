@@ -208,7 +208,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
         **removed,
         **cost_metadata(costs),
     }
-    return Materialized(made.version, metadata, made.alerts)
+    return Materialized(made.version, metadata)
 
 
 def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:

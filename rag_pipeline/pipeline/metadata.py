@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
@@ -41,8 +40,6 @@ class Materialized:
 
     version: str
     metadata: Mapping[str, MetadataValue]
-    alerts: tuple[Alert, ...] = ()
-    """Metrics compared with the thresholds of the corpus file."""
 
 
 _PREVIEW_ROWS = 5

@@ -11,7 +11,6 @@ from rag_pipeline.calls.costs import totals_by
 from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, results, runs
-from rag_pipeline.evaluation.health import alert_subjects
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
     leaderboard_digest,
@@ -22,7 +21,7 @@ from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
-from rag_pipeline.release.candidate import check_gate
+from rag_pipeline.release.candidate import check_contexts, check_gate
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT, current_id
 from rag_pipeline.search.pinned import pin
@@ -261,7 +260,6 @@ _ROWS = (
         update=updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         activity="judge the contexts",
-        alerts=lambda config: alert_subjects(config.evaluation.health),
         shown_counts=(("queries", "queries"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
@@ -279,7 +277,10 @@ _ROWS = (
         kind="json",
         about="Every configuration with its metrics, best first.",
         activity="compare the configurations",
-        checks=(Check("gate_lets_it_through", check_gate, blocking=False),),
+        checks=(
+            Check("gate_lets_it_through", check_gate, blocking=False),
+            Check("contexts_are_healthy", check_contexts, blocking=False),
+        ),
     ),
     Asset(
         name="release",

@@ -14,7 +14,6 @@ from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.answers import update_answers
-from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
@@ -41,6 +40,8 @@ from rag_pipeline.store.hashes import seal_page
 from rag_pipeline.workspace import Workspace
 
 Note = dict[str, Any]
+_CHARTED = 20
+"""Maximum number of configurations, best first, whose metrics Dagster charts over time."""
 
 
 def documents(workspace: Workspace, _: Key, todo: Plan | None) -> Materialized:
@@ -192,10 +193,10 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
     """Compare the configurations and their costs, and write the report."""
     board = update_leaderboard(workspace, release.served_reference(workspace), costs)
-    best = {
-        name: row.summary(name).mean
-        for row in board.configurations[:1]
-        for name in headline_metrics()
+    charted = {
+        f"{name} · {row.name}": row.summary(name).mean
+        for name in dict.fromkeys((board.sorted_by, "AnswerPresence@5", "EntityF1"))
+        for row in board.configurations[:_CHARTED]
     }
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
@@ -208,7 +209,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
         {
             **rows("leaderboard", leaderboard_rows(board)),
             "configurations": len(board.configurations),
-            **rounded_values(best),
+            **rounded_values(charted),
             "sorted_by": board.sorted_by,
             "queries_left_out": board.queries_left_out,
             "synthetic_questions": board.synthetic,
@@ -272,20 +273,9 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
 
 
 def context_scores(workspace: Workspace, key: Key) -> Materialized:
-    """Judge the contexts of every query, and check their health."""
+    """Judge the contexts of every query, and measure their health."""
     note = quality.update_context_scores(workspace, key)
-    thresholds = workspace.config.evaluation.health
-    alerts = find_alerts(Health(**note["health"]), thresholds, _released_relevance(workspace))
-    metadata = {**rounded_values(note["health"]), **_judgements(note)}
-    return Materialized(note["digest"], metadata, tuple(alerts))
-
-
-def _released_relevance(workspace: Workspace) -> float | None:
-    """Return the mean context relevance of the served release (0 to 1), or None if unknown."""
-    with suppress(NotReleasedError):
-        mean = release.current(workspace).metrics.get("ContextRelevance", {}).get("mean")
-        return None if mean is None else mean / workspace.config.evaluation.context.scale
-    return None
+    return Materialized(note["digest"], {**rounded_values(note["health"]), **_judgements(note)})
 
 
 def _judgements(note: Note) -> dict[str, MetadataValue]:

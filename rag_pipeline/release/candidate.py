@@ -13,9 +13,10 @@ from rag_pipeline.evaluation.comparison import (
     evaluated_scores,
     measured_metrics,
 )
+from rag_pipeline.evaluation.health import Health, find_alerts, measure_health
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import scores_are_current
-from rag_pipeline.evaluation.results import JUDGED, RUN
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, JUDGED, RUN
 from rag_pipeline.evaluation.runs import load_groups, retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
@@ -162,6 +163,28 @@ def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
         checked=decision.queries,
         failures=() if decision.allowed else decision.reasons,
         summary=f"{decision.candidate}: {'; '.join(decision.reasons)}" if decision.reasons else "",
+    )
+
+
+def check_contexts(workspace: Workspace, _: str = "") -> CheckResult:
+    """Expect the contexts of the chosen configuration to keep the thresholds of health."""
+    try:
+        chosen, _why = choose(workspace)
+    except NotReleasedError as error:  # which the check of the gate reports
+        return CheckResult(passed=True, checked=0, summary=str(error))
+    evaluation = workspace.config.evaluation
+    note = CONTEXT_SCORES.note(workspace, chosen.name).get("health")
+    health = Health(**note) if note else measure_health([])
+    served = None
+    with suppress(NotReleasedError):
+        served = current(workspace).metrics.get("ContextRelevance", {}).get("mean")
+    relevance = None if served is None else served / evaluation.context.scale
+    alerts = find_alerts(health, evaluation.health, relevance)
+    return CheckResult(
+        passed=all(alert.passed for alert in alerts),
+        checked=health.queries,
+        failures=tuple(alert.description for alert in alerts if not alert.passed),
+        summary=f"{chosen.name}: {'; '.join(alert.description for alert in alerts)}",
     )
 
 

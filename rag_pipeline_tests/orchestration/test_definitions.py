@@ -29,10 +29,7 @@ KEYS = {
 MADE = [row for row in ASSETS.values() if not row.on_demand and row.name != "relevance_labels"]
 """Without a judge, which the sample has none of."""
 PARTITIONS = {row.name: KEYS[row.partitioned_by] for row in MADE}
-LIMITS = ("context_relevance", "context_usage", "missing_context", "no_drop_against_release")
-CHECKS = {(row.name, check.name, check.blocking) for row in MADE for check in row.checks} | {
-    ("context_scores", limit, False) for limit in LIMITS
-}
+CHECKS = {(row.name, check.name, check.blocking) for row in MADE for check in row.checks}
 
 # Dagster says this of its own code; the project's definitions module silences it for users.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `execution_type` of function")
@@ -54,20 +51,22 @@ def graph(definitions):
 def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
     assert {key.path[0] for key in graph.get_all_asset_keys()} == {"sample"}
     made = {key.path[-1] for key in graph.materializable_asset_keys}
-    observed = {tuple(key.path[1:]) for key in graph.observable_asset_keys}
-    inputs = {n: "files" if n in ("documents", "queries") else "settings" for n in PARTITIONS}
+    (inputs,) = graph.observable_asset_keys
     assert made == set(PARTITIONS)
-    assert observed == {(kind, name) for name, kind in inputs.items()}
+    every = [f"{n}.{key}" if key else n for n, keys in PARTITIONS.items() for key in keys or [""]]
+    assert graph.get(inputs).partitions_def.get_partition_keys() == every
     for name, keys in PARTITIONS.items():
         node = graph.get(dg.AssetKey(["sample", name]))
         partitions = node.partitions_def
         assert (partitions.get_partition_keys() if partitions else None) == keys, name
-        assert {tuple(parent.path[1:]) for parent in node.parent_keys} == {
-            (inputs[name], name),
-            *((b,) for b in ASSETS[name].reads if b in PARTITIONS),
+        assert {parent.path[-1] for parent in node.parent_keys} == {
+            "inputs",
+            *(b for b in ASSETS[name].reads if b in PARTITIONS),
         }
-        own = graph.get(dg.AssetKey(["sample", inputs[name], name])).partitions_def
-        assert own == partitions
+        for key in keys or [None]:
+            read = graph.get_parent_partition_keys_for_child(key, inputs, node.key)
+            own = f"{name}.{key}" if key else name
+            assert list(read.partitions_subset.get_partition_keys()) == [own]
 
 
 def test_every_asset_says_what_it_is(graph):
@@ -165,7 +164,7 @@ def test_keys_owners_tags_and_groups_follow_the_corpus_file(tmp_path):
     assert (node.group_name, node.owners, node.tags["tier"]) == ("search", ["team:search"], "gold")
     assert {key.to_user_string() for key in node.parent_keys} == {
         "tiny/v1_documents",
-        "acme/tiny/settings/chunks",
+        "tiny/v1_inputs",
     }
     wrong = load_config(write_file(tmp_path, translation={"grup_name": "search"}))
     with pytest.raises(ConfigError, match=r"(?s)tiny\.yaml: translation: .*grup_name"):
@@ -228,7 +227,7 @@ def test_two_corpora_live_side_by_side(tmp_path):
     dg.Definitions.validate_loadable(merged)
     graph = merged.resolve_asset_graph()
     groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups == {"left_hand", "left_hand_inputs", "right", "right_inputs"}
+    assert groups == {"left_hand", "right"}
 
 
 # --- the UI ---
