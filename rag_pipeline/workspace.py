@@ -92,7 +92,7 @@ class Workspace:
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
         """Charge the calls inside the block to an asset's partition, and yield their costs."""
-        configurations = self.config.configurations_of(key.level, key)
+        configurations = tuple(self.config.readers(key.level, key))
         self._record_endpoints()
         with (
             trace_step(self.config.corpus, asset, str(key)) as span,

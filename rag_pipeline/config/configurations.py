@@ -1,5 +1,7 @@
 """Define configurations, which name one variant per stage."""
 
+from functools import cached_property
+
 from rag_pipeline.config.keys import Key
 from rag_pipeline.config.settings import Name, Settings
 
@@ -33,7 +35,7 @@ class Configuration(_Choices):
     retriever: str
     reranker: str
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """Return the partition of this configuration's own assets."""
         return Key(self.chunking, self.contextualizer, self.embedding, self.name)

@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,7 +19,7 @@ from rag_pipeline.config.configurations import STAGES, Configuration, Configurat
 from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
 from rag_pipeline.config.fingerprints import fingerprint
-from rag_pipeline.config.keys import Key, KeyLevel
+from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, packaged_embedding
 from rag_pipeline.config.plugins import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.config.rerankers import Reranker
@@ -83,6 +84,7 @@ class CorpusConfig(Settings):
     sensor_hours: Hours | None = None
     retention: Retention = Retention()
     alerts: Alerts | None = None
+    report_url: str | None = None
     owners: tuple[Owner, ...] = ()
     tags: dict[str, str] = Field(default={})
     deps: tuple[str, ...] = ()
@@ -182,10 +184,23 @@ class CorpusConfig(Settings):
                 parts = dict(zip(STAGES, combination, strict=True))
                 yield index, Configuration(name=rule.name or ".".join(combination), **parts)
 
-    @property
+    @cached_property
     def all_configurations(self) -> dict[str, Configuration]:
         """Return every configuration by name, in the file's order, with `*` expanded."""
         return {c.name: c for _, c in self._expanded()}
+
+    @cached_property
+    def _readers(self) -> dict[str, dict[str, Configuration]]:
+        """Return the configurations that read each partition, by level and partition."""
+        found: dict[str, dict[str, Configuration]] = {"": self.all_configurations}
+        for name, one in self.all_configurations.items():
+            for level in LEVELS:
+                found.setdefault(f"{level} {one.key.at(level)}", {})[name] = one
+        return found
+
+    def readers(self, level: KeyLevel | None, partition: str) -> dict[str, Configuration]:
+        """Return the configurations that read a partition, or all for "", by name."""
+        return self._readers.get(f"{level} {partition}" if partition else "", {})
 
     @property
     def baseline_name(self) -> str:
@@ -200,11 +215,6 @@ class CorpusConfig(Settings):
                 f"{self.where}: no configuration {name!r}; there are: {', '.join(known)}"
             )
         return known[name]
-
-    def configurations_of(self, level: KeyLevel | None, partition: str) -> tuple[str, ...]:
-        """Return the names of the configurations that read a partition, or all names for ""."""
-        known = self.all_configurations
-        return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)
 
     def chat(self, name: str) -> ChatSettings:
         """Return one chat model. Raise ConfigError with the known names if it is unknown."""
@@ -373,7 +383,5 @@ class CorpusConfig(Settings):
     def lexical_engines(self, key: str) -> tuple[str, ...]:
         """Return the BM25 engines of all configurations that share a key's lexical index."""
         context_key = Key.parse(key).at("contextualizer")
-        engines = {
-            self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
-        }
+        engines = {self.engine(c) for c in self.readers("contextualizer", context_key).values()}
         return tuple(e for e in get_args(LexicalEngine) if e in engines)

@@ -20,6 +20,7 @@ class Key(str):
     embedding: str
     configuration: str
     _parts: dict[KeyLevel, str]
+    _shortened: dict[KeyLevel | None, "Key"]
 
     def __new__(
         cls,
@@ -34,6 +35,7 @@ class Key(str):
         key.chunking, key.contextualizer, key.embedding = parts
         key.configuration = configuration
         key._parts = dict(zip(LEVELS, (*parts, configuration), strict=True))
+        key._shortened = {}
         return key
 
     @classmethod
@@ -61,7 +63,9 @@ class Key(str):
 
     def at(self, level: KeyLevel | None) -> "Key":
         """Return the key shortened to a level. Raise ValueError if the key ends before it."""
-        parts = [self._parts[name] for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
-        if not all(parts):
-            raise ValueError(f"{str(self)!r} names no {level}")
-        return Key(*parts)
+        if level not in self._shortened:
+            parts = [self._parts[n] for n in LEVELS[: LEVELS.index(level) + 1]] if level else []
+            if not all(parts):
+                raise ValueError(f"{str(self)!r} names no {level}")
+            self._shortened[level] = Key(*parts)
+        return self._shortened[level]

@@ -26,7 +26,7 @@ from rag_pipeline.orchestration.requests import (
     sources_digest,
     summary,
 )
-from rag_pipeline.orchestration.staleness import Graph, build_inputs, reconcile
+from rag_pipeline.orchestration.staleness import Agreed, Graph, build_inputs, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
@@ -115,6 +115,7 @@ class Observer:
         self.now = following(workspace)
         self._loaded = workspace.config
         self._graph: tuple[CorpusConfig, Graph] | None = None
+        self._agreed: Agreed = {}
 
     def graph(self, context: Context) -> Graph:
         """Return the graph of the code location, which has all dependencies that a user adds.
@@ -130,14 +131,21 @@ class Observer:
                 with suppress(CheckError):
                     repository = context.repository_def
             self._graph = config, repository.asset_graph if repository else graph_of(workspace)
+            self._agreed = {}
         return self._graph[1]
 
-    def observe(
-        self, context: Context, start: int = 0, seconds: float = math.inf
-    ) -> tuple[list[Step], int]:
-        """Report the changes, and return the stale steps and what is left (see `reconcile`)."""
-        graph = self.graph(context)
-        return reconcile(self.now(), context.instance, graph, start, seconds)
+    def observe(self, context: Context) -> list[Step]:
+        """Report the changes, and return the stale steps."""
+        stale = stale_steps(self.now())
+        self._reconcile(context, stale)
+        return list(stale)
+
+    def _reconcile(
+        self, context: Context, stale: Mapping[Step, str], start: int = 0, seconds: float = math.inf
+    ) -> int:
+        graph = self.graph(context)  # which may forget what agreed
+        workspace, instance = self.now(), context.instance
+        return reconcile(workspace, instance, graph, stale, self._agreed, start, seconds)
 
     def observe_after(self, context: dg.OpExecutionContext) -> None:
         """Observe after a run. Log an error, because it must not fail the run."""
@@ -158,11 +166,11 @@ class Observer:
             return other, ""
         if running := next(running_steps(instance, workspace.config), None):
             return f"a run is at work on {running}", ""
-        stale = stale_steps(workspace)
+        began, stale = time.monotonic(), stale_steps(workspace)
         said, left = summary(stale), 0
         if _look_of(stale, instance) != seen:
             start = int(seen.removeprefix(_LEFT)) if seen.startswith(_LEFT) else 0
-            _, left = self.observe(context, start, MOST_SECONDS)
+            left = self._reconcile(context, stale, start, MOST_SECONDS - time.monotonic() + began)
         if left:
             shown = f"the UI shows {left} of {len(steps(workspace.config))} partitions so far"
             return f"{said}; {shown}", f"{_LEFT}{left}"

@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -25,17 +26,22 @@ from rag_pipeline.orchestration.names import (
     group_name,
     translated,
 )
-from rag_pipeline.pipeline.planning import Step, made_from, stale_steps, steps
+from rag_pipeline.pipeline.planning import Step, made_from, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 Graph = Any
 """Dagster's asset graph of a corpus."""
 
+Agreed = dict[Step, tuple[object, ...]]
+"""The states of steps on which Dagster's staleness agreed with `rag plan`."""
+
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 """Metadata that counts work. It is 0 in the event of a step that was current."""
 
-_AT_ONCE = 200
+_OBSERVED = dg.DagsterEventType.ASSET_OBSERVATION
+_MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
+_AT_ONCE = 50
 """Maximum number of partitions that are reported between two looks at the time."""
 
 _ABOUT = (
@@ -97,12 +103,7 @@ def version_tags(
         data_version.CODE_VERSION_TAG: node.code_version or "",
         data_version.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
     }
-    keys = sorted(node.parent_keys)
-    latest = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(keys)}
-    for key in keys:
-        record = latest[key].last_materialization_record if key in latest else None
-        if record is None:
-            record = next(iter(instance.fetch_observations(key, limit=1).records), None)
+    for key, record in _newest(instance, sorted(node.parent_keys)).items():
         read = _version(record) or data_version.DEFAULT_DATA_VERSION.value
         pointer = str(record.storage_id) if record else data_version.NULL_EVENT_POINTER
         tags[data_version.get_input_data_version_tag(key)] = read
@@ -110,13 +111,26 @@ def version_tags(
     return tags
 
 
+def _newest(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
+) -> dict[dg.AssetKey, dg.EventLogRecord | None]:
+    """Return the newest materialization of each asset, or its newest observation without any."""
+    entries = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(keys)}
+    made = {k: entries[k].last_materialization_record if k in entries else None for k in keys}
+    return {
+        key: record or next(iter(instance.fetch_observations(key, limit=1).records), None)
+        for key, record in made.items()
+    }
+
+
 def observe_for_the_first_time(
     workspace: Workspace, instance: dg.DagsterInstance, wanted: Sequence[Step]
 ) -> None:
     """Observe inputs that were never observed, so that materializations can name their version."""
     key = input_key(workspace.config)
-    kind = dg.DagsterEventType.ASSET_OBSERVATION
-    seen = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
+    # A database limits the names of a query.
+    names = {step.store_name for step in wanted} if len(wanted) <= _AT_ONCE else None
+    seen = instance.event_log_storage.get_latest_storage_id_by_partition(key, _OBSERVED, names)
     for step in wanted:
         if step.store_name not in seen:
             _observe(instance, key, step, made_from(workspace, step, {}))
@@ -126,24 +140,68 @@ def reconcile(
     workspace: Workspace,
     instance: dg.DagsterInstance,
     graph: Graph,
+    stale: Mapping[Step, str],
+    agreed: Agreed,
     start: int = 0,
     seconds: float = math.inf,
-) -> tuple[list[Step], int]:
+) -> int:
     """Observe changed inputs and report current steps, from step number `start` on.
 
-    Return the stale steps, and the number of the first step that is left after `seconds`, or 0 if
-    none is left. Afterwards Dagster's staleness agrees with `rag plan`. Call it only while no run
-    is active.
+    `stale` has the stale steps with the hashes of their inputs. Return the number of the first step
+    that is left after `seconds`, or 0 if none is left. Afterwards Dagster's staleness agrees with
+    `rag plan`. Call it only while no run is active. `agreed` keeps the state of every step on which
+    Dagster agreed: it looks up such a step only after an event of the step or of what it reads.
     """
-    ends = time.monotonic() + seconds
-    stale, every = stale_steps(workspace), steps(workspace.config)
+    ends, every = time.monotonic() + seconds, steps(workspace.config)
     while start < len(every):
         own = [s for s in every[start : start + _AT_ONCE] if s.asset == every[start].asset]
-        _reconcile(workspace, instance, graph, own, stale)
+        observe_for_the_first_time(workspace, instance, own)
+        states = _states(workspace, instance, graph, own, stale)
+        doubtful = [step for step in own if agreed.get(step) != states[step]]
+        written = _reconcile(workspace, instance, graph, doubtful, stale)
+        agreed.update((step, states[step]) for step in doubtful if step not in written)
         start += len(own)
         if time.monotonic() > ends and start < len(every):
-            return list(stale), start
-    return list(stale), 0
+            return start
+    return 0
+
+
+def _states(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    graph: Graph,
+    own: Sequence[Step],
+    stale: Mapping[Step, str],
+) -> Agreed:
+    """Return all that decides on the staleness of partitions of one asset.
+
+    This is the hash of a stale step, and the newest events of the step and of what it reads.
+    """
+    config = workspace.config
+    key, source = asset_key(config, own[0].asset), input_key(config)
+    read = {step: upstream(config, step) for step in own}
+    wanted: dict[dg.AssetKey, set[str]] = {source: {step.store_name for step in own}}
+    for step in (*own, *chain.from_iterable(read.values())):
+        if step.partition is not None:
+            wanted.setdefault(asset_key(config, step.asset), set()).add(step.partition)
+    newest: dict[tuple[dg.AssetKey, str | None], int] = {}
+    for each, partitions in wanted.items():
+        kind = _OBSERVED if each == source else _MADE
+        storage = instance.event_log_storage
+        found = storage.get_latest_storage_id_by_partition(each, kind, partitions)
+        newest |= {(each, partition): number for partition, number in found.items()}
+    whole = [each for each in (key, *sorted(graph.get(key).parent_keys)) if each not in wanted]
+    shared = [record and record.storage_id for record in _newest(instance, whole).values()]
+    return {
+        step: (
+            stale.get(step),
+            newest.get((key, step.partition)),
+            newest.get((source, step.store_name)),
+            *(newest.get((asset_key(config, b.asset), b.partition)) for b in read[step]),
+            *shared,
+        )
+        for step in own
+    }
 
 
 def _reconcile(
@@ -152,29 +210,33 @@ def _reconcile(
     graph: Graph,
     own: Sequence[Step],
     stale: Mapping[Step, str],
-) -> None:
-    """Observe and report partitions of one asset. Those of the assets before it are done."""
-    key = asset_key(workspace.config, own[0].asset)
+) -> set[Step]:
+    """Observe and report partitions of one asset, and return those with an event.
+
+    Those of the assets before it are done.
+    """
     source = input_key(workspace.config)
-    observe_for_the_first_time(workspace, instance, own)
-    statuses, observed = Statuses(instance, graph), False
+    statuses, observed = Statuses(instance, graph), set[Step]()
     for step in own:
-        if step in stale and statuses.is_fresh(key, step.partition):
+        key = asset_key(workspace.config, step.asset)
+        now = statuses
+        if step in stale and now.is_fresh(key, step.partition):
             # The reason is not a changed input but, for example, a missing table.
             again = _latest(instance, source, step) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(instance, source, step, stale[step] + mark)
-        elif step not in stale and statuses.is_stale(key, step.partition):
+            observed.add(step)
+        elif step not in stale and now.is_stale(key, step.partition):
             seen = _version_read(instance, key, source, step)
             if seen is not None and seen != _latest(instance, source, step):
                 _observe(instance, source, step, seen)
-                observed = True
-    if observed:
-        statuses = Statuses(instance, graph)
-    for step in own:
-        unfresh = step not in stale and not statuses.is_fresh(key, step.partition)
+                observed.add(step)
+                now = Statuses(instance, graph)
+        unfresh = step not in stale and not now.is_fresh(key, step.partition)
         if unfresh or _has_moved(workspace, instance, step):
             instance.report_runless_asset_event(unchanged(workspace, instance, step, graph))
+            observed.add(step)
+    return observed
 
 
 def _observe(instance: dg.DagsterInstance, source: dg.AssetKey, step: Step, version: str) -> None:

@@ -70,11 +70,7 @@ def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
 
 def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     """Return the steps that a step reads."""
-    own = [
-        c
-        for c in config.all_configurations.values()
-        if c.key.at(step.row.partitioned_by) == (step.partition or "")
-    ]
+    own = config.readers(step.row.partitioned_by, step.partition or "").values()
     return [
         Step(before, str(key) or None)
         for before in step.row.reads

@@ -327,4 +327,4 @@ def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple
     An asset that is not in `ASSETS` is treated as partitioned by configuration.
     """
     level = ASSETS[asset].partitioned_by if asset in ASSETS else "configuration"
-    return config.configurations_of(level, partition)
+    return tuple(config.readers(level, partition))

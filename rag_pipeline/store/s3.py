@@ -79,6 +79,14 @@ def _findings() -> tuple[str, str, bool]:
     return endpoint, meta.region_name or "", style == "virtual"
 
 
+def browser_address(address: str) -> str:
+    """Return where a browser opens an object: AWS's console, or the bucket of another server."""
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    endpoint, _region, _virtual = _findings()
+    console = "https://s3.console.aws.amazon.com/s3/object"
+    return f"{endpoint}/{bucket}/{key}" if endpoint else f"{console}/{bucket}?prefix={key}"
+
+
 def _is_own(endpoint: str) -> bool:
     host = urlsplit(endpoint).hostname or ""
     return not host.endswith((".amazonaws.com", ".amazonaws.com.cn"))

@@ -1,5 +1,6 @@
 """Assets of others around a corpus: makers of its files, and readers of its release."""
 
+import boto3
 import dagster as dg
 import pytest
 
@@ -94,27 +95,37 @@ def made_at(instance, name):
     return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_the_assets_that_make_the_files_come_first_and_are_inputs(tmp_path, instance, elsewhere):
-    file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")], deps=["raw/files"])
+@pytest.mark.parametrize("place", ["here", "elsewhere", "in a bucket"])
+def test_the_assets_that_make_the_files_come_first_and_are_inputs(
+    tmp_path, instance, place, request
+):
+    settings = {"configurations": [rule("one", "recursive_150")], "deps": ["raw/files"]}
+    if place == "in a bucket":
+        request.getfixturevalue("bucket")
+        settings["documents"] = {"s3": "s3://bucket/raw/"}
+    file = write_corpus(tmp_path, **settings)
     maker = dg.AssetKey(["raw", "files"])
+    documents = {**DOCUMENTS, "new.txt": "The fee is 12 euros."}
 
     @dg.asset(key=maker)
     def files():
-        write_documents(tmp_path / "documents", {"new.txt": "The fee is 12 euros."})
+        if place == "in a bucket":
+            for name, text in documents.items():
+                boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text)
+        else:
+            write_documents(tmp_path / "documents", documents)
         return dg.MaterializeResult(data_version=dg.DataVersion("1"))
 
     definitions = build_definitions(load_config(file), one_run=True)
-    if elsewhere:  # in another code location, whose events are in the same instance
+    if place == "elsewhere":  # in another code location, whose events are in the same instance
         dg.materialize([files], instance=instance)
     else:
         definitions = dg.Definitions.merge(definitions, dg.Definitions(assets=[files]))
         job = definitions.resolve_implicit_global_asset_job_def()
-        documents = dg.AssetKey(["tiny", "documents"])
-        chosen = job.get_subset(asset_selection={maker, documents})
+        made = [maker, dg.AssetKey(["tiny", "documents"])]
+        chosen = job.get_subset(asset_selection={*made})
         result = chosen.execute_in_process(instance=instance)
-        order = [e.asset_key for e in result.all_events if e.is_step_materialization]
-        assert order == [maker, documents]
+        assert made == [e.asset_key for e in result.all_events if e.is_step_materialization]
     bring_up_to_date(file, instance)
     assert "new.txt" in Workspace(load_config(file)).documents().state()
     assert seen(file, instance) == []

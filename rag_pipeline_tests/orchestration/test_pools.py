@@ -24,7 +24,7 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.store import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import rule, write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import write_project
 from rag_pipeline_tests.testing.leases import held
 
@@ -37,17 +37,16 @@ def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
         "minilm": {"provider": "minilm"},
         "paid": {"provider": "openai", "model": "text-embedding-3-small"},
     }
-    file = write_corpus(
-        tmp_path,
-        embeddings=embeddings,
-        chunkings={"recursive_150": {"method": "recursive", "max_characters": 150}},
-        configurations=[ONE, {**ONE, "name": "two", "embedding": "paid"}],
-    )
-    config = load_config(file)
+    settings = {
+        "embeddings": embeddings,
+        "chunkings": {"recursive_150": {"method": "recursive", "max_characters": 150}},
+    }
+    both = [ONE, {**ONE, "name": "two", "embedding": "paid"}]
+    config = load_config(write_corpus(tmp_path, **settings, configurations=both))
     assert pool_of(config, "documents") == "tiny__store"
     assert pool_of(config, "chunks") == "tiny__store"
     assert pool_of(config, "vector_index") == "minilm+openai"
-    one = config.model_copy(update={"configurations": config.configurations[:1]})
+    one = load_config(write_file(tmp_path, **settings, configurations=[ONE]))
     assert pool_of(one, "vector_index") == "minilm"
     for one_run, expected in ((False, {"minilm", "tiny__store"}), (True, {"minilm"})):
         graph = build_definitions(one, one_run=one_run).resolve_asset_graph()

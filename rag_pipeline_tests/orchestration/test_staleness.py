@@ -69,7 +69,7 @@ def planned(file):
 
 def observe(file, home):
     context = dg.build_sensor_context(instance=home)
-    return Observer(Workspace(load_config(file))).observe(context)[0]
+    return Observer(Workspace(load_config(file))).observe(context)
 
 
 def edit(folder):

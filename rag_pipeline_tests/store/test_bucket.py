@@ -1,6 +1,7 @@
 """A bucket behind a proxy that cuts connections, and the daily work on a store in it."""
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -246,3 +247,13 @@ def test_a_release_goes_from_bucket_to_bucket(workspace, tmp_path, monkeypatch):
     assert outcome.code == 0, outcome.err
     imported, original = (Corpus.load(d / "cycling.yaml") for d in (there, tmp_path))
     assert imported.search(QUESTION) == original.search(QUESTION)
+
+
+def test_a_browser_opens_an_object_on_its_server_or_in_the_console(bucket, monkeypatch):
+    store = Store(bucket, "tiny")
+    path = "bucket/prefix/tiny/evaluation/report.html"
+    assert store.link("evaluation/report.html") == f"{os.environ['AWS_ENDPOINT_URL']}/{path}"
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert store.link("evaluation/report.html") == (
+        "https://s3.console.aws.amazon.com/s3/object/bucket?prefix=prefix/tiny/evaluation/report.html"
+    )

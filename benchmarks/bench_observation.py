@@ -1,0 +1,59 @@
+"""Show many partitions in Dagster: the ticks of the observing sensor on a new corpus.
+
+Prints a row per tick, until Dagster shows every partition and a tick changes nothing. With `built`,
+`rag run` makes all partitions before, and a changed size of chunks follows. A tick ends about 20
+seconds after its start and goes on at the next tick.
+
+    python -m benchmarks.bench_observation PARTITIONS [built]
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dagster as dg
+
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing.dagster_projects import command
+
+
+def show(observer: Observer, context: dg.SensorEvaluationContext) -> None:
+    """Print the ticks of a sensor until one changes nothing."""
+    before, seen, number = "none", "", 0
+    while seen != before:
+        cpu, started = time.process_time(), time.perf_counter()
+        before, (said, seen) = seen, observer.observe_at_rest(context, seen)
+        number, cpu = number + 1, time.process_time() - cpu
+        seconds = time.perf_counter() - started
+        print(f"tick {number:3} {cpu:6.1f} CPU s {seconds:6.1f} s  {said}", flush=True)
+
+
+def main() -> None:
+    """Print the ticks of a corpus with about as many partitions."""
+    count, built = int(sys.argv[1]), "built" in sys.argv
+    sizes = {f"recursive_{n}": {"method": "recursive", "max_characters": n} for n in (150, 300)}
+    retrievers = {f"dense_{k}": {"method": "dense", "k": k} for k in range(1, count // 20 + 1)}
+    every = {"chunking": "*", "contextualizer": "*", "embedding": "minilm", "retriever": "*"}
+    settings = {"chunkings": sizes, "retrievers": retrievers, "configurations": [every]}
+    with tempfile.TemporaryDirectory() as name, dg.DagsterInstance.local_temp() as instance:
+        file = write_corpus(Path(name), **settings)
+        if built:
+            subprocess.run(command("rag", "run", "-q", file), check=True, capture_output=True)
+        observer = Observer(Workspace(load_config(file)))
+        context = dg.build_sensor_context(instance)
+        print(f"{len(steps(observer.now().config))} partitions", flush=True)
+        show(observer, context)
+        if built:
+            sizes["recursive_150"]["max_characters"] = 140
+            write_file(Path(name), **settings)
+            show(observer, context)
+
+
+if __name__ == "__main__":
+    main()
