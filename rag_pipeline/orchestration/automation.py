@@ -199,13 +199,13 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
             return f"{len(found.stuck)} partitions are stale, and {found.held}"
         if found.stuck:
             said = f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
-            last.keep(said, "")
+            last.keep(said)
             return said
         if listing_digest(config) != loaded_listing(workspace):
             loads = identifier(config, "changed_documents")
             return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
         _report_current_release(workspace, context.instance)
-        last.keep(summary(()), "")
+        last.keep(summary(()))
         return summary(())
 
     running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED

@@ -4,7 +4,6 @@ A code server keeps its definitions until somebody reloads it. Sensors and runs 
 corpus file again. So a changed threshold or model needs no reload, but new partitions need one.
 """
 
-import hashlib
 import json
 import math
 import time
@@ -35,7 +34,6 @@ from rag_pipeline.workspace import Workspace
 Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
 MOST_SECONDS = 20.0
 """Maximum seconds of an observation. Dagster ends a tick after 60 seconds."""
-_LEFT = "from step "
 LOOK_SECONDS = 300.0
 """Seconds after which sensors look at the store again, which commands may have changed."""
 OBSERVED_SECONDS = 60
@@ -93,19 +91,19 @@ class LastLook:
     """
 
     def __init__(self, context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
-        self._context, self.state = context, ""
+        self._context, self.start = context, 0
         self.said: str | None = None
         newest = context.instance.event_log_storage.get_maximum_record_id()
         self._now = f"{newest} {LOADED} {sources_digest(config)}"
         with suppress(ValueError):
-            seen, at, said, self.state = json.loads(context.cursor or "[]")
+            seen, at, said, self.start = json.loads(context.cursor or "[]")
             if seen == self._now and time.time() - at < LOOK_SECONDS:
                 self.said = said
 
-    def keep(self, said: str | None, state: str) -> None:
-        """Keep what a look said, or None to look again at the next tick."""
+    def keep(self, said: str | None, start: int = 0) -> None:
+        """Keep what a look said, or None to look again at the next tick, from a step on."""
         at = 0.0 if said is None else time.time()
-        self._context.update_cursor(json.dumps([self._now, at, said, state]))
+        self._context.update_cursor(json.dumps([self._now, at, said, start]))
 
 
 class Observer:
@@ -155,32 +153,22 @@ class Observer:
             said = f"files and settings are not observed: {type(error).__name__}: {error}"
             context.log.warning(said)
 
-    def observe_at_rest(self, context: Context, seen: str = "") -> tuple[str, str]:
-        """Observe if no run is active and the state differs from `seen`.
+    def observe_at_rest(self, context: Context, start: int = 0) -> tuple[str, int | None]:
+        """Observe if no run is active, from step number `start` on.
 
-        Return the result in words, and the current state, or "" while a run is active. An
-        observation ends after `MOST_SECONDS`. The state then has the number of the first step left.
+        Return the result in words, and the number of the first step that is left after about
+        `MOST_SECONDS`: 0 if none is left, None while a run is active.
         """
-        workspace, instance = self.now(), context.instance
+        workspace, began = self.now(), time.monotonic()
         if other := at_work(workspace.store):
-            return other, ""
-        if running := next(running_steps(instance, workspace.config), None):
-            return f"a run is at work on {running}", ""
-        began, stale = time.monotonic(), stale_steps(workspace)
-        said, left = summary(stale), 0
-        if _look_of(stale, instance) != seen:
-            start = int(seen.removeprefix(_LEFT)) if seen.startswith(_LEFT) else 0
-            left = self._reconcile(context, stale, start, MOST_SECONDS - time.monotonic() + began)
-        if left:
-            shown = f"the UI shows {left} of {len(steps(workspace.config))} partitions so far"
-            return f"{said}; {shown}", f"{_LEFT}{left}"
-        return said, _look_of(stale, instance)
-
-
-def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
-    """Return a hash of the stale steps and the newest event, which needs no slow lookups."""
-    newest = instance.event_log_storage.get_maximum_record_id()
-    return hashlib.sha256(repr((newest, *stale.items())).encode()).hexdigest()[:16]
+            return other, None
+        if running := next(running_steps(context.instance, workspace.config), None):
+            return f"a run is at work on {running}", None
+        stale = stale_steps(workspace)
+        seconds = max(MOST_SECONDS / 4, MOST_SECONDS - time.monotonic() + began)
+        left = self._reconcile(context, stale, start, seconds)
+        shown = f"; the UI shows {left} of {len(steps(workspace.config))} partitions so far"
+        return summary(stale) + (shown if left else ""), left
 
 
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
@@ -201,9 +189,8 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
         last = LastLook(context, observer.now().config)
         if last.said is not None:
             return dg.SkipReason(last.said)
-        said, state = observer.observe_at_rest(context, last.state)
-        is_whole = bool(state) and not state.startswith(_LEFT)
-        last.keep(said if is_whole else None, state or last.state)
+        said, left = observer.observe_at_rest(context, last.start)
+        last.keep(None if left is None or left else said, left or 0)
         return dg.SkipReason(said)
 
     return observed_inputs

@@ -158,8 +158,9 @@ def reconcile(
         observe_for_the_first_time(workspace, instance, own)
         states = _states(workspace, instance, graph, own, stale)
         doubtful = [step for step in own if agreed.get(step) != states[step]]
-        written = _reconcile(workspace, instance, graph, doubtful, stale)
-        agreed.update((step, states[step]) for step in doubtful if step not in written)
+        if doubtful:
+            written = _reconcile(workspace, instance, graph, doubtful, stale)
+            agreed.update((step, states[step]) for step in doubtful if step not in written)
         start += len(own)
         if time.monotonic() > ends and start < len(every):
             return start

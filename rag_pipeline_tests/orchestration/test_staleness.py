@@ -9,7 +9,7 @@ from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import tables
-from rag_pipeline.orchestration import observing
+from rag_pipeline.orchestration import observing, staleness
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer
@@ -148,27 +148,36 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
         assert wanted(built, home)[1] == set()
 
 
-def test_dagster_is_not_asked_again_while_nothing_happens(tmp_path, built, home, monkeypatch):
+def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, home, monkeypatch):
     observer = Observer(Workspace(load_config(built)))
     context = dg.build_sensor_context(instance=home)
-    current = observer.observe_at_rest(context)
-    assert current[0] == "everything is current"
-    with monkeypatch.context() as patch:
-        patch.setattr(observing, "reconcile", None)
-        assert observer.observe_at_rest(context, current[1]) == current
-    threshold(tmp_path)
-    assert observer.observe_at_rest(context, current[1])[0] == "11 partitions are stale"
-    assert seen(built, home) == EVERYTHING_AFTER_CHUNKS_SHORT
+    asked = []
+    real = staleness._reconcile
+
+    def noted(workspace, instance, graph, own, stale):
+        asked.extend(own)
+        return real(workspace, instance, graph, own, stale)
+
+    monkeypatch.setattr(staleness, "_reconcile", noted)
+    assert observer.observe_at_rest(context) == ("everything is current", 0)
+    assert asked == steps(load_config(built))
+    asked.clear()
+    assert observer.observe_at_rest(context) == ("everything is current", 0)
+    assert asked == []
+    home.report_runless_asset_event(dg.AssetMaterialization(["tiny", "chunks"], partition="short"))
+    assert observer.observe_at_rest(context) == ("everything is current", 0)
+    assert asked == [Step("chunks", "short"), Step("contextualized_chunks", "short.none")]
+    assert seen(built, home) == []
 
 
 def test_a_long_observation_goes_on_at_the_next_tick(tmp_path, built, home, monkeypatch):
     monkeypatch.setattr(observing, "MOST_SECONDS", -1.0)
     threshold(tmp_path)
     edit(tmp_path)
-    observer, seen_before, told = Observer(Workspace(load_config(built))), "", []
+    observer, left, told = Observer(Workspace(load_config(built))), 0, []
     context = dg.build_sensor_context(instance=home)
-    while not told or "so far" in told[-1]:
-        said, seen_before = observer.observe_at_rest(context, seen_before)
+    while left or not told:
+        said, left = observer.observe_at_rest(context, left)
         told.append(said)
     assert len(told) == len(MADE), "an asset a tick"
     count = len(planned(built))
