@@ -20,6 +20,7 @@ from rag_pipeline.pipeline.metadata import (
 )
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
+from rag_pipeline.store.s3 import browser_address
 from rag_pipeline.workspace import Workspace
 
 
@@ -40,8 +41,10 @@ def _shown(value: MetadataValue) -> Any:
             code = base64.b64encode(svg.encode()).decode()
             return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
         case Link(address):
-            is_url = "://" in address
-            return dg.MetadataValue.url(address) if is_url else dg.MetadataValue.path(address)
+            if "://" not in address:
+                return dg.MetadataValue.path(address)
+            is_object = address.startswith("s3://")
+            return dg.MetadataValue.url(browser_address(address) if is_object else address)
         case Columns(types):
             columns = [dg.TableColumn(name, kind) for name, kind in types]
             return dg.MetadataValue.table_schema(dg.TableSchema(columns))

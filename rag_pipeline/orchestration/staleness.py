@@ -44,10 +44,7 @@ _MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
 _AT_ONCE = 50
 """Maximum number of partitions that are reported between two looks at the time."""
 
-_ABOUT = (
-    "The files, settings, code versions and inputs that each step is made from, as a hash. A "
-    "partition is a step, such as `documents` or `chunks.VARIANT`."
-)
+_ABOUT = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
 
 
 def input_key(config: CorpusConfig) -> dg.AssetKey:
@@ -174,10 +171,7 @@ def _states(
     own: Sequence[Step],
     stale: Mapping[Step, str],
 ) -> Agreed:
-    """Return all that decides on the staleness of partitions of one asset.
-
-    This is the hash of a stale step, and the newest events of the step and of what it reads.
-    """
+    """Return the hash of each stale step, and the newest events of it and of what it reads."""
     config = workspace.config
     key, source = asset_key(config, own[0].asset), input_key(config)
     read = {step: upstream(config, step) for step in own}
@@ -220,21 +214,20 @@ def _reconcile(
     statuses, observed = Statuses(instance, graph), set[Step]()
     for step in own:
         key = asset_key(workspace.config, step.asset)
-        now = statuses
-        if step in stale and now.is_fresh(key, step.partition):
+        fresh = statuses.is_fresh(key, step.partition)
+        if step in stale and fresh:
             # The reason is not a changed input but, for example, a missing table.
             again = _latest(instance, source, step) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(instance, source, step, stale[step] + mark)
             observed.add(step)
-        elif step not in stale and now.is_stale(key, step.partition):
+        elif step not in stale and not fresh:
             seen = _version_read(instance, key, source, step)
             if seen is not None and seen != _latest(instance, source, step):
                 _observe(instance, source, step, seen)
                 observed.add(step)
-                now = Statuses(instance, graph)
-        unfresh = step not in stale and not now.is_fresh(key, step.partition)
-        if unfresh or _has_moved(workspace, instance, step):
+                fresh = Statuses(instance, graph).is_fresh(key, step.partition)
+        if not (fresh or step in stale) or _has_moved(workspace, instance, step):
             instance.report_runless_asset_event(unchanged(workspace, instance, step, graph))
             observed.add(step)
     return observed
@@ -324,10 +317,6 @@ class Statuses:
     def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
         """Return whether Dagster calls a partition fresh."""
         return self._resolver.get_status(key, partition) is data_version.StaleStatus.FRESH
-
-    def is_stale(self, key: dg.AssetKey, partition: str | None) -> bool:
-        """Return whether Dagster calls a partition stale."""
-        return self._resolver.get_status(key, partition) is data_version.StaleStatus.STALE
 
 
 class _Loading(LoadingContext):

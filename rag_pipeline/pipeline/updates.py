@@ -213,7 +213,9 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
             "sorted_by": board.sorted_by,
             "queries_left_out": board.queries_left_out,
             "synthetic_questions": board.synthetic,
-            "report": Link(workspace.config.report_url or workspace.store.link(report.REPORT_FILE)),
+            "report": Link(
+                workspace.config.report_url or workspace.store.address(report.REPORT_FILE)
+            ),
             **{t: Picture(t, svg) for t, svg in report.images(content).items()},
         },
     )

@@ -17,7 +17,6 @@ from rag_pipeline.store.bucket import BucketFiles
 from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import Hashes
-from rag_pipeline.store.s3 import browser_address
 from rag_pipeline.store.states import StateCache
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 
@@ -123,11 +122,6 @@ class Store:
     def address(self, path: str) -> str:
         """Return a file's path or s3:// address, for messages."""
         return f"{self.url}/{self.corpus}/{path}"
-
-    def link(self, path: str) -> str:
-        """Return a file's path, or the address at which a browser opens an object of a bucket."""
-        address = self.address(path)
-        return browser_address(address) if address.startswith("s3://") else address
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's content, or None if the file does not exist."""

@@ -18,6 +18,7 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store import Store
+from rag_pipeline.store.s3 import browser_address
 from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.bucket_proxy import Fault
@@ -250,10 +251,10 @@ def test_a_release_goes_from_bucket_to_bucket(workspace, tmp_path, monkeypatch):
 
 
 def test_a_browser_opens_an_object_on_its_server_or_in_the_console(bucket, monkeypatch):
-    store = Store(bucket, "tiny")
-    path = "bucket/prefix/tiny/evaluation/report.html"
-    assert store.link("evaluation/report.html") == f"{os.environ['AWS_ENDPOINT_URL']}/{path}"
+    address = f"{bucket}/tiny/report.html"
+    path = "bucket/prefix/tiny/report.html"
+    assert browser_address(address) == f"{os.environ['AWS_ENDPOINT_URL']}/{path}"
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    assert store.link("evaluation/report.html") == (
-        "https://s3.console.aws.amazon.com/s3/object/bucket?prefix=prefix/tiny/evaluation/report.html"
+    assert browser_address(address) == (
+        "https://s3.console.aws.amazon.com/s3/object/bucket?prefix=prefix/tiny/report.html"
     )
