@@ -166,7 +166,12 @@ def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, hom
     assert asked == []
     home.report_runless_asset_event(dg.AssetMaterialization(["tiny", "chunks"], partition="short"))
     assert observer.observe_at_rest(context) == ("everything is current", 0)
-    assert asked == [Step("chunks", "short"), Step("contextualized_chunks", "short.none")]
+    assert asked == [
+        Step("chunks", "short"),
+        Step("contextualized_chunks", "short.none"),
+        Step("lexical_index", "short.none"),
+        Step("vector_index", "short.none.minilm"),
+    ]
     assert seen(built, home) == []
 
 
