@@ -26,7 +26,7 @@ from rag_pipeline.cli.costs import keep_outcome
 from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
-from rag_pipeline.cli.tables import show_chunks, show_leaderboard
+from rag_pipeline.cli.tables import readable_names, show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
@@ -292,7 +292,9 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     """Print the served release and the next commands. With `ask`, also search for a query."""
     corpus = Corpus(config)
     served = corpus.release()
-    console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
+    short = readable_names([row.name for row in board.configurations])
+    name = short.get(served.configuration, served.configuration)
+    console.print(f"\nServing {served.release_id}: {escape(name)}")
     if headline := board.headline(served.configuration):
         console.print(escape(headline))
     if ask and (question := _sample_question(corpus)):

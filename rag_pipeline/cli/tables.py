@@ -65,6 +65,9 @@ def readable_names(names: Sequence[str]) -> dict[str, str]:
 def show_leaderboard(board: Board) -> None:
     """Print every configuration's mean metrics, with the 95 % interval of the sorting metric."""
     by, rows = board.sorted_by, board.configurations
+    if rows and not any(row.summary(by).n for row in rows):
+        say(f"{board.corpus}: nothing is measured without questions; to make some: rag questions")
+        return
     against = board.references if console.width >= _WIDE_ENOUGH else {}
     short = readable_names([row.name for row in rows])
     roomy = console.width >= (110 if against else _NARROW)

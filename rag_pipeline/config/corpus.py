@@ -236,11 +236,14 @@ class CorpusConfig(Settings):
         )
 
     def used_settings(self) -> Iterator[tuple[str, Settings]]:
-        """Yield place and settings of the assistant and of all variants that are used."""
-        yield "assistant.chat", self.assistant
+        """Yield place and settings of the assistant, of used variants, and of those they name."""
+        chosen: list[tuple[str, Settings]] = [("assistant.chat", self.assistant)]
         for one in self.all_configurations.values():
-            for stage in STAGES:
-                yield f"{stage}s.{one.variant(stage)}", self.chosen(one, stage)
+            chosen += [(f"{s}s.{one.variant(s)}", self.chosen(one, s)) for s in STAGES]
+        for place, settings in chosen:
+            yield place, settings
+            for _, section, name in settings.names():
+                yield f"{section}.{name}", self.section(section)[name]
 
     def check_variants(self) -> None:
         """Check the inputs of all used variants. Raise ConfigError or InputError if one fails."""

@@ -128,9 +128,12 @@ def test_one_configuration(tmp_path: Path) -> None:
 
 
 def test_without_queries_no_question_is_made_up(tmp_path: Path) -> None:
-    shown = said("run", write_corpus(tmp_path, queries=None))
+    file = write_corpus(tmp_path, queries=None)
+    shown = said("run", file)
     assert "1. " not in shown.split("Serving release-000001")[1]
     assert "configurations by" not in shown, "nothing is measured"
+    told = "tiny: nothing is measured without questions; to make some: rag questions\n"
+    assert said("leaderboard", file) == told
 
 
 def test_verbose_prints_a_line_for_each_step(tmp_path: Path) -> None:

