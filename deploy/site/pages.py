@@ -17,6 +17,9 @@ from rag_pipeline.config.schema import corpus_schema
 
 ROOT = Path(__file__).parents[2]
 _PUBLIC = ("Corpus", "RagPipeline", "Caller", "datamodels", "errors")
+_DIAGRAM = re.compile(r"^```mermaid\n.*?^```", re.MULTILINE | re.DOTALL)
+_GRAPH = "![The assets of a corpus](images/dagster-graph.png)"
+"""The tutorial's diagram: a browser draws Mermaid only with a script from elsewhere."""
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)")
 
 
@@ -24,7 +27,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made of README.md and of the code."""
     python = "\n\n".join(f"::: rag_pipeline.{name}" for name in _PUBLIC)
     made = {
-        "index.md": (ROOT / "README.md").read_text(encoding="utf-8"),
+        "index.md": _DIAGRAM.sub(_GRAPH, (ROOT / "README.md").read_text(encoding="utf-8")),
         "reference/commands.md": "# Commands\n\n" + "\n\n".join(_commands(get_command(app), "rag")),
         "reference/settings.md": "# Settings of a corpus file\n\n" + "\n\n".join(_settings()),
         "reference/python.md": f"# Python\n\n{python}\n",
@@ -50,13 +53,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write llms.txt: each guide with its title and first sentence."""
+    """Write llms.txt: the title and the address of each page, in the order of the navigation."""
     lines = ["# rag_pipeline", "", "> Turns raw documents into an evaluated, released RAG index."]
-    for file in sorted(Path(config.docs_dir).glob("*.md")):
-        title, _, rest = file.read_text(encoding="utf-8").partition("\n")
-        first = next((line for line in rest.split("\n\n") if line.strip()[:1].isalpha()), "")
-        sentence = " ".join(first.split()).partition(". ")[0].rstrip(".:")
-        lines.append(f"- [{title.lstrip('# ')}]({file.stem}.html): {sentence}")
+    for entry in config.nav or ():
+        ((section, pages),) = entry.items()
+        listed = [{section: pages}] if isinstance(pages, str) else pages
+        lines += ["", f"## {section}", ""]
+        for page in listed:
+            ((title, uri),) = page.items()
+            lines.append(f"- [{title}]({uri.removesuffix('.md')}.html)")
     Path(config.site_dir, "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
