@@ -192,8 +192,8 @@ class _Live:
             (task,) = self._progress.tasks
             total = f" of {task.total:,.0f}" if task.total else ""
             left = f", about {task.time_remaining:,.0f} s left" if task.time_remaining else ""
-            more = f", {also}" if also else ""
-            say(f"  {task.description}: {task.completed:,.0f}{total} {step.row.unit}{more}{left}")
+            done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""
+            say(f"  {task.description}: {', '.join(filter(None, (done, also)))}{left}")
 
     def end(self) -> None:
         """Print the line of the current stage, unless the stage has no finished step."""
