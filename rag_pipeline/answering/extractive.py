@@ -12,6 +12,7 @@ import numpy as np
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.naming import documents_of_others
 from rag_pipeline.answering.reading import (
     Floats,
     Passage,
@@ -81,6 +82,8 @@ _WITHIN_FACTS = 1.2
 
 A second fact of that kind is often wrong. Chosen on one half of the sample's documents.
 """
+_OF_OTHERS = 2 * _WITHIN
+"""Taken from the score of a sentence if the query names another document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,9 @@ def rank_sentences(
         names = words.in_text(" ".join(_names(found.query)))
         scores += _WORDS * np.array([word_share(words, s, names) for s in sentences])
         scores += _RANK * np.array([1 / s.rank for s in sentences])
+    if not lists and found.kind != "comparison":
+        others = documents_of_others(found.query, found.chunks)
+        scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     order = np.argsort(-scores, kind="stable")
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN

@@ -1,8 +1,8 @@
 """Find the names in a question that passages do not hold: people, places, products, years."""
 
 import re
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 from operator import itemgetter
 
 from rag_pipeline.datamodels import ScoredChunk
@@ -43,6 +43,32 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
             missing = [word for word in missing if word not in dictionary("en")]
         found += missing
     return found
+
+
+def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str]:
+    """Return the documents that lack a name of the question which titles the best chunk's document.
+
+    A document has the name if its title, id, or one of its chunks has one of the name's words. A
+    word of several documents' titles, such as `Policy`, tells nothing.
+    """
+    names = _names(question)
+    if not names or not chunks:
+        return set()
+    titles = {c.document_id: f"{c.title}\n{c.document_id}".casefold() for c in chunks}
+    first = chunks[0].document_id
+    words = [
+        word
+        for word in chain.from_iterable(names)
+        if [word in title for title in titles.values()].count(True) == 1 and word in titles[first]
+    ]
+    if not words:
+        return set()
+    others = titles.keys() - {first}
+    for chunk in chunks:
+        text = f"{chunk.text}\n{chunk.context}".casefold()
+        if any(word in text for word in words):
+            others -= {chunk.document_id}
+    return others
 
 
 def _names(question: str) -> list[list[str]]:
