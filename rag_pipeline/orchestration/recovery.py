@@ -20,7 +20,7 @@ _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
 
 _CLOCK_SECONDS = 10.0
 _LAUNCH_SECONDS = 600.0
-"""Seconds after which a run that is neither queued nor launched counts as lost."""
+"""Seconds after which a run that leaves the queue and gets no process counts as lost."""
 _OUTSIDE = (
     *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
     *("StoreError", "OSError"),
@@ -33,6 +33,8 @@ MAY_BE_LOST = [
     dg.DagsterRunStatus.CANCELING,
 ]
 """Statuses of unfinished runs outside the queue."""
+
+_LAUNCHING = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING)
 
 GONE = "Its process or its launcher is gone: it was killed, or the machine restarted."
 
@@ -67,8 +69,9 @@ def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     pid = process_of(instance, record.dagster_run)
     if pid is not None:
         return not _lives(pid, record.start_time)
-    waits = record.dagster_run.status == dg.DagsterRunStatus.NOT_STARTED
-    return waits and time.time() - record.create_timestamp.timestamp() > _LAUNCH_SECONDS
+    # The daemon may be killed between the new status and the start of the process.
+    waits = record.dagster_run.status in _LAUNCHING
+    return waits and time.time() - record.update_timestamp.timestamp() > _LAUNCH_SECONDS
 
 
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

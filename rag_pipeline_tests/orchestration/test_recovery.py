@@ -187,8 +187,9 @@ def test_a_process_id_that_was_given_out_again_is_no_sign_of_life(instance, monk
     assert fail_lost_runs(instance, lambda run: True) == [lost.run_id]
 
 
-def test_a_run_that_nobody_launches_any_more_is_failed(loaded, instance, monkeypatch):
-    lost = started(instance, {}, dg.DagsterRunStatus.NOT_STARTED)
+@pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING"])
+def test_a_run_that_nobody_launches_any_more_is_failed(loaded, instance, monkeypatch, status):
+    lost = started(instance, {}, dg.DagsterRunStatus(status))
     assert asked(loaded, instance) == ([], "the documents are being loaded")
     later = round(time.time()) + 700.0  # stored times are rounded
     monkeypatch.setattr(time, "time", lambda: later)
