@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-HEADS = 12
-LAYERS = 12
 WIDTH = 384
+_HEADS = 12
+_LAYERS = 12
 _INNER = 1536
 _EPSILON = 1e-12
 _BLOCK = 32
@@ -94,11 +94,11 @@ class E5File:
         """Return the layers as an ONNX model: `x` (texts, tokens, 384) and `mask` to `y`."""
         graph = _Graph(self)
         x = graph.normalize(["x"], "emb.ln")
-        for layer in range(LAYERS):
+        for layer in range(_LAYERS):
             at = f"l{layer}."
             query, key, value = (graph.multiply(x, at + part, WIDTH, WIDTH) for part in "qkv")
             inputs = [query, key, value, "", "mask"]
-            attended = graph.node("MultiHeadAttention", inputs, at + "a", num_heads=HEADS)
+            attended = graph.node("MultiHeadAttention", inputs, at + "a", num_heads=_HEADS)
             x = graph.normalize([x, graph.multiply(attended, at + "ao", WIDTH, WIDTH)], at + "aln")
             inner = graph.node("Gelu", [graph.multiply(x, at + "fi", WIDTH, _INNER)], at + "g")
             x = graph.normalize([x, graph.multiply(inner, at + "fo", _INNER, WIDTH)], at + "oln")
