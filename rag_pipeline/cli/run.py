@@ -86,7 +86,7 @@ def run_corpus(
         write_file("--json", json_out, text)
     if not console.quiet:
         board = Corpus(config).board()
-        if any(row.summary(board.sorted_by).n for row in board.configurations):
+        if board.is_measured:
             console.print()
             show_leaderboard(board)
         _show_problems(workspace)

@@ -65,16 +65,15 @@ def readable_names(names: Sequence[str]) -> dict[str, str]:
 def show_leaderboard(board: Board) -> None:
     """Print every configuration's mean metrics, with the 95 % interval of the sorting metric."""
     by, rows = board.sorted_by, board.configurations
-    if rows and not any(row.summary(by).n for row in rows):
+    if rows and not board.is_measured:
         say(f"{board.corpus}: nothing is measured without questions; to make some: rag questions")
         return
     against = board.references if console.width >= _WIDE_ENOUGH else {}
     short = readable_names([row.name for row in rows])
     roomy = console.width >= (110 if against else _NARROW)
-    misses = any(row.summary(by).missing for row in rows)
-    taken = max(map(len, short.values()), default=0) + (42 if roomy or misses else 34)
+    taken = max(map(len, short.values()), default=0) + (42 if roomy or board.misses else 34)
     metrics = _fitting_metrics(board, taken, len(against))
-    counts = ("n", *(["missing"] * (roomy or misses)), *(["chunks"] * roomy))
+    counts = ("n", *(["missing"] * (roomy or board.misses)), *(["chunks"] * roomy))
     paid = any(row.costs.usd or not row.costs.is_known for row in rows)
     table = new_table(title=f"{board.corpus}: configurations by {by}, in percent")
     table.add_column("configuration", min_width=13)

@@ -109,6 +109,16 @@ class Board:
     """References by kind, `baseline` and `released`. None stands for a missing reference."""
 
     @property
+    def is_measured(self) -> bool:
+        """Return whether any configuration has a value of `sorted_by`."""
+        return any(row.summary(self.sorted_by).n for row in self.configurations)
+
+    @property
+    def misses(self) -> bool:
+        """Return whether a value of `sorted_by` is missing for a query."""
+        return any(row.summary(self.sorted_by).missing for row in self.configurations)
+
+    @property
     def origin(self) -> str:
         """Return the sentence of `origin` for this board."""
         return origin(self.synthetic, self.queries)

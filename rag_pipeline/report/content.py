@@ -8,7 +8,7 @@ from rag_pipeline import release
 from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import NotReleasedError, StoreError
-from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
+from rag_pipeline.evaluation.comparison import evaluated_scores
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.explanation import Diagnosis, failing_queries
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
@@ -84,7 +84,7 @@ def collect(workspace: Workspace) -> Content:
     groups = load_groups(workspace)
     known: list[Configuration] = [config.configuration(name) for name in scores]
     baseline = board.references.get("baseline")
-    (metric,) = measured_metrics([config.serve_metric], scores.values())
+    metric = board.sorted_by
     try:
         failing = failing_queries(workspace, focus, K) if focus else []
     except StoreError:
