@@ -36,6 +36,7 @@ How it is used
     orchestration      Dagster: assets, checks, sensors, executors; `definitions` loads `defs/`
     assistant          a question -> an answer over released corpora
     serving            the assistant by MCP, HTTP and Dify; a retriever for LangChain
+    client             `Client`: a server's HTTP interface from Python
     cli                `rag`
 """
 

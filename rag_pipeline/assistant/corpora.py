@@ -11,7 +11,7 @@ from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.forms import distinct
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
-from rag_pipeline.assistant.results import DocumentOf, origin_of, place_in
+from rag_pipeline.assistant.results import DocumentOf, Released, origin_of, place_in
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import (
     OPERATOR,
@@ -28,7 +28,7 @@ from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import documents_of, in_parallel
 
-_MOST_CHARACTERS = 4_000
+MAX_CHARACTERS = 4_000
 """Maximum length of a question in characters."""
 _DISCOVERED = 200
 _RERANKED = 50
@@ -39,6 +39,7 @@ _MAX_CANDIDATES = 100
 """Maximum number of passages to rerank. The passages after them keep their order."""
 
 Found = TypeVar("Found", ScoredChunk, FoundDocument)
+Made = TypeVar("Made")
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """Returns a relevance score of each passage for a query."""
 
@@ -64,6 +65,22 @@ def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
     """Return the calibration of the first released corpus, or the default calibration."""
     calibrations = (c.corpus.calibration() for c in chosen if isinstance(c, ReleasedCorpus))
     return next(calibrations, DEFAULT)
+
+
+def with_releases(
+    chosen: Sequence[SearchedCorpus], work: Callable[[], Made]
+) -> tuple[Made, tuple[Released, ...]]:
+    """Return the result of some work, and the releases that it searched.
+
+    The work is done again if a newer release was opened meanwhile.
+    """
+    own = [corpus for corpus in chosen if isinstance(corpus, ReleasedCorpus)]
+    before = [corpus.released() for corpus in own]
+    made = work()
+    if [corpus.released() for corpus in own] == before:
+        return made, tuple(before)
+    after = tuple(corpus.released() for corpus in own)
+    return work(), after
 
 
 @dataclass(eq=False, kw_only=True)
@@ -184,9 +201,9 @@ class CorporaSearcher:
         InputError if the question is empty or too long, or if a corpus or document is unknown.
         """
         check_query(query)
-        if len(query) > _MOST_CHARACTERS:
+        if len(query) > MAX_CHARACTERS:
             raise InputError(
-                f"the query has {len(query)} characters; at most {_MOST_CHARACTERS} are read"
+                f"the query has {len(query)} characters; at most {MAX_CHARACTERS} are read"
             )
         chosen = choose(self.corpora, names)
         if document_id is None:

@@ -70,12 +70,17 @@ class LanguageModel:
         other._current = lambda: prompts
         return other
 
-    def rewrite(self, query: str) -> str:
-        """Return the query in clearer words.
+    def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
+        """Return the query in clearer words, understood without the `turns`, the queries before.
 
         Raises ProviderError if the reply is empty or too long for a question.
         """
-        rewritten = " ".join(self._predict("rewriting", question=query).rewritten.split())
+        if turns:
+            before = "\n".join(prompts.block("question", turn) for turn in turns)
+            made = self._predict("follow_up", before=before, question=query)
+        else:
+            made = self._predict("rewriting", question=query)
+        rewritten = " ".join(made.rewritten.split())
         if not rewritten or len(rewritten) > 2 * len(query) + _LONGEST_QUERY:
             raise ProviderError(f"rewriting: {rewritten[:80]!r} is not one question")
         return rewritten

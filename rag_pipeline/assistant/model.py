@@ -35,8 +35,8 @@ class Model(Protocol):
     Each method raises ProviderError or BudgetError if the model fails (see `ModelWithFallback`).
     """
 
-    def rewrite(self, query: str) -> str:
-        """Return the query in clearer words."""
+    def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
+        """Return the query in clearer words, understood without the `turns`, the queries before."""
 
     def detect(self, query: str) -> Intent:
         """Return the query's intent."""

@@ -15,7 +15,13 @@ from rag_pipeline.answering import (
     or_quotes,
 )
 from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.assistant.corpora import CorporaSearcher, PassageScorer, calibration_of
+from rag_pipeline.assistant.corpora import (
+    MAX_CHARACTERS,
+    CorporaSearcher,
+    PassageScorer,
+    calibration_of,
+    with_releases,
+)
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
@@ -71,20 +77,27 @@ class Assistant(CorporaSearcher):
     ) -> AssistedAnswer:
         """Answer a question. Raise InputError for an empty one or an unknown corpus or document.
 
-        `turns` are the questions before, oldest first. They complete a question such as "and in
-        Lyon?". `instructions` guide the model. Without a model they are ignored, and the trace says
-        so. The answer is made from `contexts` passages. `where` is a filter in SQL (see
-        `Corpus.search`). With `where`, the assistant does not search outside.
+        `turns` are the questions before, oldest first. The model, or else rules, complete a
+        question such as "and in Lyon?". `instructions` guide the model. Without a model they are
+        ignored, and the trace says so. The answer is made from `contexts` passages. `where` is a
+        filter in SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
         """
-        answering = _Answering(
-            assistant=self,
-            chosen=self.chosen(query, corpora, document_id),
-            document_id=document_id,
-            where=where,
-            instructions=instructions,
-            progress=progress,
-        )
-        return answering.run(complete(query, turns), rewrite, contexts)
+        chosen = self.chosen(query, corpora, document_id)
+
+        def answer() -> AssistedAnswer:
+            answering = _Answering(
+                assistant=self,
+                chosen=chosen,
+                document_id=document_id,
+                where=where,
+                instructions=instructions,
+                progress=progress,
+                turns=turns,
+            )
+            return answering.run(query, rewrite, contexts)
+
+        made, releases = with_releases(chosen, answer)
+        return replace(made, releases=releases)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -97,6 +110,7 @@ class _Answering:
     where: str | None
     instructions: str
     progress: Progress | None
+    turns: Sequence[str]
 
     def __post_init__(self) -> None:
         self.model, self.settings = self.assistant.model, self.assistant.settings
@@ -156,12 +170,18 @@ class _Answering:
         self._trace.append(TraceEntry(name=name, seconds=seconds, detail=detail, began=began))
 
     def _read_intent(self, question: str, rewrite: bool | None, detail: Detail) -> None:
-        query, model = question, self.model
+        query, model, turns = (
+            complete(question, self.turns)[:MAX_CHARACTERS],
+            self.model,
+            self.turns,
+        )
         rewrites = self.settings.rewrite_queries if rewrite is None else rewrite
-        if model and rewrites:
+        if model and (rewrites or turns):
+            by_rules = query
             query = self._by_model(
-                detail, "rewriting", lambda: model.rewrite(question), lambda: question
+                detail, "rewriting", lambda: model.rewrite(question, turns), lambda: by_rules
             )
+        if query != question or (model and rewrites):
             detail["rewritten"] = query
         intent = detect(query)
         if model:
@@ -294,6 +314,7 @@ class _Answering:
         return answer
 
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
+        asked = complete(question, self.turns)
         with self._step("citations") as detail:
             answer, sources = cited(answer, found.chunks, self._document_of)
             quoted = {citation.chunk_id for citation in answer.citations}
@@ -315,7 +336,7 @@ class _Answering:
             confidence=answer.confidence,
             problems=answer.problems,
             doubted=answer.doubted,
-            warnings=(*self._by_model.warnings, *_standing_of(question, found, answer)),
+            warnings=(*self._by_model.warnings, *_standing_of(asked, found, answer)),
             table=answer.table,
             trace=tuple(self._trace),
         )

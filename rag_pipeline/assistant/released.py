@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from rag_pipeline.assistant.model import interactive
+from rag_pipeline.assistant.results import Released
 from rag_pipeline.calls.costs import attributed
 from rag_pipeline.config import AnswerMethod, AnswerSettings
 from rag_pipeline.corpus import Corpus
@@ -80,6 +81,11 @@ class ReleasedCorpus:
                 while len(self._cached) > _MAX_CACHED:
                     self._cached.popitem(last=False)
         return found
+
+    def released(self) -> Released:
+        """Return the release that searches read now."""
+        release = self.corpus.searched()
+        return Released(self.name, release.release_id, release.created, release.configuration)
 
     def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
         """Return the release's answer settings and its answer method. None means quotes."""

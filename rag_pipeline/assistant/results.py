@@ -33,10 +33,21 @@ class TraceEntry:
     began: int
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Names the release of a corpus that was searched. `released` is its time of creation."""
+
+    corpus: str
+    release: str
+    released: str
+    configuration: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Holds a cited span. `verified` tells whether the document has the text at the span.
 
+    `content_hash` is the document's, or "" if the corpus has no whole documents.
     `supports` is False if the text does not support a sentence that cites it.
     `origin` tells where a document from outside was found. It is None for the corpus's own
     documents. `place` is None if the corpus has no whole documents.
@@ -45,6 +56,8 @@ class Source:
     number: int
     corpus: str
     document_id: str
+    content_hash: str
+    chunk_id: str
     start: int
     end: int
     text: str
@@ -61,7 +74,7 @@ class AssistedAnswer:
     `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
     the answer was made from. `problems` lists wrong citations. `doubted` holds the sentences of
     `text` that no cited passage supports. `warnings` lists the steps that rules did instead of the
-    model, and documents that may not hold.
+    model, and documents that may not hold. `releases` are the searched releases.
     """
 
     query: str
@@ -77,6 +90,7 @@ class AssistedAnswer:
     warnings: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
     trace: tuple[TraceEntry, ...] = ()
+    releases: tuple[Released, ...] = ()
 
 
 def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
@@ -109,16 +123,19 @@ def cited(
             number=c.number,
             corpus=passage.corpus,
             document_id=c.document_id,
+            content_hash=document.content_hash if document else "",
+            chunk_id=c.chunk_id,
             start=c.start,
             end=c.end,
             text=c.text,
             verified=holds(c),
             supports=c.supports,
             origin=origin_of(passage),
-            place=place_in(c, document_of(passage)),
+            place=place_in(c, document),
         )
         for c in answer.citations
         if (passage := of_chunk.get(c.chunk_id)) is not None
+        for document in [document_of(passage)]
     )
     return answer, sources
 

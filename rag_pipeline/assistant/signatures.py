@@ -68,6 +68,18 @@ class RewriteQuestion(dspy.Signature):
     rewritten: str = dspy.OutputField(desc="one question")
 
 
+class CompleteQuestion(dspy.Signature):
+    """Put a question so that it is understood without the questions before it.
+
+    Take from the earlier questions only names and details that the question leaves out. Keep every
+    name, number and quoted term of the question. Return a complete question unchanged.
+    """
+
+    before: str = dspy.InputField(desc="the earlier questions, oldest first")
+    question: str = dspy.InputField()
+    rewritten: str = dspy.OutputField(desc="one question")
+
+
 class BoostSearch(dspy.Signature):
     """Write keyword queries that find the answer inside of one document.
 
@@ -135,6 +147,7 @@ def _ruled(signature: type[dspy.Signature], *rules: str) -> type[dspy.Signature]
 SIGNATURES: dict[str, type[dspy.Signature]] = {
     "intent": _ruled(ReadIntent, _DATA),
     "rewriting": _ruled(RewriteQuestion, _DATA),
+    "follow_up": _ruled(CompleteQuestion, _DATA),
     "keywords": _ruled(BoostSearch, _DATA),
     "clause": _ruled(LookUpClause, _CITE, _DATA),
     "comparison": _ruled(CompareDocuments, _CITE, _DATA),

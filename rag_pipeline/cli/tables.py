@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next, visible
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
+from rag_pipeline.client.records import Answer
 from rag_pipeline.config.configurations import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
@@ -169,12 +169,8 @@ _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
 
 
 def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
-    """Return an answer as plain JSON values."""
-    record = asdict(made)
-    record["passages"] = [{"corpus": p.corpus, **p.record()} for p in made.passages]
-    for source, made_source in zip(record["sources"], made.sources, strict=True):
-        source["place"] = made_source.place and made_source.place.record()
-    return record
+    """Return an answer as plain JSON values, as the server's `/v1/ask` does."""
+    return Answer.model_validate(made).model_dump(mode="json")
 
 
 def show_answer(made: "AssistedAnswer", trace: bool) -> None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.datamodels import Caller
 from rag_pipeline.serving.callers import Callers, bearer_token
-from rag_pipeline.serving.messages import REQUEST_ID
+from rag_pipeline.serving.messages import REQUEST_ID, logged
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
 
@@ -81,7 +81,7 @@ class Guards:
                 await JSONResponse(told, refused.status, refused.headers)(scope, receive, reply)
             finally:
                 milliseconds = round(1000 * (time.perf_counter() - started), 1)
-                asked = {"method": scope["method"], "path": scope["path"][:200]}
+                asked = {"method": scope["method"], "path": logged(scope["path"])}
                 line = {"request_id": request_id, **asked, "status": reply.status or 500}
                 log.info(json.dumps({**line, "milliseconds": milliseconds}))
             answered(span, reply.status or 500)

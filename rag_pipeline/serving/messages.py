@@ -10,6 +10,7 @@ from rag_pipeline.errors import InputError
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
 """The id of the request that is answered."""
+_OF_DOCUMENT = re.compile(r"^(/v1/(?:documents|pages)/).*", re.DOTALL)
 _log = logging.getLogger("rag_pipeline.serving")
 _FOLDER = r"""(?:[^/:\n'"]*[^/:\n'"\s]/)"""
 _FOLDERS = re.compile(
@@ -28,6 +29,11 @@ def told(error: Exception) -> str:
     if shown != message and type(error) is not InputError:  # such a path is the client's own
         _log.warning(json.dumps({"request_id": REQUEST_ID.get(), "error": message}))
     return shown
+
+
+def logged(path: str) -> str:
+    """Return a request's path for logs and traces: short, and without a document's id."""
+    return _OF_DOCUMENT.sub(r"\1…", path)[:200]
 
 
 def without_folders(value: Any) -> Any:

@@ -14,6 +14,7 @@ from fastmcp.server.dependencies import get_http_headers, get_http_request
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.client.records import Released, Turns
 from rag_pipeline.datamodels import ANYBODY, Caller
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.serving.backends import HeaderBackends
@@ -82,6 +83,7 @@ class FoundChunk(_Record):
 
     dataset: Dataset
     document_name: DocumentId
+    chunk_id: str
     start: int
     end: int
     score: float
@@ -100,6 +102,8 @@ class CitedSpan(_Record):
     number: int
     dataset: Dataset
     document_name: DocumentId
+    content_hash: str
+    chunk_id: str
     start: int
     end: int
     text: str
@@ -128,6 +132,7 @@ class AssistantAnswer(_Record):
     domain: str = Field(validation_alias=AliasPath("intent", "domain"))
     key_entities: list[str] = Field(validation_alias=AliasPath("intent", "entities"))
     confidence: float | None
+    releases: list[Released]
     sources: list[CitedSpan]
     files: list[FoundFile] = Field(validation_alias="documents")
     problems: list[str]
@@ -207,6 +212,7 @@ def build_mcp(
             Field(description="How many passages to read; the release's by default.", ge=1, le=100),
         ] = None,
         where: Where = "",
+        turns: Turns | None = None,
     ) -> AssistantAnswer:
         """Answer a question: intent, file discovery, staged chunk search, cited answer."""
 
@@ -225,6 +231,7 @@ def build_mcp(
             top_k_return,
             progress,
             where or None,
+            turns or (),
         )
         record_trace(made.trace)
         return AssistantAnswer.model_validate(made)

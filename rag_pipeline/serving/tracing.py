@@ -12,12 +12,13 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import Scope
 
 from rag_pipeline.assistant import TraceEntry
+from rag_pipeline.serving.messages import logged
 
 
 @contextmanager
 def request_span(scope: Scope, request_id: str) -> Iterator[Span]:
     """Trace a request; spans inside the block become its children."""
-    method, path = scope["method"], scope["path"][:200]
+    method, path = scope["method"], logged(scope["path"])
     attributes = {"http.request.method": method, "url.path": path, "rag.request_id": request_id}
     with _tracer().start_as_current_span(
         f"{method} {path}",

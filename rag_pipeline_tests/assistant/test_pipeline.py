@@ -117,7 +117,7 @@ def test_corpora_are_searched_together(released):
 class _Careless:
     """A model that cites badly; its wrong citations must be flagged."""
 
-    def rewrite(self, query):
+    def rewrite(self, query, turns=()):
         return f"rewritten {query}"
 
     def detect(self, query):
@@ -177,5 +177,6 @@ def test_a_document_is_read_once_for_all_its_citations(released, monkeypatch):
 
 def test_a_follow_up_question_is_answered_with_the_turns_before(assistant):
     made = assistant.ask("And the Cedar NDA?", turns=["Which law governs the Acme NDA?"])
-    assert made.query == "Which law governs the Cedar NDA?"
+    assert made.query == "And the Cedar NDA?"
+    assert made.trace[0].detail["rewritten"] == "Which law governs the Cedar NDA?"
     assert made.sources[0].document_id == "nda/cedar.txt"

@@ -214,8 +214,8 @@ def test_a_server_asks_the_table_then_the_signers_then_its_own_token(
     key = OctKey.import_key(SECRET)
 
     def datasets(*headers):
-        reply = httpx.get(f"{server.url}/api/datasets", headers=[*headers])
-        return reply.status_code, len(reply.json().get("datasets", ()))
+        reply = httpx.get(f"{server.url}/v1/corpora", headers=[*headers])
+        return reply.status_code, len(reply.json().get("corpora", ()))
 
     def bearer(token):
         return "Authorization", f"Bearer {token}"

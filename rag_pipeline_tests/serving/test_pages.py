@@ -4,12 +4,14 @@ import base64
 import io
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
 from rag_pipeline.assistant import open_assistant
+from rag_pipeline.client.records import PageImage, PageQuery
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.quotes import Searchable
@@ -37,13 +39,17 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return corpus
 
 
-def span_of(corpus: Corpus) -> tuple[int, int]:
-    (span,) = Searchable(corpus.document(NAME).text).find(CITED)
-    return span
+def span_of(corpus: Corpus) -> dict[str, Any]:
+    ((start, end),) = Searchable(corpus.document(NAME).text).find(CITED)
+    return {"start": start, "end": end}
+
+
+def shown(corpus: Corpus, document_id: str = NAME, **more: Any) -> PageImage:
+    return page_view(open_assistant([corpus]), PageQuery(document_id=document_id, **more))
 
 
 def test_the_boxes_hold_the_cited_words_and_the_image_is_of_that_page(released: Corpus) -> None:
-    view = page_view(open_assistant([released]), NAME, "", None, *span_of(released))
+    view = shown(released, **span_of(released))
     file = pdfium.PdfDocument(SAMPLE / NAME)
     page = file[view.page - 1]
     width, height = page.get_size()
@@ -67,17 +73,16 @@ def test_the_boxes_hold_the_cited_words_and_the_image_is_of_that_page(released: 
 
 
 def test_what_cannot_be_shown_is_said(released: Corpus) -> None:
-    assistant = open_assistant([released])
     with pytest.raises(InputError, match="pages, not 99"):
-        page_view(assistant, NAME, "", 99, 0, 1)
+        shown(released, page=99)
     with pytest.raises(InputError, match="no document"):
-        page_view(assistant, "../tiny.yaml", "", 1, 0, 1)
+        shown(released, document_id="../tiny.yaml")
     path = released.config.documents_path / NAME
     before = path.read_bytes()
     path.write_bytes(before + b"\n")
     try:
         with pytest.raises(InputError, match="has changed since"):
-            page_view(assistant, NAME, "", 1, 0, 1)
+            shown(released, page=1)
     finally:
         path.write_bytes(before)
 

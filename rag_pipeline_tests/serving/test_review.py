@@ -38,7 +38,7 @@ def served(released, tmp_path: Path):
 
 def test_questions_are_kept_where_a_file_is_named(served) -> None:
     server, _, log = served
-    assert httpx.post(f"{server.url}/api/ask", json={"question": "How long?"}).status_code == 200
+    assert httpx.post(f"{server.url}/v1/ask", json={"query": "How long?"}).status_code == 200
     call_mcp(f"{server.url}/mcp", lambda c: c.call_tool("search_chunks", {"query": "Who pays?"}))
     kept = [json.loads(line)["query"] for line in log.read_text().splitlines()]
     assert kept == ["How long?", "Who pays?"]

@@ -18,14 +18,14 @@ STAGES = {"assistant.intent", "assistant.search", "assistant.answer", "assistant
 def test_a_request_and_its_stages_are_spans(serving, spans):
     server = serving(token=TOKEN)
     reply = httpx.post(
-        f"{server.url}/api/ask",
-        json={"question": "How expensive may a hotel be?"},
+        f"{server.url}/v1/ask",
+        json={"query": "How expensive may a hotel be?"},
         headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=60,
     )
     assert reply.status_code == 200
     made = {span.name: span for span in spans.get_finished_spans()}
-    request = made["POST /api/ask"]
+    request = made["POST /v1/ask"]
     assert request.attributes["http.response.status_code"] == 200
     assert request.attributes["rag.request_id"] == reply.headers["x-request-id"]
     assert set(made) >= STAGES
@@ -33,7 +33,7 @@ def test_a_request_and_its_stages_are_spans(serving, spans):
         assert made[name].parent.span_id == request.context.span_id
         assert request.start_time <= made[name].start_time <= made[name].end_time
         assert made[name].end_time <= request.end_time
-    told = {s["name"]: s["milliseconds"] for s in reply.json()["stages"]}
+    told = {s["name"]: 1000 * s["seconds"] for s in reply.json()["trace"]}
     span = made["assistant.search"]
     assert (span.end_time - span.start_time) / 1e6 == pytest.approx(told["search"], abs=0.01)
     assert made["assistant.search"].attributes["rag.passages"] > 0
@@ -53,13 +53,13 @@ def test_an_mcp_call_is_traced_with_its_stages(serving, spans):
 def test_a_refused_request_is_traced_and_logged_without_its_token(serving, spans, caplog):
     caplog.set_level(logging.INFO, "rag_pipeline.serving")
     headers = {"Authorization": "Bearer a-wrong-token", "X-LLM-API-KEY": "key-of-a-user"}
-    reply = httpx.get(f"{serving(token=TOKEN).url}/api/datasets", headers=headers)
+    reply = httpx.get(f"{serving(token=TOKEN).url}/v1/corpora", headers=headers)
     assert reply.status_code == 401
     (span,) = spans.get_finished_spans()
     assert span.attributes["http.response.status_code"] == 401
     (line,) = [json.loads(m) for m in caplog.messages if m.startswith("{")]
     assert line["request_id"] == reply.json()["request_id"] == span.attributes["rag.request_id"]
-    assert (line["method"], line["path"], line["status"]) == ("GET", "/api/datasets", 401)
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/corpora", 401)
     for secret in (TOKEN, "a-wrong-token", "key-of-a-user"):
         assert secret not in caplog.text
         assert secret not in span.to_json()

@@ -25,9 +25,9 @@ DOCUMENTS = {
 
 def ask(server: Running, question: str, client: Any = httpx, **more: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    body = {"question": question, **more}
+    body = {"query": question, **more}
     made: httpx.Response = client.post(
-        f"{server.url}/api/ask", json=body, headers=headers, timeout=60
+        f"{server.url}/v1/ask", json=body, headers=headers, timeout=60
     )
     return made
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -23,22 +24,22 @@ BODIES = {
     "null": b"null",
     "list": b"[]",
     "text": b'"question"',
-    "cut off": b'{"question": "a',
+    "cut off": b'{"query": "a',
     "no question": b"{}",
-    "a number": b'{"question": 1}',
-    "an object": b'{"question": {"$gt": ""}}',
-    "more fields": b'{"question": "a", "__proto__": {"admin": true}}',
-    "blank": b'{"question": " \\n "}',
-    "invalid UTF-8": b'{"question": "\xff\xfe"}',
-    "half a surrogate": b'{"question": "\\ud800 parcel"}',
-    "UTF-16": '{"question": "a"}'.encode("utf-16"),
-    "not a number": b'{"question": NaN}',
-    "infinite": b'{"question": 1e999}',
-    "4,001 characters": json.dumps({"question": "a" * 4001}).encode(),
+    "a number": b'{"query": 1}',
+    "an object": b'{"query": {"$gt": ""}}',
+    "more fields": b'{"query": "a", "__proto__": {"admin": true}}',
+    "blank": b'{"query": " \\n "}',
+    "invalid UTF-8": b'{"query": "\xff\xfe"}',
+    "half a surrogate": b'{"query": "\\ud800 parcel"}',
+    "UTF-16": '{"query": "a"}'.encode("utf-16"),
+    "not a number": b'{"query": NaN}',
+    "infinite": b'{"query": 1e999}',
+    "4,001 characters": json.dumps({"query": "a" * 4001}).encode(),
     "100,000 lists": b"[" * 100_000 + b"]" * 100_000,
-    "100,000 objects": b'{"question":' * 50_000 + b"1" + b"}" * 50_000,
-    "a number of 100,000 digits": b'{"question": ' + b"9" * 100_000 + b"}",
-    "gzip": gzip.compress(b'{"question": "a"}' + b" " * 1_000_000),
+    "100,000 objects": b'{"query":' * 50_000 + b"1" + b"}" * 50_000,
+    "a number of 100,000 digits": b'{"query": ' + b"9" * 100_000 + b"}",
+    "gzip": gzip.compress(b'{"query": "a"}' + b" " * 1_000_000),
     "a form": b"question=a",
     "XML": b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>',
 }
@@ -47,7 +48,7 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_malformed_json_is_refused(guarded, client, body):
     encoding = {"Content-Encoding": "gzip"} if body[:2] == b"\x1f\x8b" else {}
-    for path in ("/api/ask", "/api/document", "/retrieval", "/mcp"):
+    for path in ("/v1/ask", "/v1/search", "/retrieval", "/mcp"):
         reply = post(guarded, path, body, client, encoding)
         assert 400 <= reply.status_code < 500, (path, reply.text)
         assert "root:" not in reply.text
@@ -110,9 +111,11 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_documents_of_the_release_are_shown(guarded, client, name):
-    body = json.dumps({"document_name": name}).encode()
-    assert post(guarded, "/api/document", body, client).status_code == 400
-    assert ask(guarded, "parcel", client, document_name=name).status_code == 400
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for path in ("documents", "pages"):
+        url = f"{guarded.url}/v1/{path}/{quote(name, safe='')}"
+        assert client.get(url, headers=headers).status_code == 404
+    assert ask(guarded, "parcel", client, document_id=name).status_code == 400
     for made in (
         tool(guarded, "get_document", {"document_name": name}, client),
         tool(guarded, "search_chunks", {"query": "parcel", "document_name": name}, client),
@@ -162,7 +165,7 @@ def test_questions_are_text(guarded, client, question):
     assert "root:" not in reply.text
     assert "x-injected" not in reply.headers
     for source in reply.json()["sources"]:
-        text = DOCUMENTS[source["document_name"]]
+        text = DOCUMENTS[source["document_id"]]
         assert text[source["start"] : source["end"]] == source["text"]
 
 

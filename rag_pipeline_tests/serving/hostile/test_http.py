@@ -37,16 +37,16 @@ CREDENTIALS = {
 
 @pytest.mark.parametrize("headers", CREDENTIALS.values(), ids=CREDENTIALS)
 def test_no_other_credentials_open_the_server(guarded, headers):
-    for line in (b"POST /api/ask HTTP/1.1", b"POST /mcp HTTP/1.1"):
+    for line in (b"POST /v1/ask HTTP/1.1", b"POST /mcp HTTP/1.1"):
         sent = request(line, *headers, b"Content-Length: 0", token=None)
         assert raw(guarded, sent) in (400, 401)
 
 
 PATHS = [
-    *("//", "//health", "/health/", "/health/../api/datasets", "/./api/datasets", "/HEALTH"),
-    *("/health%2f..%2fapi/datasets", "/%61pi/datasets", "/api/datasets?path=/health"),
-    *("/;/health", "/health;/api/datasets", "/health%00", "/mcp", "/mcp/", "/openapi.json"),
-    *("/..%2f..%2fetc/passwd", "/page/index.html", "/api/datasets#/health", "/\\health"),
+    *("//", "//health", "/health/", "/health/../v1/corpora", "/./v1/corpora", "/HEALTH"),
+    *("/health%2f..%2fv1/corpora", "/%761/corpora", "/v1/corpora?path=/health"),
+    *("/;/health", "/health;/v1/corpora", "/health%00", "/mcp", "/mcp/", "/openapi.json"),
+    *("/..%2f..%2fetc/passwd", "/page/index.html", "/v1/corpora#/health", "/\\health"),
 ]
 
 
@@ -62,46 +62,46 @@ MALFORMED = {
     "TLS": bytes.fromhex("160301020001000 1fc0303".replace(" ", "")) + b"\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/0.9": b"GET /\r\n\r\n",
-    "HTTP/9.9": b"GET /api/datasets HTTP/9.9\r\nHost: a\r\n\r\n",
-    "no host": b"GET /api/datasets HTTP/1.1\r\n\r\n",
-    "two hosts": request(b"GET /api/datasets HTTP/1.1", b"Host: other"),
+    "HTTP/9.9": b"GET /v1/corpora HTTP/9.9\r\nHost: a\r\n\r\n",
+    "no host": b"GET /v1/corpora HTTP/1.1\r\n\r\n",
+    "two hosts": request(b"GET /v1/corpora HTTP/1.1", b"Host: other"),
     "space in a name": request(b"GET / HTTP/1.1", b"A B: c"),
-    "space before the colon": request(b"POST /api/ask HTTP/1.1", b"Content-Length : 5"),
+    "space before the colon": request(b"POST /v1/ask HTTP/1.1", b"Content-Length : 5"),
     "NUL in a header": request(b"GET / HTTP/1.1", b"A: b\x00c"),
     "bare CR in a header": request(b"GET / HTTP/1.1", b"A: b\rX: c"),
-    "negative length": request(b"POST /api/ask HTTP/1.1", b"Content-Length: -1"),
-    "signed length": request(b"POST /api/ask HTTP/1.1", b"Content-Length: +5", body=b"12345"),
-    "length of letters": request(b"POST /api/ask HTTP/1.1", b"Content-Length: five"),
-    "length of 30 digits": request(b"POST /api/ask HTTP/1.1", b"Content-Length: " + b"9" * 30),
-    "length of 2 GB": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 2147483648"),
+    "negative length": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: -1"),
+    "signed length": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: +5", body=b"12345"),
+    "length of letters": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: five"),
+    "length of 30 digits": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: " + b"9" * 30),
+    "length of 2 GB": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: 2147483648"),
     "two lengths": request(b"POST /a HTTP/1.1", b"Content-Length: 1", b"Content-Length: 2"),
-    "unknown coding": request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: magic"),
-    "two codings": request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: gzip, chunked"),
+    "unknown coding": request(b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: magic"),
+    "two codings": request(b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: gzip, chunked"),
     "chunk without size": request(
-        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"zz\r\n{}\r\n0\r\n\r\n"
+        b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"zz\r\n{}\r\n0\r\n\r\n"
     ),
     "chunk of 2^70": request(
-        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"f" * 30 + b"\r\n{}\r\n"
+        b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"f" * 30 + b"\r\n{}\r\n"
     ),
     "length and chunks": request(
-        b"POST /api/ask HTTP/1.1",
+        b"POST /v1/ask HTTP/1.1",
         b"Content-Length: 5",
         b"Transfer-Encoding: chunked",
-        body=b"0\r\n\r\nGET /api/datasets HTTP/1.1\r\nHost: a\r\n\r\n",
+        body=b"0\r\n\r\nGET /v1/corpora HTTP/1.1\r\nHost: a\r\n\r\n",
     ),
     "a proxy's request": request(b"GET http://169.254.169.254/latest HTTP/1.1", token=None),
     "a tunnel": request(b"CONNECT 127.0.0.1:22 HTTP/1.1", token=None),
     "100 kB in the first line": request(b"GET /" + b"a" * 100_000 + b" HTTP/1.1"),
     "100 kB in a header": request(b"GET / HTTP/1.1", b"A: " + b"a" * 100_000),
     "10,000 headers": request(b"GET / HTTP/1.1", *[b"A%d: b" % n for n in range(10_000)]),
-    "unfinished": b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-",
-    "body that never comes": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100"),
-    "body cut off": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100", body=b"{"),
+    "unfinished": b"POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-",
+    "body that never comes": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: 100"),
+    "body cut off": request(b"POST /v1/ask HTTP/1.1", b"Content-Length: 100", body=b"{"),
     "chunks that end nowhere": request(
-        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n"
+        b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n"
     ),
     "expects to be asked for 2 GB": request(
-        b"POST /api/ask HTTP/1.1", b"Expect: 100-continue", b"Content-Length: 2147483648"
+        b"POST /v1/ask HTTP/1.1", b"Expect: 100-continue", b"Content-Length: 2147483648"
     ),
     "a web socket": request(
         b"GET /mcp HTTP/1.1", b"Connection: Upgrade", b"Upgrade: websocket", token=None
@@ -116,14 +116,14 @@ def test_malformed_http_is_refused(guarded, sent):
 
 
 def test_an_endless_body_is_cut_off(guarded):
-    head = request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked")
+    head = request(b"POST /v1/ask HTTP/1.1", b"Transfer-Encoding: chunked")
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
     assert raw(guarded, head, *[chunk] * 40) in (0, 413)
 
 
 def test_what_follows_a_short_body_is_another_request_without_token(guarded):
-    smuggled = b"GET /api/datasets HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    sent = request(b"POST /api/ask HTTP/1.1", b"Content-Length: 2", body=b"{}" + smuggled)
+    smuggled = b"GET /v1/corpora HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    sent = request(b"POST /v1/ask HTTP/1.1", b"Content-Length: 2", body=b"{}" + smuggled)
     with socket.create_connection(("127.0.0.1", guarded.port), timeout=60) as connection:
         connection.sendall(sent)
         reply = b""
@@ -136,7 +136,7 @@ def test_what_follows_a_short_body_is_another_request_without_token(guarded):
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_other_methods_do_nothing(guarded, client, method):
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    for path in ("/api/ask", "/retrieval"):
+    for path in ("/v1/ask", "/retrieval"):
         reply = client.request(method, f"{guarded.url}{path}", headers=headers)
         assert reply.status_code in (404, 405)
     reply = client.request(method, f"{guarded.url}/mcp", headers=headers)
@@ -153,14 +153,14 @@ HOSTS = [
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_name_made_to_point_here_is_not_answered(open_server, host):
-    for line in (b"GET / HTTP/1.1", b"GET /api/datasets HTTP/1.1", b"POST /mcp HTTP/1.1"):
+    for line in (b"GET / HTTP/1.1", b"GET /v1/corpora HTTP/1.1", b"POST /mcp HTTP/1.1"):
         sent = b"\r\n".join([line, b"Host: " + host.encode(), b"Content-Length: 0", b"", b""])
         assert raw(open_server, sent) in (400, 421)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]:9003", "LOCALHOST:1"])
 def test_loopback_names_are_answered(open_server, host):
-    sent = f"GET /api/datasets HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    sent = f"GET /v1/corpora HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     assert raw(open_server, sent) == 200
 
 
@@ -168,8 +168,8 @@ def test_loopback_names_are_answered(open_server, host):
     "origin", ["https://evil.example", "null", "http://localhost.evil.example"]
 )
 def test_another_sites_page_may_not_ask(open_server, client, origin):
-    for path in ("/api/ask", "/mcp"):
-        reply = post(open_server, path, b'{"question": "a"}', client, {"Origin": origin})
+    for path in ("/v1/ask", "/mcp"):
+        reply = post(open_server, path, b'{"query": "a"}', client, {"Origin": origin})
         assert reply.status_code == 403
         assert "access-control-allow-origin" not in reply.headers
 
@@ -179,7 +179,7 @@ def test_another_sites_page_may_not_ask(open_server, client, origin):
 
 def test_slow_clients_keep_nobody_out(own):
     with serving(own, token=TOKEN, max_concurrency=12, body_seconds=1.0) as server:
-        half = request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100", body=b"{")
+        half = request(b"POST /v1/ask HTTP/1.1", b"Content-Length: 100", body=b"{")
         begun = [b"", b"GET / HTTP/1.1\r\nHost: 127", half]
         # Fewer than an address may hold, so that none of them makes room for another.
         waiting = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(18)]
@@ -273,8 +273,8 @@ def test_one_address_has_half_of_the_places_at_once(own, monkeypatch):
 
         def ask_from(address):  # a proxy on loopback is believed
             headers = {"Authorization": f"Bearer {TOKEN}", "X-Forwarded-For": address}
-            body = b'{"question": "How much does a parcel weigh?"}'
-            return httpx.post(f"{server.url}/api/ask", content=body, headers=headers, timeout=60)
+            body = b'{"query": "How much does a parcel weigh?"}'
+            return httpx.post(f"{server.url}/v1/ask", content=body, headers=headers, timeout=60)
 
         def begin(address, count, refused):
             begun = [pool.submit(ask_from, address) for _ in range(count)]

@@ -6,6 +6,7 @@ import os
 import random
 import re
 from collections import Counter
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.assistant.released import ReleasedCorpus
+from rag_pipeline.client.records import PageQuery, SearchBody
 from rag_pipeline.datamodels import ANYBODY, OPERATOR, Caller, SearchRequest
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.providers.minilm import MiniLM
@@ -23,6 +25,7 @@ from rag_pipeline.serving.langchain import RagPipelineRetriever
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.review import ReviewRequest, next_question
 from rag_pipeline.serving.tools import AssistantAnswer, document_of, health_of
+from rag_pipeline.serving.v1.routes import found_passages
 from rag_pipeline_tests.testing.app_server import call_mcp, serving
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import said
@@ -76,6 +79,10 @@ def alone(tmp_path_factory):
 
 PATHS = {
     "search": (6, lambda seen, q, d, w: seen.search(q, k=5, where=w)),
+    "v1 search": (
+        3,
+        lambda seen, q, d, w: found_passages(seen, SearchBody(query=q, where=w or "")),
+    ),
     "search document": (4, lambda seen, q, d, w: seen.search(q, document_id=d, where=w)),
     "discover": (4, lambda seen, q, d, w: seen.discover(q, where=w)),
     "rated": (3, lambda seen, q, d, w: seen.rated(q, "tiny", 5, w)),
@@ -85,7 +92,7 @@ PATHS = {
         lambda seen, q, d, w: AssistantAnswer.model_validate(seen.ask(q, document_id=d)),
     ),
     "document": (30, lambda seen, q, d, w: document_of(seen, d)),
-    "page": (10, lambda seen, q, d, w: page_view(seen, d, "", 1, 0, 0)),
+    "page": (10, lambda seen, q, d, w: page_view(seen, PageQuery(document_id=d, page=1))),
     "datasets": (10, lambda seen, q, d, w: health_of(seen)),
     "review": (20, lambda seen, q, d, w: next_question(seen, ReviewRequest())),
     "cached": (
@@ -215,11 +222,15 @@ def http_paths(query, document, where):
     name, operator = ("budget", "is") if where else ("document_id", "start with")
     only = {"name": name, "comparison_operator": operator, "value": "periwinkle"}
     return [
-        ("/api/ask", {"question": query}),
-        ("/api/ask", {"question": query, "document_name": document}),
-        ("/api/document", {"document_name": document}),
-        ("/api/page", {"document_name": document, "page": 1}),
-        ("/api/datasets", None),
+        ("/v1/ask", {"query": query}),
+        ("/v1/ask", {"query": query, "document_id": document}),
+        ("/v1/ask", {"query": query, "stream": True}),
+        ("/v1/ask", {"query": "and how long?", "turns": [query]}),
+        ("/v1/search", {"query": query, "where": where}),
+        ("/v1/search", {"query": query, "document_id": document}),
+        (f"/v1/documents/{quote(document, safe='')}?corpus=tiny", None),
+        (f"/v1/pages/{quote(document, safe='')}?page=1", None),
+        ("/v1/corpora", None),
         ("/retrieval", dify),
         ("/retrieval", {**dify, "metadata_condition": {"conditions": [only]}}),
         ("/api/review/next", {}),
@@ -241,11 +252,12 @@ def test_nothing_leaks_over_http(server):
             reply = client.request(verb, path, json=body, headers=headers)
             case = (path, token, body, reply.text)
             assert leaked(reply.text, TOKENS[token], query, document, where) == set(), case
-            statuses[path, reply.status_code] += 1
+            statuses["/".join(path.split("/")[:3]), reply.status_code] += 1
     assert {path for path, status in statuses if status == 200} >= {
-        "/api/ask",
-        "/api/document",
-        "/api/datasets",
+        "/v1/ask",
+        "/v1/search",
+        "/v1/documents",
+        "/v1/corpora",
         "/retrieval",
         "/health",
     }
@@ -295,22 +307,22 @@ def test_nothing_leaks_over_mcp(server, token):
 def test_a_token_names_only_its_corpora(server):
     headers = {"Authorization": "Bearer token-of-a-stranger"}
     with httpx.Client(base_url=server.url, headers=headers, trust_env=False) as client:
-        assert client.get("/api/datasets").json() == {"datasets": []}
-        for body in ({"question": "nutmeg?"}, {"question": "nutmeg?", "dataset": "tiny"}):
-            reply = client.post("/api/ask", json=body)
-            assert reply.status_code == 400
-            assert "nutmeg" not in reply.text
+        assert client.get("/v1/corpora").json() == {"corpora": []}
+        for body in ({"query": "nutmeg?"}, {"query": "nutmeg?", "corpora": ["tiny"]}):
+            for path in ("/v1/ask", "/v1/search"):
+                reply = client.post(path, json=body)
+                assert reply.status_code == 400
+                assert "nutmeg" not in reply.text
         asked = {"knowledge_id": "tiny", "query": "nutmeg", "retrieval_setting": {"top_k": 1}}
         unknown = client.post("/retrieval", json={**asked, "knowledge_id": "no such corpus"})
         assert client.post("/retrieval", json=asked).json() == unknown.json()
-        body = {"document_name": "open/nutmeg.txt"}
-        assert client.post("/api/document", json=body).status_code == 400
+        assert client.get("/v1/documents/open%2Fnutmeg.txt").status_code == 404
 
 
 def test_counts_are_of_visible_chunks_and_review_needs_all(server):
     def datasets(token):
-        reply = httpx.get(f"{server.url}/api/datasets", headers=bearer(token))
-        return reply.json()["datasets"][0]["chunks"]
+        reply = httpx.get(f"{server.url}/v1/corpora", headers=bearer(token))
+        return reply.json()["corpora"][0]["chunks"]
 
     def bearer(token):
         return {"Authorization": f"Bearer {token}"}

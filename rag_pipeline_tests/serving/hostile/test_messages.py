@@ -33,9 +33,9 @@ def test_no_reply_about_a_damaged_store_says_where_it_is(built, tmp_path, caplog
         authorized = {"Authorization": f"Bearer {TOKEN}"}
         replies = [
             ask(server, "How much does a parcel weigh?").text,
-            post(server, "/api/document", b'{"document_name": "plain.txt"}').text,
+            httpx.get(f"{server.url}/v1/documents/plain.txt", headers=authorized).text,
             post(server, "/retrieval", json.dumps(dify).encode()).text,
-            httpx.get(f"{server.url}/api/datasets", headers=authorized).text,
+            httpx.get(f"{server.url}/v1/corpora", headers=authorized).text,
             *(json.dumps(tool(server, name, asked)) for name in ("assistant", "search_chunks")),
             json.dumps(tool(server, "health", {})),
         ]

@@ -1,0 +1,273 @@
+"""Define the requests and replies of a server's `/v1`, which `rag ask --json` prints, too.
+
+Offsets count the Unicode code points of a document's text. They are half open.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+MAX_TURNS = 20
+Question = Annotated[str, Field(min_length=1, max_length=4000)]
+CorpusName = Annotated[str, Field(max_length=200)]
+DocumentId = Annotated[str, Field(max_length=1000)]
+Filter = Annotated[
+    str,
+    Field(
+        description="A filter in SQL over document_id, title and metadata. Empty: no filter.",
+        max_length=2000,
+    ),
+]
+Turns = Annotated[
+    list[Question],
+    Field(
+        description="The questions before this one, oldest first. They complete a question such as "
+        "'and in Lyon?'.",
+        max_length=MAX_TURNS,
+    ),
+]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Chosen(_Body):
+    query: Question
+    corpora: list[CorpusName] = Field([], description="Corpora to search. Empty: all.")
+    document_id: DocumentId = Field("", description="Search this document only.")
+    where: Filter = ""
+
+
+class SearchBody(_Chosen):
+    """A query for passages."""
+
+    k: int = Field(10, ge=1, le=100, description="Number of passages to return.")
+
+
+class AskBody(_Chosen):
+    """A question. With `stream`, the reply consists of server-sent events."""
+
+    turns: Turns = []
+    instructions: str = Field("", max_length=4000, description="Guidance for a chat model.")
+    rewrite: bool | None = Field(None, description="Rewrite the question with the chat model.")
+    contexts: int | None = Field(None, ge=1, le=100, description="Number of passages to read.")
+    stream: bool = False
+
+
+class DocumentQuery(BaseModel):
+    """The part of a document to return."""
+
+    model_config = ConfigDict(extra="forbid")
+    document_id: str = Field(min_length=1, max_length=1000)
+    corpus: CorpusName = Field("", description="The document's corpus. Empty: any.")
+    start: int = Field(0, ge=0, le=10**9)
+    characters: int | None = Field(None, ge=1, le=10**9, description="Empty: all.")
+
+
+class PageQuery(BaseModel):
+    """The page of a PDF to return, by default the first page of a span."""
+
+    model_config = ConfigDict(extra="forbid")
+    document_id: str = Field(min_length=1, max_length=1000)
+    corpus: CorpusName = ""
+    page: int | None = Field(None, ge=1, le=10**6)
+    start: int = Field(0, ge=0, le=10**9)
+    end: int = Field(0, ge=0, le=10**9)
+
+
+class Nothing(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Record(BaseModel):
+    """A reply, made from a record with the same fields."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class Released(Record):
+    """The release of a corpus that was searched. `released` is its time of creation."""
+
+    corpus: str
+    release: str
+    released: str
+    configuration: str
+
+
+def _place(place: Any) -> Any:
+    return place.record() if hasattr(place, "record") else place
+
+
+Place = Annotated[
+    dict[str, Any] | None,
+    BeforeValidator(_place),
+    Field(
+        description="Where the span is in the original file: `label` and, by format, page, section,"
+        " sheet, row, slide, pointer or line."
+    ),
+]
+
+
+class Passage(Record):
+    """A chunk of a document, or larger text around a chunk."""
+
+    corpus: str
+    chunk_id: str
+    document_id: str
+    start: int
+    end: int
+    text: str
+    score: float
+    context: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = {}
+    place: Place = None
+
+
+class Passages(Record):
+    """Passages, best first."""
+
+    releases: tuple[Released, ...]
+    passages: tuple[Passage, ...]
+
+
+class Source(Record):
+    """A cited span.
+
+    `verified` tells whether the document has this text there. `supports` is false if the text does
+    not support a sentence that cites it. `content_hash` is the document's, "" if it is not known.
+    """
+
+    number: int
+    corpus: str
+    document_id: str
+    content_hash: str
+    chunk_id: str
+    start: int
+    end: int
+    text: str
+    verified: bool
+    supports: bool
+    origin: Mapping[str, Any] | None = None
+    place: Place = None
+
+
+class AnswerDocument(Record):
+    """A document that the question is about."""
+
+    corpus: str
+    document_id: str
+    title: str
+    score: float
+
+
+class AnswerIntent(Record):
+    """The kind of answer that a question asks for, with its field of knowledge and names."""
+
+    kind: str
+    domain: str
+    entities: tuple[str, ...]
+
+
+class AnswerRow(Record):
+    """A row of a comparison. `number` is its first source."""
+
+    document_id: str
+    text: str
+    number: int | None
+
+
+class Step(Record):
+    """A step of the assistant. `began` is in nanoseconds since 1970."""
+
+    name: str
+    seconds: float
+    detail: Mapping[str, Any]
+    began: int
+
+
+class Answer(Record):
+    """An answer with its sources, and with all that made it.
+
+    `answered` is false if no document answers. `confidence` is a probability. `problems` lists
+    wrong citations. `doubted` holds the sentences that no source supports.
+    """
+
+    query: str
+    text: str
+    answered: bool
+    confidence: float | None
+    sources: tuple[Source, ...]
+    releases: tuple[Released, ...]
+    problems: tuple[str, ...]
+    doubted: tuple[str, ...]
+    warnings: tuple[str, ...]
+    intent: AnswerIntent
+    documents: tuple[AnswerDocument, ...]
+    passages: tuple[Passage, ...]
+    table: tuple[AnswerRow, ...]
+    trace: tuple[Step, ...]
+
+
+class Stage(Record):
+    """A step that begins, as an event of a streamed answer."""
+
+    name: str
+    done: int
+    total: int
+
+
+class DocumentPart(Record):
+    """A document's text from `start`. `next_start` is empty at the end."""
+
+    corpus: str
+    document_id: str
+    content_hash: str
+    title: str
+    characters: int
+    start: int
+    text: str
+    next_start: int | None
+
+
+class PageImage(Record):
+    """A page as a data URL. `boxes` are left, top, width and height as shares of the page."""
+
+    corpus: str
+    document_id: str
+    page: int
+    pages: int
+    image: str
+    boxes: tuple[tuple[float, float, float, float], ...]
+
+
+class CorpusFacts(Record):
+    """A corpus with the number of chunks that the caller may see, or with its error."""
+
+    name: str
+    description: str = ""
+    release: str = ""
+    released: str = ""
+    configuration: str = ""
+    chunks: int = 0
+    error: str = ""
+
+
+class Corpora(Record):
+    """The corpora that the caller may name."""
+
+    corpora: tuple[CorpusFacts, ...]
+
+
+class Failure(BaseModel):
+    """The reason of a refusal."""
+
+    error: str
+    request_id: str = ""
+
+
+Verdict = Literal["helpful", "wrong"]

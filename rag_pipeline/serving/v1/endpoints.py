@@ -1,0 +1,83 @@
+"""Describe an endpoint once: its models make the checks of requests and the OpenAPI document."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.serving.messages import REQUEST_ID, told
+
+Handler = Callable[[Request], Awaitable[Response]]
+Form = Callable[[str, int], dict[str, Any]]
+"""Returns the JSON of an error from its message and status."""
+Streaming = Callable[[Callable[[], Assistant], Any, Request], Awaitable[Response]]
+"""Streams a reply. The first argument returns the assistant, and may block."""
+
+
+def failure(message: str, status: int) -> dict[str, Any]:
+    """Return an error in this server's form."""
+    return {"error": message, "request_id": REQUEST_ID.get()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A path with the models of its request and reply.
+
+    `work` gets the assistant with the documents that the caller may see, and runs in a thread.
+    `takes` is a JSON body, or for GET the parameters of path and query. `streams` answers a request
+    whose field `stream` is set. `missing` is the status of an InputError.
+    """
+
+    path: str
+    summary: str
+    takes: type[BaseModel]
+    returns: type[BaseModel]
+    work: Callable[[Assistant, Any, Request], BaseModel]
+    method: str = "POST"
+    streams: Streaming | None = None
+    missing: int = 400
+    form: Form = failure
+
+    def route(self, own: Assistant) -> Route:
+        """Return the route, which answers from an assistant."""
+
+        async def handler(request: Request) -> Response:
+            wanted, caller = await self._read(request), request.state.caller
+            if self.streams is not None and getattr(wanted, "stream", False):
+                return await self.streams(lambda: own.seen_by(caller), wanted, request)
+            made = await asyncio.to_thread(lambda: self.work(own.seen_by(caller), wanted, request))
+            return Response(made.model_dump_json(), media_type="application/json")
+
+        path = self.path.replace("{document_id}", "{document_id:path}")
+        return Route(path, clear(handler, self.missing, self.form), methods=[self.method])
+
+    async def _read(self, request: Request) -> BaseModel:
+        if self.method == "GET":
+            return self.takes.model_validate({**request.query_params, **request.path_params})
+        return self.takes.model_validate_json(await request.body())
+
+
+def clear(handler: Handler, missing: int = 400, form: Form = failure) -> Handler:
+    """Answer an error with one line."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(str(step) for step in first["loc"])
+            status, message = 422, f"{place}: {first['msg']}".removeprefix(": ")
+        except InputError as error:
+            status, message = missing, told(error)
+        except RagPipelineError as error:
+            status, message = 503, told(error)
+        return JSONResponse(form(message, status), status)
+
+    return answered

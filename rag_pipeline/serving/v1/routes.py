@@ -1,0 +1,156 @@
+"""The endpoints of `/v1`: passages, answers, documents and corpora."""
+
+from collections.abc import Callable, Sequence
+
+from pydantic import BaseModel
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.corpora import with_releases
+from rag_pipeline.assistant.results import Progress
+from rag_pipeline.client import records
+from rag_pipeline.client.records import Answer, AskBody, Passage, Passages, SearchBody
+from rag_pipeline.serving.messages import without_folders
+from rag_pipeline.serving.pages import page_view
+from rag_pipeline.serving.question_log import QuestionLog
+from rag_pipeline.serving.tools import health_of
+from rag_pipeline.serving.tracing import record_trace
+from rag_pipeline.serving.v1.endpoints import Endpoint
+from rag_pipeline.serving.v1.streaming import event_stream
+
+
+def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
+    """Return the endpoints. Each question is added to `log`. A stream ends after `seconds`."""
+
+    def search(seen: Assistant, wanted: SearchBody, request: Request) -> Passages:
+        log.keep(wanted.query, wanted.corpora)
+        return found_passages(seen, wanted)
+
+    def ask(seen: Assistant, wanted: AskBody, request: Request) -> Answer:
+        return answered(seen, wanted, log)
+
+    async def streamed(see: Callable[[], Assistant], wanted: AskBody, request: Request) -> Response:
+        return await event_stream(
+            lambda progress: answered(see(), wanted, log, progress),
+            lambda *stage: [_event("stage", records.Stage(**_named(stage)))],
+            lambda made: [_event("answer", made)],
+            lambda message: [_event("error", records.Failure(error=message))],
+            seconds,
+        )
+
+    return [
+        Endpoint(
+            path="/v1/search",
+            summary="Find the passages that answer best",
+            takes=SearchBody,
+            returns=Passages,
+            work=search,
+        ),
+        Endpoint(
+            path="/v1/ask",
+            summary="Answer a question with checked sources",
+            takes=AskBody,
+            returns=Answer,
+            work=ask,
+            streams=streamed,
+        ),
+        Endpoint(
+            path="/v1/documents/{document_id}",
+            summary="Read a document as it was indexed",
+            method="GET",
+            takes=records.DocumentQuery,
+            returns=records.DocumentPart,
+            work=_document,
+            missing=404,
+        ),
+        Endpoint(
+            path="/v1/pages/{document_id}",
+            summary="See a page of a PDF, with boxes around a span",
+            method="GET",
+            takes=records.PageQuery,
+            returns=records.PageImage,
+            work=lambda seen, wanted, request: page_view(seen, wanted),
+            missing=404,
+        ),
+        Endpoint(
+            path="/v1/corpora",
+            summary="List the corpora",
+            method="GET",
+            takes=records.Nothing,
+            returns=records.Corpora,
+            work=_corpora,
+        ),
+    ]
+
+
+def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
+    """Return the passages of a search with their places."""
+    names, document_id = wanted.corpora or None, wanted.document_id or None
+    chosen = seen.chosen(wanted.query, names, document_id)
+
+    def search() -> tuple[Passage, ...]:
+        found = seen.search(wanted.query, names, document_id, wanted.k, wanted.where or None)
+        pairs = zip(found, seen.places(found), strict=True)
+        return tuple(
+            Passage.model_validate(one).model_copy(update={"place": place and place.record()})
+            for one, place in pairs
+        )
+
+    passages, releases = with_releases(chosen, search)
+    return Passages.model_validate({"releases": releases, "passages": passages})
+
+
+def answered(
+    seen: Assistant, wanted: AskBody, log: QuestionLog, progress: Progress | None = None
+) -> Answer:
+    """Answer a question, and keep it in the log."""
+    log.keep(wanted.query, wanted.corpora)
+    made = seen.ask(
+        wanted.query,
+        wanted.corpora or None,
+        wanted.document_id or None,
+        wanted.instructions,
+        wanted.rewrite,
+        wanted.contexts,
+        progress,
+        wanted.where or None,
+        wanted.turns,
+    )
+    record_trace(made.trace)
+    answer = Answer.model_validate(made)
+    steps = [
+        step.model_copy(update={"detail": without_folders(step.detail)}) for step in answer.trace
+    ]
+    shown = {"trace": tuple(steps), "warnings": tuple(without_folders(answer.warnings))}
+    return answer.model_copy(update=shown)
+
+
+def _document(seen: Assistant, wanted: records.DocumentQuery, request: Request) -> BaseModel:
+    corpora: Sequence[str] = [wanted.corpus] if wanted.corpus else []
+    corpus, document = seen.find_document(wanted.document_id, corpora)
+    whole, length = wanted.characters is None, len(document.text)
+    end = length if wanted.characters is None else wanted.start + wanted.characters
+    return records.DocumentPart(
+        corpus=corpus,
+        document_id=document.document_id,
+        content_hash=document.content_hash,
+        title=document.title,
+        characters=length,
+        start=wanted.start,
+        text=document.text[wanted.start : end],
+        next_start=None if whole or end >= length else end,
+    )
+
+
+def _corpora(seen: Assistant, wanted: BaseModel, request: Request) -> records.Corpora:
+    return records.Corpora.model_validate({"corpora": health_of(seen).datasets})
+
+
+def _named(stage: tuple[str, int, int]) -> dict[str, str | int]:
+    return dict(zip(("name", "done", "total"), stage, strict=True))
+
+
+def _event(name: str, record: BaseModel) -> ServerSentEvent:
+    return ServerSentEvent(record.model_dump_json(), event=name)

@@ -1,0 +1,69 @@
+"""Send the stages and the result of some work as server-sent events while it runs in a thread."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from rag_pipeline.assistant.results import Progress
+from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.serving.messages import told
+
+T = TypeVar("T")
+Events = Iterable[ServerSentEvent]
+
+
+async def event_stream(
+    work: Callable[[Progress], T],
+    at_stage: Callable[[str, int, int], Events],
+    of_result: Callable[[T], Events],
+    of_failure: Callable[[str], Events],
+    seconds: float,
+) -> Response:
+    """Return the reply as soon as the work begins its first stage.
+
+    Before that, an error of the work is raised. A later error, or a work that takes longer than
+    `seconds`, ends the stream with the events of its message.
+    """
+    loop, sent = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+    def progress(name: str, done: int, total: int) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody reads any more
+            loop.call_soon_threadsafe(sent.put_nowait, list(at_stage(name, done, total)))
+
+    async def run() -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                made = await asyncio.to_thread(work, progress)
+            sent.put_nowait([*of_result(made), None])
+        except TimeoutError:
+            sent.put_nowait([*of_failure(f"not answered in {seconds:g} s"), None])
+        except RagPipelineError as error:
+            sent.put_nowait(error)
+        except Exception:
+            sent.put_nowait([*of_failure("the server failed; its log says why"), None])
+            raise
+
+    task = asyncio.create_task(run())
+    first = await sent.get()
+    if isinstance(first, RagPipelineError):
+        raise first
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        batch = first
+        try:
+            while True:
+                if isinstance(batch, RagPipelineError):
+                    batch = [*of_failure(told(batch)), None]
+                for event in batch:
+                    if event is None:
+                        return
+                    yield event
+                batch = await sent.get()
+        finally:
+            task.cancel()
+
+    return EventSourceResponse(events())
