@@ -1,16 +1,14 @@
 """Search a corpus's release, read its leaderboard and roll it back from Python."""
 
 import logging
-import os
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from threading import Lock, Thread, get_native_id
+from threading import Lock, Thread
 from typing import Any
 
 from rag_pipeline import release as manifests
@@ -22,8 +20,6 @@ from rag_pipeline.config import (
     CorpusConfig,
     load_config,
 )
-from rag_pipeline.config.endpoints import at_current_endpoint
-from rag_pipeline.config.models import Embedder
 from rag_pipeline.datamodels import (
     OPERATOR,
     Caller,
@@ -39,18 +35,13 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.models.embedding import embed_queries
-from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
 from rag_pipeline.release.manifest import current_id
+from rag_pipeline.release.opening import Served, current_chats, give_way, open_release
 from rag_pipeline.release.settings import ReleaseSettings
-from rag_pipeline.search.index import Index
-from rag_pipeline.search.pinned import open_builds
-from rag_pipeline.search.reranking import passage_scorer
-from rag_pipeline.search.retrieval import Searcher, check_query
+from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.retrievers import single_pass
-from rag_pipeline.search.views import Views, document_labels
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
@@ -58,29 +49,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
-_NICE = 5
-"""Added to the nice value of a thread that opens a release.
-
-On a busy processor, the thread gets a third of the time that a search gets.
-"""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A release that is open for searching, with the settings and models that search it."""
-
-    release: Release
-    settings: ReleaseSettings
-    embedder: Embedder
-    searcher: Searcher
-    views: Views | None
-    """What each caller may see. None if everybody may see everything."""
-
-    def index_for(self, caller: Caller) -> Index:
-        """Return the index with the documents that a caller may see."""
-        return self.searcher.index if self.views is None else self.views.index_for(caller)
 
 
 class Corpus:
@@ -97,6 +67,8 @@ class Corpus:
         """
         self.config = config
         self.verify = verify
+        self.is_server = False
+        """Whether releases are opened for many searches (see `open_release`)."""
         self.workspace = Workspace(config)
         self._lock = Lock()
         """Held only for moments. Nobody reads or opens a file while holding it."""
@@ -160,11 +132,7 @@ class Corpus:
     def answers(self) -> tuple[AnswerSettings, Mapping[str, ChatSettings]]:
         """Return the release's answer settings, and the chat models that they name."""
         settings = self._settings()
-        return settings.answers, self._at_current_endpoints(settings.answers_chats)
-
-    def _at_current_endpoints(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
-        config = self.workspace.config
-        return {name: at_current_endpoint(config, chat) for name, chat in chats.items()}
+        return settings.answers, current_chats(self.workspace, settings.answers_chats)
 
     def calibration(self) -> Calibration:
         """Return the calibration fitted to the release's queries, or else the default."""
@@ -200,26 +168,28 @@ class Corpus:
         Raise InputError if the release lacks the document, or if the caller may not see it.
         """
         self._check_named(caller)
-        found: Iterable[Document] = ()
-        if self.sees(caller, document_id):
-            pinned = self.searched().pinned
-            found = read_documents(self.workspace, [document_id], pinned.documents_version)
-        document = next(iter(found), None)
-        if document is None:
+        found = self._read([document_id]) if self.sees(caller, document_id) else {}
+        if document_id not in found:
             raise InputError(f"{self.name}: no document {document_id!r}")
-        return document
+        return found[document_id]
 
     def places(self, chunks: Sequence[ScoredChunk]) -> list[Place | None]:
         """Return each chunk's place in its document, or None if the release lacks the document."""
-        wanted = sorted({chunk.document_id for chunk in chunks})
-        version = self.searched().pinned.documents_version
-        documents = {d.document_id: d for d in read_documents(self.workspace, wanted, version)}
+        documents = self._read(sorted({chunk.document_id for chunk in chunks}))
         return [
             place_of(documents[c.document_id], c.start, c.end)
             if c.document_id in documents
             else None
             for c in chunks
         ]
+
+    def _read(self, document_ids: Sequence[str]) -> Mapping[str, Document]:
+        opened = None if self._served is None else self._open().searcher.index.documents
+        if opened is not None:
+            return opened.read(document_ids)
+        version = self.searched().pinned.documents_version
+        read = read_documents(self.workspace, document_ids, version)
+        return {document.document_id: document for document in read}
 
     def page_image(self, document_id: str, page: int) -> bytes:
         """Return a page of a PDF of the release as a PNG image, drawn from the original file.
@@ -330,12 +300,10 @@ class Corpus:
             before = self._served
             try:
                 if before is not None:
-                    _give_way()
+                    give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                shared = None if before is None else before.searcher.index
-                index = open_builds(self.workspace, release.pinned, shared)
-                served = self._searched_with(release, index)
+                served = open_release(self.workspace, release, before, self.is_server)
             except BaseException as error:  # noqa: BLE001 - callers that wait receive it
                 self._end(opening, None)
                 if self._served is not None:
@@ -364,31 +332,3 @@ class Corpus:
         if self._logged is None or self._logged[0] != said or now > self._logged[1] + 60.0:
             self._logged = said, now
             _log.error("%s", said)
-
-    def _searched_with(self, release: Release, index: Index) -> Served:
-        settings, now = release.typed_settings(), self.workspace.config
-        reranker = at_current_endpoint(now, settings.reranker)
-        chats = self._at_current_endpoints(settings.reranker_chats)
-        embedder = open_embedder(now.located(at_current_endpoint(now, settings.embedding)))
-        searcher = Searcher(
-            index=index,
-            retriever=settings.retriever,
-            reranker=reranker,
-            embed=lambda queries: embed_queries(queries, embedder, self.workspace.cache),
-            score=passage_scorer(self.workspace, reranker, chats=chats),
-        )
-        access, views = now.access or settings.access, None
-        if access is not None:
-            version = release.pinned.documents_version
-            views = Views(index, partial(document_labels, self.workspace, access, version))
-        return Served(
-            release=release, settings=settings, embedder=embedder, searcher=searcher, views=views
-        )
-
-
-def _give_way() -> None:
-    """On Linux, lower the priority of this thread and of the threads that it starts."""
-    if sys.platform == "linux":
-        thread = get_native_id()
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)

@@ -189,8 +189,8 @@ class SearchRequest:
     """Whether chunks carry the token signs that the index stores."""
     stages: tuple[int, int] | None = None
     """Values of `boosted_files` and `variants` that replace the retriever's values."""
-    cacheable: bool = False
-    """Whether to cache the result, because many questions search for this query."""
+    is_neutral: bool = False
+    """Whether the query is a phrase of the assistant, and not a question of a user."""
     boost: Boost | None = field(default=None, compare=False)
     """Makes boosted queries. By default they consist of words of the best chunks."""
     allowed: Mask | None = field(default=None, compare=False, repr=False)

@@ -64,7 +64,7 @@ def test_searches_continue_while_a_new_release_opens(
         nice.append(priority())
         return open_builds(workspace, pinned, before)
 
-    monkeypatch.setattr("rag_pipeline.corpus.open_builds", held)
+    monkeypatch.setattr("rag_pipeline.release.opening.open_builds", held)
     if large:
         monkeypatch.setattr("rag_pipeline.corpus._AT_ONCE_CHUNKS", 1)
         monkeypatch.setattr("rag_pipeline.corpus.Future", NeverWaitedFor)
@@ -97,7 +97,7 @@ def test_searches_keep_the_old_release_if_the_new_one_fails_to_open(
     def torn(workspace, pinned, before):
         raise StoreError("a file is missing")
 
-    monkeypatch.setattr("rag_pipeline.corpus.open_builds", torn)
+    monkeypatch.setattr("rag_pipeline.release.opening.open_builds", torn)
     with pytest.raises(StoreError, match="a file is missing"):
         corpus.reopen()
     assert corpus.search("hotel price a night", k=1) == first

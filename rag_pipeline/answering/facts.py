@@ -5,6 +5,7 @@ of different languages rarely have the same spelling.
 """
 
 import re
+from functools import lru_cache
 
 from rag_pipeline.imports import compiled
 from rag_pipeline.search.tokenization import default_tokenizer
@@ -160,6 +161,7 @@ def states(sentence: str, kinds: list[str]) -> bool:
     return not kinds or any(_found(_STATES[kind], sentence) for kind in kinds)
 
 
+@lru_cache(maxsize=16_384)
 def _found(words: str, text: str) -> bool:
     return bool(compiled(words, re.IGNORECASE).search(text))
 

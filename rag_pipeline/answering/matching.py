@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -40,12 +41,15 @@ class Words:
         has_terms = tokenizer_of(Lexical(language="auto")).has_terms
         asked = [w for w in words_of(question) if has_terms(w) and (len(w) > 1 or w.isdecimal())]
         read = list(map(words_of, texts))
-        known: frozenset[str] = frozenset().union(*read)
+        # All forms of a word begin or end with the same letter.
+        first, last = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        for other in frozenset[str]().union(*read):
+            first[other[0]].append(other)
+            last[other[-1]].append(other)
         self._forms = {
             word: frozenset(
                 other
-                for other in known
-                # Most words fail this quick test. All forms of a word pass it.
+                for other in (*first[word[0]], *last[word[-1]])
                 if (other[0] == word[0] or other.endswith(word) or word.endswith(other))
                 and _is_alike(word, other)
             )

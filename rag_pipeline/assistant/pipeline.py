@@ -224,7 +224,7 @@ class _Answering:
         if answer.answered or by_method or self._intent.kind != "definition":
             return answer, found
         for neutral in NEUTRAL_QUERIES:
-            request = self._request(neutral, self._answers.contexts, cacheable=True)
+            request = self._request(neutral, self._answers.contexts, is_neutral=True)
             more = self.assistant.merged_search(request, self.chosen)
             more = replace(more, query=found.query, search_text=found.search_text)
             again = self._answer(self._to_answer(more), detail)

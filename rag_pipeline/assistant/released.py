@@ -1,11 +1,14 @@
 """Search the served release of a corpus for a caller."""
 
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Protocol
+
+from cachetools import LRUCache
 
 from rag_pipeline.assistant.model import interactive
 from rag_pipeline.assistant.results import Released
@@ -15,8 +18,8 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import OPERATOR, Answer, Caller, Document, SearchRequest, SearchResult
 from rag_pipeline.errors import ProviderError, StoreError
 
-_MAX_CACHED = 64
-"""Maximum number of search results in the cache of a corpus."""
+_MOST_BYTES = 64 << 20
+"""Maximum size in bytes of the cached search results of a corpus."""
 AnswerMaker = Callable[[SearchResult], Answer]
 """Returns the answer of a release's answer method. Raises ProviderError if the method fails."""
 
@@ -46,7 +49,10 @@ class ReleasedCorpus:
         self.corpus = corpus
         self.name = corpus.name
         self.caller = OPERATOR
-        self._cached: OrderedDict[tuple[str, SearchRequest], SearchResult] = OrderedDict()
+        self._cached: LRUCache[tuple[str, SearchRequest], SearchResult]
+        self._cached = LRUCache(_MOST_BYTES, _size_of)
+        self.cached = Counter[bool]()
+        """Number of searches that the cache answered (True) and did not answer (False)."""
         self._lock = Lock()
 
     def seen_by(self, caller: Caller) -> "ReleasedCorpus":
@@ -60,26 +66,26 @@ class ReleasedCorpus:
         return self.corpus.visible(self.caller) is None
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Search the release. The result of a cacheable request is cached for release and caller.
+        """Search the release. Results are cached for release and caller.
 
         `boost` is ignored without `stages`, because the release was evaluated without `boost`.
         """
         request = replace(request, caller=self.caller)
-        if not request.cacheable or request.boost is not None:
+        if request.boost is not None or request.allowed is not None:
             boost = request.boost if request.stages else None
             return self.corpus.retrieve(replace(request, boost=boost))
         release_id = self.corpus.searched().release_id
         key = release_id, request
         with self._lock:
+            self.cached[key in self._cached] += 1
             if key in self._cached:
-                self._cached.move_to_end(key)
                 return self._cached[key]
         found = self.corpus.retrieve(request)
-        if self.corpus.searched().release_id == release_id:  # else the searched release is unclear
-            with self._lock:
+        is_whole = found.rerank_error is None and found.boost_error is None
+        # If the release has changed meanwhile, the searched release is unclear.
+        if is_whole and self.corpus.searched().release_id == release_id:
+            with self._lock, suppress(ValueError):  # a result larger than the cache
                 self._cached[key] = found
-                while len(self._cached) > _MAX_CACHED:
-                    self._cached.popitem(last=False)
         return found
 
     def released(self) -> Released:
@@ -126,3 +132,10 @@ class ReleasedCorpus:
             "configuration": release.configuration,
             "chunks": release.pinned.rows if visible is None else int(visible.sum()),
         }
+
+
+def _size_of(found: SearchResult) -> int:
+    """Return about how many bytes a result takes."""
+    return 1_000 + sum(
+        1_000 + len(c.text) + len(c.context) + len(c.token_signs) for c in found.chunks
+    )

@@ -1,7 +1,7 @@
 """Open a vector table and the lexical index of the same chunks for searching."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
+from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
 from rag_pipeline.store.lance import data_files, id_filter
@@ -26,8 +27,6 @@ Positions = npt.NDArray[np.int64]
 """Positions of chunks in an opened index, counted from 0 in the order of the chunk ids."""
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-Texts = Callable[[Sequence[str]], Mapping[str, str]]
-"""Returns the texts of documents by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,10 @@ class Index:
     """The vector at each position, shape (chunks, dimension). None above `RESIDENT_BYTES`."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
-    texts: "Texts | None" = None
-    """Reads the texts of documents by id. None if the build has no documents table."""
+    dataset: Any | None = None
+    """The table opened by pylance, if it should read rows (see `vector_index.take`)."""
+    documents: PinnedDocuments | None = None
+    """Reads documents by id. None if the build has no documents table."""
     visible: Mask | None = None
     """One flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
     condition: str | None = None
@@ -201,7 +202,7 @@ class Index:
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:
         """Read columns of some chunks, in the order of the positions."""
-        return vector_index.take(self.table, self.row_ids[positions], columns)
+        return vector_index.take(self.table, self.row_ids[positions], columns, self.dataset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
 """Pin the exact builds that a configuration searches, and open pinned builds."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from rag_pipeline.config import Configuration
+from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -60,11 +59,6 @@ def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = Non
         lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
     index = Index.open(table.open(pinned.vector_version), lexical, before)
     version = pinned.documents_version
-    return index if version is None else replace(index, texts=partial(_texts, workspace, version))
-
-
-def _texts(workspace: Workspace, version: int, document_ids: Sequence[str]) -> dict[str, str]:
-    columns = ["document_id", "text"]
-    batches = workspace.documents().read(columns, document_ids, version)
-    rows = (row for batch in batches for row in batch.to_pylist())
-    return {row["document_id"]: row["text"] for row in rows}
+    if version is None:
+        return index
+    return replace(index, documents=PinnedDocuments(workspace.documents(), version))

@@ -26,9 +26,9 @@ def widened(
     around the chunk. A section without headings or above 4,000 characters is replaced by the
     neighbours. Without the documents' texts in the index, the chunks stay unchanged.
     """
-    if expand == "none" or index.texts is None or not chunks:
+    if expand == "none" or index.documents is None or not chunks:
         return list(enumerate(chunks))
-    texts = index.texts(sorted({chunk.document_id for chunk in chunks}))
+    texts = index.documents.texts(sorted({chunk.document_id for chunk in chunks}))
     kept: dict[int, ScoredChunk] = {}
     for place, (chunk, near) in enumerate(zip(chunks, _neighbours(index, chunks), strict=True)):
         text = texts.get(chunk.document_id, "")

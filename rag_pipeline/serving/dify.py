@@ -118,7 +118,7 @@ class DifyDataset:
             # Dify filters by name only if the dataset's built-in fields are on.
             named = self._retrieve(query, _MOST, document_id)
             chunks = named or self._retrieve(query, _MOST, document_id, filtered=False)
-        files, variants = request.stages or ((0, 0) if request.cacheable else _STAGES)
+        files, variants = request.stages or ((0, 0) if request.is_neutral else _STAGES)
         boosted = boosted_queries(query, chunks, files, variants, request.boost)
         chunks = self._boosted(chunks, boosted)
         documents = documents_of(chunks)

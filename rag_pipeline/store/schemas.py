@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -61,5 +62,11 @@ def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Re
 
 def parse_metadata(value: str | None) -> dict[str, Any]:
     """Return the value of a metadata column as a dictionary, or {} if it is no JSON object."""
-    parsed = json.loads(value) if value else {}
+    return {**_parsed(value)} if value else {}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(value: str) -> dict[str, Any]:
+    # Cached, because all chunks of a document have the same metadata.
+    parsed = json.loads(value)
     return parsed if isinstance(parsed, dict) else {}

@@ -1,5 +1,6 @@
 """The reads of an index that is opened while another is open."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -110,3 +111,12 @@ def test_a_tables_version_is_asked_for_only_where_reading_fails():
     said = "v, version 7: cannot search: torn"
     with pytest.raises(StoreError, match=said), vector_index.reading(lance):
         raise OSError("torn")
+
+
+def test_pylance_reads_the_same_rows(index):
+    positions = np.array([5, 0, 33])
+    columns = ["chunk_id", "text", "metadata", "token_vectors", "vector"]
+    by_pylance = replace(index, dataset=index.table.to_lance()).take(positions, columns)
+    rows = index.take(positions, columns).select(columns)
+    assert by_pylance.select(columns).to_pylist() == rows.to_pylist()
+    assert len(rows) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from rag_pipeline.search.widening import widened
 from rag_pipeline_tests.testing.chunking import scored
-from rag_pipeline_tests.testing.search_index import index_of, random_chunks
+from rag_pipeline_tests.testing.search_index import documents_of, index_of, random_chunks
 
 TEXT = "# One\n\naaaa bbbb\ncccc\n\n# Two\n\ndddd\n"
 SPANS = [(7, 11), (12, 16), (17, 21), (30, 34)]
@@ -19,8 +19,9 @@ def index(tmp_path_factory):
     for row, (start, end) in zip(rows, SPANS * 2, strict=True):
         row |= {"start": start, "end": end, "text": TEXT[start:end]}
         row["chunk_id"] = f"{row['document_id']}#{start}-{end}"
-    made = index_of(tmp_path_factory.mktemp("index"), rows)
-    return replace(made, texts=lambda ids: dict.fromkeys(ids, TEXT))
+    folder = tmp_path_factory.mktemp("index")
+    texts = dict.fromkeys([row["document_id"] for row in rows], TEXT)
+    return replace(index_of(folder, rows), documents=documents_of(folder, texts)[1])
 
 
 def chunk(number, score, document="name0.txt"):
@@ -60,7 +61,7 @@ def test_passages_that_meet_are_one_at_the_better_rank(index):
 def test_without_texts_or_by_default_chunks_stay_as_they_are(index):
     ranked = [chunk(0, 1.0), chunk(1, 0.9)]
     assert widened(index, ranked, "none") == [(0, ranked[0]), (1, ranked[1])]
-    assert widened(replace(index, texts=None), ranked, "section") == [*enumerate(ranked)]
+    assert widened(replace(index, documents=None), ranked, "section") == [*enumerate(ranked)]
 
 
 def test_a_chunk_of_another_release_stays_as_it_is(index):

@@ -1,7 +1,7 @@
 """A small index of random vectors and words, and the settings to search it with."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Document
+from rag_pipeline.indexing.loads import document_rows
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
+from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
@@ -18,8 +21,13 @@ from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrievers.dense import DenseRetriever
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
 from rag_pipeline.search.retrievers.lexical import LexicalRetriever
-from rag_pipeline.store import Store
-from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
+from rag_pipeline.store import Store, Table
+from rag_pipeline.store.schemas import (
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    DOCUMENTS_SCHEMA,
+    rows_of,
+    vector_schema,
+)
 
 DIMENSION = 8
 WORDS = [f"w{n}" for n in range(30)]
@@ -92,6 +100,15 @@ def index_of(
         )
     build_lexical_index(engine, [batch], Lexical(language="none"), folder / "lexical")
     return Index.open(table.open(), open_lexical_index(folder / "lexical"))
+
+
+def documents_of(folder: Path, texts: Mapping[str, str]) -> tuple[Table, PinnedDocuments]:
+    """Return a table of documents with these texts by id, and the reader of its version."""
+    documents = [Document(name, "h", text, metadata={"n": 1}) for name, text in texts.items()]
+    table = Store(str(folder), "tiny").table("documents", DOCUMENTS_SCHEMA)
+    table.ensure()
+    table.replace([*texts], [document_rows(documents, "f", dict.fromkeys(texts))])
+    return table, PinnedDocuments(table, table.version)
 
 
 def hybrid(**settings: Any) -> HybridRetriever:

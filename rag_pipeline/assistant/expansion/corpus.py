@@ -16,11 +16,12 @@ from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import STAGES, CorpusConfig, Expansion, ExtractiveAnswers, Key
 from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.config.endpoints import at_current_endpoint
-from rag_pipeline.corpus import Corpus, Served
+from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import OPERATOR, Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import TABLES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
+from rag_pipeline.release.opening import Served, searched_with
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_builds
 from rag_pipeline.store import Store, TableState, state_digest
@@ -185,7 +186,7 @@ class _IndexedExpansion(Corpus):
                 )
                 with attributed("expansion"):
                     index = _bring_up_to_date(workspace)
-                self._served = self._searched_with(release, index)
+                self._served = searched_with(self.workspace, release, index)
                 self._made_from = made_from
             return self._served
 

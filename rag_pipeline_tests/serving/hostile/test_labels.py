@@ -98,7 +98,7 @@ PATHS = {
     "cached": (
         8,
         lambda seen, q, d, w: seen.corpora["tiny"].search(
-            SearchRequest(query="How long do the agreements last?", k=5, cacheable=True)
+            SearchRequest(query="How long do the agreements last?", k=5, is_neutral=True)
         ),
     ),
 }
@@ -169,7 +169,7 @@ def test_a_cached_result_is_of_one_caller(corpus, monkeypatch):
 
     monkeypatch.setattr(Corpus, "retrieve", counted)
     released = ReleasedCorpus(corpus)
-    request = SearchRequest(query="How long do the agreements last?", k=50, cacheable=True)
+    request = SearchRequest(query="How long do the agreements last?", k=50, is_neutral=True)
     callers = [OPERATOR, ANYBODY, Caller(frozenset({"hr"})), Caller(frozenset({"board"}))]
     found = [released.seen_by(caller).search(request) for caller in callers]
     assert searched == callers

@@ -1,0 +1,117 @@
+"""Open a release for searching, with the settings and models that search it."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import get_native_id
+
+from rag_pipeline.config import ChatSettings, PassageReranker
+from rag_pipeline.config.endpoints import at_current_endpoint
+from rag_pipeline.config.models import Embedder
+from rag_pipeline.datamodels import Caller, SearchRequest
+from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.models.embedding import embed_queries
+from rag_pipeline.models.providers import open_embedder
+from rag_pipeline.release.manifest import Release
+from rag_pipeline.release.settings import ReleaseSettings
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.pinned import open_builds
+from rag_pipeline.search.reranking import passage_scorer
+from rag_pipeline.search.retrieval import Searcher
+from rag_pipeline.search.views import Views, document_labels
+from rag_pipeline.workspace import Workspace
+
+_log = logging.getLogger(__name__)
+FIRST_QUERY = "What is this about?"
+"""The query that warms a release."""
+_NICE = 5
+"""Added to the nice value of a thread that opens a release.
+
+On a busy processor, the thread gets a third of the time that a search gets.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A release that is open for searching, with the settings and models that search it."""
+
+    release: Release
+    settings: ReleaseSettings
+    embedder: Embedder
+    searcher: Searcher
+    views: Views | None
+    """What each caller may see. None if everybody may see everything."""
+
+    def index_for(self, caller: Caller) -> Index:
+        """Return the index with the documents that a caller may see."""
+        return self.searcher.index if self.views is None else self.views.index_for(caller)
+
+
+def open_release(
+    workspace: Workspace, release: Release, before: Served | None, is_server: bool
+) -> Served:
+    """Open a release. Copy the vectors that it shares with the release `before`.
+
+    For a server, the index reads rows by pylance, and a first search fills the caches.
+    """
+    shared = None if before is None else before.searcher.index
+    index = open_builds(workspace, release.pinned, shared)
+    if is_server:
+        index = replace(index, dataset=index.table.to_lance())
+    served = searched_with(workspace, release, index)
+    if is_server:
+        _warm(served)
+    return served
+
+
+def searched_with(workspace: Workspace, release: Release, index: Index) -> Served:
+    """Return an index with the settings and models of a release."""
+    settings, now = release.typed_settings(), workspace.config
+    reranker = at_current_endpoint(now, settings.reranker)
+    chats = current_chats(workspace, settings.reranker_chats)
+    embedder = open_embedder(now.located(at_current_endpoint(now, settings.embedding)))
+    searcher = Searcher(
+        index=index,
+        retriever=settings.retriever,
+        reranker=reranker,
+        embed=lambda queries: embed_queries(queries, embedder, workspace.cache),
+        score=passage_scorer(workspace, reranker, chats=chats),
+    )
+    access, views = now.access or settings.access, None
+    if access is not None:
+        version = release.pinned.documents_version
+        views = Views(index, partial(document_labels, workspace, access, version))
+    return Served(
+        release=release, settings=settings, embedder=embedder, searcher=searcher, views=views
+    )
+
+
+def current_chats(
+    workspace: Workspace, chats: Mapping[str, ChatSettings]
+) -> dict[str, ChatSettings]:
+    """Return the chat models of a release at the addresses of the corpus file."""
+    return {name: at_current_endpoint(workspace.config, chat) for name, chat in chats.items()}
+
+
+def _warm(served: Served) -> None:
+    """Search once, so that the files are read and the model is open. No reranker is asked."""
+    searcher, caller = served.searcher, Caller(frozenset())
+    is_asked = isinstance(searcher.reranker, PassageReranker)
+    request = SearchRequest(query=FIRST_QUERY, k=5, rerank=not is_asked, discover=True)
+    try:
+        for index in (searcher.index, served.index_for(caller)):
+            replace(searcher, index=index).search(request)
+    except RagPipelineError as error:
+        _log.warning("%s: not warmed: %s", served.release.release_id, error)
+
+
+def give_way() -> None:
+    """On Linux, lower the priority of this thread and of the threads that it starts."""
+    if sys.platform == "linux":
+        thread = get_native_id()
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
