@@ -1,10 +1,9 @@
 """Every paid call goes through here: cached, paced, retried, and stopped when a provider is down.
 
-A provider's client makes one attempt and says how it failed (`http_errors`). `Endpoint.send` keeps
-to the rate limits and tries again. `run_bounded` has many calls in flight. `CallCache` stores the
-answers, so that nothing is asked twice. `Claims` lets runs that want the same answer pay once.
-`Asking` puts them together.
-All that is stored lies in one SQL database (`schema`, `database`).
+A provider's client makes one attempt and classifies its failure (`http_errors`). `Endpoint.send`
+respects the rate limits and tries again. `run_bounded` makes many calls at once. `CallCache` stores
+the answers, so that nothing is asked twice. `Claims` lets runs that want the same answer pay once.
+`Asking` combines them. One SQL database stores everything (`schema`, `database`).
 """
 
 from rag_pipeline.calls.asking import Asking as Asking

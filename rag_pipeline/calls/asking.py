@@ -29,7 +29,7 @@ Store = Callable[[Mapping[bytes, bytes], Mapping[bytes, Usage]], Awaitable[None]
 class Asking:
     """The answers to some calls: the known ones, then those of `run`.
 
-    `advance` learns the calls that are done, for the progress.
+    `advance` gets the calls that are done, to report progress.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Asking:
         self._advance = advance
 
     def run(self, make: Callable[[list[bytes]], None]) -> None:
-        """Let `make` make the missing calls that no other run makes; wait for the others.
+        """Let `make` make the missing calls that no other run makes. Wait for the others.
 
         `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, to the
         function of `storing`, or to `fail`.
@@ -96,7 +96,7 @@ class Asking:
 
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[Store]:
-        """Yield a function that stores answers and returns when they outlive the process.
+        """Yield a function that stores answers and returns when they are committed.
 
         Answers that arrive together, or during a transaction, share one transaction.
         """
@@ -133,6 +133,6 @@ class Asking:
                 await asyncio.wait([last])
 
     def counts(self, keys: Sequence[bytes]) -> CallCounts:
-        """Return how many inputs were sent, and how many of the others were answered."""
+        """Return the number of inputs sent, and of inputs answered without a call."""
         answered = sum(key in self.answers for key in keys)
         return CallCounts(len(self._made | self.failed.keys()), answered - len(self._made))

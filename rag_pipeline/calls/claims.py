@@ -13,15 +13,15 @@ from rag_pipeline.calls.processes import is_alive
 from rag_pipeline.calls.schema import answers, claims, processes
 
 _POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
-"""Time in seconds between two looks at other claims."""
+"""Time in seconds between two queries for other claims."""
 
 
 @dataclass(slots=True)
 class Claims:
     """The keys that the code inside the `with` block asks; its end releases them.
 
-    A claim holds while its process lives (see `processes`). So a killed run keeps nobody waiting,
-    and a slow run is waited for.
+    A claim holds while its process lives (see `processes`). So other runs wait for a slow run, but
+    not for a killed one.
     """
 
     cache: CallCache

@@ -153,10 +153,7 @@ class Database:
         return (postgresql if self.is_shared else sqlite).insert(table)
 
     def upsert(self, table: Table, *changed: str) -> Any:
-        """Return an INSERT that changes these columns of a row that exists.
-
-        Without columns, it leaves the row alone.
-        """
+        """Return an INSERT that changes these columns of an existing row, or leaves it alone."""
         return _upsert(self.is_shared, table, changed)
 
     def now(self, connection: Connection | None = None) -> float:
@@ -179,7 +176,7 @@ class Database:
             raise StoreError(f"{self.place}: {problem}; {_REPAIR}")
 
     def shrink(self, free_share: float) -> None:
-        """Return free pages of a SQLite file to the disk, from a share of all pages on."""
+        """Return free pages of a SQLite file to the disk if they exceed a share of all pages."""
         if self.is_shared:
             return
         (free,), (pages,) = (
@@ -238,7 +235,7 @@ class Database:
             self._engine, self._process, self._pid = None, None, os.getpid()
 
     def _connected(self) -> Engine:
-        # No thread waits for the connection of another.
+        # Without a maximum, no thread waits for the connection of another thread.
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": -1, "pool_use_lifo": True}
         if isinstance(self.address, Path):
             options |= {"creator": partial(connect_sqlite, self.address), "poolclass": QueuePool}
@@ -314,7 +311,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
-    """Open a file, with its folder, in write-ahead mode; raise sqlite3.Error or OSError.
+    """Open a file in write-ahead mode, and create its folder; raise sqlite3.Error or OSError.
 
     Each statement outside of an explicit BEGIN is a transaction.
     """

@@ -58,7 +58,7 @@ _failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
 
 
 def asked_again(failures: int) -> AbstractContextManager[None]:
-    """Name the number of earlier runs in which the input of the calls inside the block failed.
+    """Set the number of earlier runs in which the input of the calls inside the block failed.
 
     Such an input is tried three times at most. Its timeout doubles with each run, up to
     eight times the usual one. Its failures do not count against the provider.
@@ -68,11 +68,11 @@ def asked_again(failures: int) -> AbstractContextManager[None]:
 
 @dataclass(eq=False, slots=True)
 class Sending:
-    """One input on its way, or several of one request.
+    """The state of one input that is being sent, or of the inputs of one request.
 
-    It is `suspect` if it failed in an earlier run, or while other inputs were answered. Then its
-    failures do not count against the provider. A suspect that is `isolated` from other inputs is
-    tried three times at most. `once` says that a failure that reached the server is not repeated.
+    An input is `suspect` if it failed in an earlier run, or while other inputs were answered. Then
+    its failures do not count against the provider. A suspect that is `isolated` from other inputs
+    is tried three times at most. With `once`, a request that reached the server is not repeated.
     """
 
     failed_before: int = 0
@@ -222,8 +222,8 @@ class Endpoint:
         """Return the result of `attempt`, which is repeated while its failure may pass.
 
         `attempt` makes one request. It raises TransientError, CallsStoppedError, or ProviderError
-        for this input alone. `tokens` is an estimate for the limit per minute. Between two tries
-        it waits as long as the provider asks, or with exponential backoff and full jitter
+        for this input alone. `tokens` is an estimate for the limit per minute. The pause between
+        two tries is the one that the provider asks for, or an exponential backoff with full jitter
         (Brooker, "Exponential Backoff And Jitter", AWS 2015).
 
         Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError
@@ -268,7 +268,7 @@ class Endpoint:
         else:
             wait = self.limiter.reserve(tokens)
         while wait > 0:
-            # After a pause many calls may start: spread them over a short time.
+            # Many calls may start after a pause, so spread them over a short time.
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))
             wait = self.limiter.paused
 
@@ -287,7 +287,7 @@ class Endpoint:
     def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
         """Return the seconds to wait after a failure; raise if the input is given up.
 
-        The caller decides that after the `last` try.
+        After the `last` try, the caller raises.
         """
         if error.limited:
             self.circuit.limited()

@@ -1,4 +1,4 @@
-"""Failed attempts -> errors that say: try again, give this input up, or stop all calls."""
+"""Classify failed attempts: try again, give this input up, or stop all calls."""
 
 import email.utils
 import re
@@ -15,7 +15,7 @@ _CURES = {
     404: "check model and base_url",
     405: "check model and base_url",
 }
-"""Statuses that may concern every input, and what helps then."""
+"""Statuses that may concern every input, with the remedy."""
 _OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "exceeded your current quota")
 _KEY_LIKE = re.compile(
     r"\b(?:sk|pk|pa|jina|co)[-_][\w*.-]{8,}|\bBearer\s+[\w.*-]{8,}", re.IGNORECASE
@@ -68,7 +68,7 @@ def unreachable(what: str, error: BaseException, *secrets: str | None) -> Transi
     inner = error.__cause__ or error.__context__
     while inner is not None:
         connected &= not _is_no_connection(inner)
-        # The deepest error of the system says most.
+        # The deepest OSError has the most precise reason.
         if isinstance(inner, OSError) or (
             not isinstance(root, OSError) and inner is root.__cause__
         ):

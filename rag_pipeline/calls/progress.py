@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from rag_pipeline.calls.contexts import setting
 
 Listener = Callable[[str, int], None]
-"""Called with a kind of work (`documents`, `chunks`, `texts`) and how much more of it is done."""
+"""Called with a kind of work (`documents`, `chunks`, `texts`) and a number of newly done items."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 

@@ -113,8 +113,8 @@ class RateLimiter:
     def reserve(self, tokens: float) -> float:
         """Reserve one request of some tokens; return the seconds to wait before sending it.
 
-        Now all processes learn the limits in the last reply of this process. Raises StoreError
-        if the database can't be reached.
+        This also passes the limits in the last reply of this process to all processes. Raises
+        StoreError if the database can't be reached.
         """
 
         def work() -> float:
@@ -131,7 +131,7 @@ class RateLimiter:
 
     @property
     def paused(self) -> float:
-        """Return for how many more seconds the provider wants no calls."""
+        """Return the remaining seconds of the pause that the provider asked for."""
         return max(0.0, self._paused_until - self.clock())
 
     def pause(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class RateLimiter:
             self._changed(work)
 
     def settle(self, reserved: float, used: float) -> None:
-        """Correct a reservation by the tokens that a call really used."""
+        """Correct a reservation by the tokens that a call used."""
         with self._lock:
             self._unused += reserved - used
 
@@ -185,7 +185,7 @@ class RateLimiter:
         found, now = json.loads(state), self.clock()
         self._buckets = {name: Bucket(**values) for name, values in found["buckets"].items()}
         for bucket in self._buckets.values():
-            # A time far ahead is from a clock that was set back later.
+            # A time in the far future comes from a clock that was set back later.
             bucket.updated = bucket.updated if bucket.updated < now + 60.0 else now
         self._paused_until = min(found["paused_until"], now + 3600.0)
 

@@ -204,7 +204,7 @@ def export() -> None:
 def _flush() -> None:
     """Send all spans and metrics now, because the process of a step may end soon.
 
-    After one wait of `_PATIENCE` in vain, this process waits no more for the collector.
+    If one wait of `_PATIENCE` was not enough, this process stops waiting for the collector.
     """
     global _given_up
     if _given_up:

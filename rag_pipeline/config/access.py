@@ -41,7 +41,7 @@ class Access(Settings):
         path = document_id
         folder = str(metadata.get("folder", "") or "")
         if "folder" in metadata and str(PurePosixPath(path).parent) != (folder or "."):
-            # A record names itself. Its id must not name another folder than its file's.
+            # A record chooses its id, which must not name a folder other than its file's.
             path = f"{folder}/{path.replace('/', ':')}".removeprefix("/")
         for patterns, labels in self._matchers:
             if patterns.match(path):

@@ -66,7 +66,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                said = f"{key.value!r} is there twice; rename or remove one"
+                said = f"{key.value!r} occurs twice; rename or remove one"
                 raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
             seen.add(key.value)
         return node
@@ -143,7 +143,7 @@ def _require_extras(config: CorpusConfig) -> None:
 
 
 def other_settings(file: Path) -> list[str]:
-    """Return the names beside `type` and `attributes` in a corpus file that was read before."""
+    """Return the top-level names of a valid corpus file, except `type` and `attributes`."""
     return sorted(yaml.safe_load(file.read_text(encoding="utf-8")).keys() - {"type", "attributes"})
 
 

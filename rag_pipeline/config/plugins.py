@@ -137,7 +137,7 @@ class VariantsOf:
             wrong = f"does not define {missing}" if missing else ""
             if field is None or get_args(field.annotation) != (name,):
                 literal = f'`{self.key}: Literal["{name}"]`'
-                wrong = f"must have the setting {literal}, as its entry point is called"
+                wrong = f"must have the setting {literal}, the name of its entry point"
             if wrong:
                 error = ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
                 refused[name] = error

@@ -30,8 +30,8 @@ class AnswerScore(Settings):
 def token_overlap(answered: Answered) -> float | None:
     """Return the F1 of the words shared with the expected answer, or None without one.
 
-    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016. Unlike there, English
-    articles count.
+    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016. Unlike in SQuAD,
+    English articles count.
     """
     if answered.query.answer is None:
         return None

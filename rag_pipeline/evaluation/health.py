@@ -30,7 +30,7 @@ _CHECKS = (
     _Check("missing context", "missing_rate", "missing", False,
            "add the documents that are missing, or retrieve more contexts"),
     _Check("ranking efficiency", "ranking_efficiency", "ranking", True,
-           "rerank: relevant contexts stand too far down"),
+           "rerank: relevant contexts rank too low"),
     _Check("optimal context count", "optimal_rate", "optimal", True,
            "make chunks smaller or larger until three to five of them are relevant"),
 )  # fmt: skip

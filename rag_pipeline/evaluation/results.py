@@ -96,7 +96,7 @@ class JudgedResults(Results):
     """Whether it is also made from the queries."""
 
     def chats(self, config: CorpusConfig) -> list[ChatSettings]:
-        """Return the chat models that make the file."""
+        """Return the chat models of the judges whose judgements the file holds."""
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores

@@ -108,10 +108,10 @@ def left_out(workspace: Workspace) -> str:
     note, lost = QUERIES.note(workspace), count_left_out(workspace)
     if not lost or "read" not in note:
         return ""
-    few = "; what is measured says little about them" if 2 * lost > note["read"] else ""
+    few = "; the measurements say little about them" if 2 * lost > note["read"] else ""
     return (
         f"{lost} of {note['read']} queries {'is' if lost == 1 else 'are'} left out, "
-        f"as their gold is not in the documents{few}"
+        f"because their gold is not in the documents{few}"
     )
 
 
@@ -358,7 +358,7 @@ def searched_index(workspace: Workspace, configuration: Configuration) -> Index 
 
 
 def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str]:
-    """Return the search texts of a run by query id, where a part of the query names a document."""
+    """Return by query id the search texts of a run that differ from their query."""
     return dict(RUN.note(workspace, configuration).get("search_texts", {}))
 
 

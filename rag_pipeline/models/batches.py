@@ -1,8 +1,8 @@
 """Prompts -> replies through a provider's batches; each prompt is submitted once.
 
-A run notes the keys of prompts before it submits them, under a token that the batch carries in its
-metadata. A killed run leaves a note without a batch, which is searched for by its token, or a note
-with one, which is waited for. A run also waits for the batches of other runs.
+Before a run submits prompts, it notes their keys under a token. The batch carries the token in its
+metadata, so the next run finds the batch of a killed run. A run also waits for the batches of
+other runs.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, aski
     """
     chat = settings.open()
     if not isinstance(chat, BatchedChat):
-        raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
+        raise CallsStoppedError(f"{chat.identity}: offers no Batch API; remove `batch`")
     client = chat.batches()
     batches = _Batches(prompts, settings, chat, client, BatchNotes(asking.cache), asking)
     try:
@@ -60,8 +60,6 @@ def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, aski
 
 @dataclass(slots=True)
 class _Batches:
-    """The batches of one run."""
-
     prompts: Mapping[bytes, Prompt]
     settings: ChatSettings
     chat: BatchedChat
@@ -74,9 +72,8 @@ class _Batches:
     def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
         """Submit prompts that are in no batch yet, wait, and keep every answer.
 
-        Lines with a transient error, without an answer, or that expired are submitted again, up to
-        three times by this run. Prompts that a batch of an earlier run lacks are submitted once
-        more. Returns the failed prompts.
+        This run submits each prompt up to three times, if its line expired, has no answer or has a
+        transient error. A batch of an earlier run does not count. Returns the failed prompts.
         """
         failed: dict[bytes, ProviderError] = {}
         submissions = dict.fromkeys(keys, 0)
@@ -169,13 +166,13 @@ class _Batches:
         """
         found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
         notes, client = self.notes, self.client
-        # One process submits at a time. Its lock ends with it, so a note without a batch is that
-        # of a killed process.
+        # One process submits at a time, and loses its lock when it ends. So a note without a batch
+        # comes from a killed process.
         with notes.locked():
             noted = notes.tokens(keys)
             new = [key for key in keys if key not in noted]
             if new:
-                # The end of a noted batch, which this run waits for, may free budget.
+                # This run waits for the noted batches, and their ends may free budget.
                 new = self._admitted(new, wait=not noted)
             sizes = (len(self._line(key).encode()) + 1 for key in new)
             for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):

@@ -39,12 +39,12 @@ from rag_pipeline.models.replies import (
 from rag_pipeline.models.replies import read_reply as read_reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
-"""From prompts to a reply or a failure for each, in their order."""
+"""Returns a reply or a failure for each prompt, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
-    """Stands for a text of usual length that a dry run would have to ask for."""
+    """Stands in a dry run for a reply of usual length that a run would pay for."""
 
 
 def ask(
@@ -134,7 +134,7 @@ def _in_warm_order(
     """Yield keys in the order in which a provider's prompt cache serves most prefixes.
 
     The first prompts of `width` prefixes come before the other prompts of these prefixes. Prompts
-    of one prefix stay together, as a cache holds the last prefixes.
+    of one prefix stay together, because a cache holds only the last prefixes.
     """
     groups: dict[str, list[bytes]] = {}
     for key in keys:

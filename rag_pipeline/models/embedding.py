@@ -46,7 +46,7 @@ from rag_pipeline.errors import (
 _REFUSED_ALIKE = 3
 """Number of inputs that fail singly, with none accepted, before the settings are blamed."""
 _FAILED_IN_A_ROW = 20
-"""The same number after an accepted input: then the model fails on all inputs from now on."""
+"""Number of inputs that fail in a row, after an accepted input, before the model is blamed."""
 
 
 class Embedded(NamedTuple):
@@ -204,7 +204,7 @@ def _embed_remotely(
         An input alone is the probe after failures without a success: see `put_off`.
         """
         rest, width, bad = list(batch), len(batch), 0
-        put_off: list[bytes] = []  # failed alone when nothing else worked: an outage, perhaps
+        put_off: list[bytes] = []  # failed alone when nothing else worked, perhaps in an outage
         sending = Sending()
 
         async def tried(part: list[bytes], once: bool = False) -> ProviderError | None:
@@ -223,7 +223,7 @@ def _embed_remotely(
             sending.tries = sending.paid_in_vain = 0
             rest.extend(key for key in unfit if key not in unusable)
             if twice := [key for key in unfit if key in unusable]:
-                said = "returned twice a vector that is not finite or has no length, or a wrong one"
+                said = "returned twice a vector of length 0, of a wrong dimension or not finite"
                 give_up(twice, ProviderError(f"{embedder.identity}: {said}"))
             unusable.update(unfit)
             return None

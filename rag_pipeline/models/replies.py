@@ -1,6 +1,6 @@
-"""One prompt -> a complete, valid reply. A cut reply gets more room once, a wrong one one repair.
+"""Ask for one complete, valid reply: a cut reply gets more room, a wrong reply gets one repair.
 
-The first, unusable reply is paid for, so it is kept until its repair succeeds: see `keep_first`.
+The first reply is paid for even if it is unusable, so it is kept until its repair succeeds.
 """
 
 import json
@@ -35,9 +35,9 @@ class Chats:
         self.usual = self.settings.open()
 
     async def first(self, prompt: Prompt) -> Completion:
-        """Return a first reply. One of the `choices` needs few tokens.
+        """Return a first reply. A reply that is one of the `choices` needs few tokens.
 
-        A model that thinks before it answers needs more, and gets the usual number from then on.
+        If such a reply is cut, the model thinks before it answers and gets the usual number.
         """
         used = Usage()
         if prompt.choices and self._brief and self.settings.max_output_tokens > CHOICE_TOKENS:
@@ -134,7 +134,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 
 
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
-    """Return whether a reply lacks its end. Complete JSON or a leading choice needs no more."""
+    """Return whether a reply lacks a needed end. Complete JSON or a leading choice is enough."""
     if completion.cut and prompt.choices:
         first = re.search(r"\w+", completion.text.casefold())
         return first is None or first[0] not in map(str.casefold, prompt.choices)

@@ -217,7 +217,7 @@ class LoggedProgress:
 
 
 def _deps(config: CorpusConfig, name: str) -> dict[str, dg.AssetDep]:
-    """Return what an asset reads: other assets, its inputs, and the assets that make its files."""
+    """Return an asset's dependencies: other assets, its inputs, and the assets of its files."""
     inside = {up: mapping_between(config, up, name) for up in upstream_assets(config, name)}
     deps = {up: dg.AssetDep(asset_key(config, up), partition_mapping=m) for up, m in inside.items()}
     mapping = input_mapping(config, name)

@@ -127,7 +127,7 @@ def _sensor(
         resting = outside_hours(workspace.config, datetime.now(UTC)) or at_work(workspace.store)
         found = resting or look(workspace, context)
         if resting:
-            context.update_cursor("")  # a look before it says nothing of what is there now
+            context.update_cursor("")  # the result of an earlier look is outdated
         if isinstance(found, str):
             return dg.SensorResult(skip_reason=found)
         return dg.SensorResult(found)

@@ -90,7 +90,7 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
         """
         file = Path(request.target_path) / "defs.yaml"
         if request.scaffold_format != "yaml" or request.append:
-            raise ConfigError(f"{file}: a corpus is a YAML file of its own; leave --format away")
+            raise ConfigError(f"{file}: a corpus is a YAML file of its own; leave --format out")
         name = re.sub(r"[^A-Za-z0-9_-]", "_", file.parent.name)[:64]
         given = request.params
         schema = file.with_suffix(".schema.json")

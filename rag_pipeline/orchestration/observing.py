@@ -84,10 +84,10 @@ def graph_of(workspace: Workspace) -> Graph:
 
 
 class LastLook:
-    """What a sensor's last look said, which a sensor keeps in its cursor.
+    """The result of a sensor's last look at the store, which the sensor keeps in its cursor.
 
-    It lasts at most `LOOK_SECONDS`, and while files, settings, code and Dagster's events stay the
-    same. To compare these is cheaper than to look at the store.
+    It is valid for `LOOK_SECONDS`, while files, settings, code and Dagster's events stay the same.
+    Comparing these is cheaper than a look at the store.
     """
 
     def __init__(self, context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
@@ -101,7 +101,7 @@ class LastLook:
                 self.said = said
 
     def keep(self, said: str | None, start: int = 0) -> None:
-        """Keep what a look said, or None to look again at the next tick, from a step on."""
+        """Keep the result of a look. With None, the next tick looks from step `start` on."""
         at = 0.0 if said is None else time.time()
         self._context.update_cursor(json.dumps([self._now, at, said, start]))
 
@@ -141,7 +141,7 @@ class Observer:
     def _reconcile(
         self, context: Context, stale: Mapping[Step, str], start: int = 0, seconds: float = math.inf
     ) -> int:
-        graph = self.graph(context)  # which may forget what agreed
+        graph = self.graph(context)  # it may replace `_agreed`
         workspace, instance = self.now(), context.instance
         return reconcile(workspace, instance, graph, stale, self._agreed, start, seconds)
 

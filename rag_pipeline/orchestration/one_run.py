@@ -163,7 +163,7 @@ class Work:
             context.log.warning(f"{count} of {len(wanted)} left out, because {cause} failed")
 
     def _failure(self, errors: Mapping[Step, Exception]) -> dg.Failure:
-        """Return the failure of an op: a line for each failed step, with what it holds back."""
+        """Return the failure of an op: a line per failed step, and the number of its readers."""
         config, said = self.plan.workspace.config, []
         for step, error in errors.items():
             behind = len(readers(config, step))
@@ -172,7 +172,7 @@ class Work:
         return failure(said[:_NAMED], list(errors.values()))
 
     def end(self, instance: dg.DagsterInstance, run: dg.DagsterRun, log: Any) -> None:
-        """Observe what the run has left, and delete runs past their time."""
+        """Observe the steps that are still stale, and delete runs past their time."""
         workspace = self.plan.workspace
         if self._last is not None:
             self.observer.observe_after(self._last)
@@ -198,13 +198,14 @@ def build_update_job(
     def work(context: dg.InitResourceContext) -> Iterator[Work]:
         instance, run, log = context.instance, context.run, context.log
         assert instance is not None and run is not None and log is not None
-        tags = {SOURCES_TAG: sources_digest(config)}  # they may have changed in the queue
+        # Files and settings may have changed while the run was queued.
+        tags = {SOURCES_TAG: sources_digest(config)}
         instance.add_run_tags(run.run_id, tags)
         # A step that another run makes meanwhile is current when its turn comes.
         with lease(workspace.store, wait=True, waiting=log.info):
             mine = (begin or partial(_begin, workspace))()
             if instance.is_ephemeral and not mine.keep_going:
-                yield mine  # nobody reads what else `rag run` tells without DAGSTER_HOME
+                yield mine  # without DAGSTER_HOME, nobody reads the run's events
                 return
             try:
                 mine.announce(instance, run)
@@ -249,7 +250,7 @@ def _op_of(
     )
     def make(context: dg.OpExecutionContext) -> Iterator[Any]:
         work: Work = getattr(context.resources, shared)
-        # Ctrl-C ends `rag run` itself, which tries no step again.
+        # Ctrl-C ends `rag run`, which retries no step.
         with at_work_until_canceled(workspace, context) if work.keep_going else nullcontext():
             yield from work.make(context, name)
 

@@ -37,9 +37,9 @@ WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
 """Seconds from the first, second … and each later interruption in a row to the next request."""
 
 LOADED = time.time()
-"""When this process loaded the definitions. Earlier interruptions may come from older code."""
+"""Unix time when this process loaded the definitions. Older code may cause interruptions."""
 _LOOKED_AT = 20
-_NOTHING = "its last run came to nothing"
+_NOTHING = "its last run did not make it from these inputs"
 _FINISHED = [
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,

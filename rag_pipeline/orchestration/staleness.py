@@ -111,7 +111,7 @@ def version_tags(
 def _newest(
     instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
 ) -> dict[dg.AssetKey, dg.EventLogRecord | None]:
-    """Return the newest materialization of each asset, or its newest observation without any."""
+    """Return the newest materialization of each asset, or else its newest observation."""
     entries = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(keys)}
     made = {k: entries[k].last_materialization_record if k in entries else None for k in keys}
     return {
@@ -147,7 +147,7 @@ def reconcile(
     `stale` has the stale steps with the hashes of their inputs. Return the number of the first step
     that is left after `seconds`, or 0 if none is left. Afterwards Dagster's staleness agrees with
     `rag plan`. Call it only while no run is active. `agreed` keeps the state of every step on which
-    Dagster agreed: it looks up such a step only after an event of the step or of what it reads.
+    Dagster agreed. Such a step is looked up only after an event of the step or of its inputs.
     """
     ends, every = time.monotonic() + seconds, steps(workspace.config)
     while start < len(every):
@@ -171,7 +171,7 @@ def _states(
     own: Sequence[Step],
     stale: Mapping[Step, str],
 ) -> Agreed:
-    """Return the hash of each stale step, and the newest events of it and of what it reads."""
+    """Return the hash of each stale step, and the newest events of each step and its inputs."""
     config = workspace.config
     key, source = asset_key(config, own[0].asset), input_key(config)
     read = {step: upstream(config, step) for step in own}
@@ -208,7 +208,7 @@ def _reconcile(
 ) -> set[Step]:
     """Observe and report partitions of one asset, and return those with an event.
 
-    Those of the assets before it are done.
+    The assets before it must be done.
     """
     source = input_key(workspace.config)
     statuses, observed = Statuses(instance, graph), set[Step]()
@@ -264,7 +264,7 @@ def _version_read(
 
 
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
-    """Return whether something else than a run in Dagster changed a step, such as a rollback."""
+    """Return whether something other than a run in Dagster changed a step, such as a rollback."""
     version = _version_now(workspace, step)
     return version is not None and version != _version(
         instance.get_latest_data_version_record(

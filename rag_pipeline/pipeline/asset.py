@@ -78,7 +78,7 @@ class Asset:
     """Returns an identifier of the content that its checks read, by default its table's version."""
     checks: tuple[Check, ...] = ()
     made_by: str = ""
-    """The asset whose Dagster job also makes it, because an own run takes longer than its work."""
+    """The asset whose Dagster job also makes it: starting a run would take longer than its work."""
     needs_all_inputs: bool = True
     """Whether one failed input stops it. Otherwise it is made from the inputs that succeeded."""
     on_demand: bool = False

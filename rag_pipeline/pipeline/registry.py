@@ -132,7 +132,7 @@ _ROWS = (
         watched=True,
         priority=20,
         kind="lancedb",
-        about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
+        about="Files and JSON Lines records, decoded. Unusable ones are quarantined with the "
         "reason.",
         activity="load files",
         unit="documents",
@@ -258,7 +258,7 @@ _ROWS = (
     ),
     _results_asset(results.CONTEXT_SCORES)(
         update=updates.context_scores,
-        about="How relevant, used, complete and well ranked the contexts of each query are.",
+        about="Relevance, use, completeness and ranking of the contexts of each query.",
         activity="judge the contexts",
         shown_counts=(("queries", "queries"), ("missing_judgements", "missing")),
         made_by="answers",
@@ -304,8 +304,8 @@ _ROWS = (
         made_from=lambda workspace, _: (),
         on_demand=True,
         kind="json",
-        about="The prompts of the assistant's model, with examples of good answers where these "
-        "make it score higher. Made only on demand, because it costs several answers per query.",
+        about="The prompts of the assistant's model, with examples of good answers if they raise "
+        "its score. Made only on demand, because it costs several answers per query.",
         activity="optimize the assistant's prompts",
     ),
 )

@@ -24,14 +24,14 @@ from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
-"""Least share of unused answers, from 0 to 1, for which a sweep looks for removable answers."""
+"""Minimum share of unused answers (0 to 1) for which a sweep looks for removable answers."""
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
 class Freed(NamedTuple):
     """A removed part of a store: its kind, name, reason and size in bytes.
 
-    A dry run also lists what stays for now, with the time in UTC after which it is removed.
+    A dry run also lists parts that stay for now, with the time in UTC after which they may go.
     """
 
     what: str
@@ -244,7 +244,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
     if not dry_run:
         cache.touch(list(cache.unused(_unused_since(workspace)) - gone))
         cache.prune(keys)
-    yield Freed("calls", f"{len(gone):,} answers", "unused for long, of no current text", size)
+    yield Freed("calls", f"{len(gone):,} answers", "long unused and needed by no text", size)
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:

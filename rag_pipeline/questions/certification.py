@@ -1,7 +1,7 @@
-"""Questions with gold spans -> their problems, by a round trip through the documents.
+"""Try questions with gold spans on the documents, and name their problems.
 
 A question passes if a search finds its span, the span holds the answer, and no other passage
-answers it. The document's title must not answer it or be all that it asks for.
+answers it. The document's title must neither answer the question nor be its only subject.
 """
 
 import math
@@ -38,14 +38,14 @@ _FOUND_INSIDE = 5
 """The same for a search of its own document without the document's name."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
-"""A rival sentence also answers. It covers this share of the gold sentence's terms."""
+"""A sentence also answers if it covers more than this share of the gold sentence's terms."""
 _LEAST_COVERED = 0.3
 """Minimum share of the question's terms, by rarity, in the gold sentence and its headings."""
 _ABSENT = 0.35
 """A sentence that covers more of a question than this share may answer it."""
 _LEAST_ASKED = 2
 _NAMED = 1.0
-"""A named document leads all others by this rarity (in nats) of the shared words of its name."""
+"""Minimum lead of a named document over all others: rarity, in nats, of the words it shares."""
 _UNIT = r"(?:days|weeks|months|years|hours|minutes)"
 _EXPECTS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
@@ -124,7 +124,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         name = self._names[gold.document_id]
         asked = terms - name
         if len(asked) < _LEAST_ASKED and not (asked and _DEFINES.search(query)):
-            return "leaks the title: it asks for nothing besides"
+            return "leaks the title: it asks for nothing else"
         if self._rank(query, gold, None) > _FOUND:
             return "unanswerable: a search does not find the span"
         inside = " ".join(w for w in query.split() if asked & set(self._tokenizer.tokenize(w)))
@@ -142,7 +142,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         weight = self._weights(terms)
         total = sum(weight.values())
         if len([t for t in terms if self._holding[t]]) < _LEAST_ASKED:
-            return "asks for nothing that any document has"
+            return "asks for terms that no document has"
         inside = self._inside[document_id]
         for chunk_id, _ in self._index.search(query, _RIVALS_AMONG, inside):
             context = self._headings[chunk_id] - self._names[document_id]
@@ -171,9 +171,9 @@ class Certifier(AbstractContextManager["Certifier"]):
         values = quantities(said)
         told = _hold(query, values) if values else answer and answer <= in_query
         if told:
-            return "the question says its own answer"
+            return "the question contains its answer"
         if answer and answer <= self._names[gold.document_id]:
-            return "leaks the title: that tells the answer"
+            return "leaks the title: it contains the answer"
         if not _hold(text, values) or len(answer & in_span) < 0.5 * len(answer):
             return "unanswerable: the span does not hold the answer"
         return None
@@ -202,7 +202,7 @@ class Certifier(AbstractContextManager["Certifier"]):
                 elif sentence.could_answer(wanted, defines) and sentence.terms & asked:
                     rivals.append((share, sentence.place.document_id))
         if covered < _LEAST_COVERED * total:
-            return "unanswerable: the span says too little of what is asked"
+            return "unanswerable: the span covers too little of the question"
         best, other = max(rivals, default=(0.0, ""))
         if best > _RIVAL * covered:
             where = "the same document" if other == gold.document_id else other

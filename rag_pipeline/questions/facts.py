@@ -153,7 +153,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if title is not None:
             level_start, before = end, ""
             if language == "en":
-                # A title writes words large that the text writes small: "Payment Information".
+                # A title capitalizes words that the text does not: "Payment Information".
                 in_text = all(w.casefold() in small for w in title.split() if not w.islower())
                 title = title.lower() if in_text else title
             heading = title
@@ -165,7 +165,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if not _SENTENCE[0] <= end - start <= _SENTENCE[1] or (is_listed and _ITEM.match(raw)):
             continue
         is_first, level_start = level_start >= 0, -1
-        # A text that is set in belongs to the entry above it.
+        # Indented text belongs to the entry above it.
         if indent > base + 2:
             continue
         begin = start + _prefix(raw)
@@ -173,7 +173,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
         if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
             continue
-        # A fragment of a sentence, or of code, begins small or has no end.
+        # A fragment of a sentence, or of code, starts in lower case or has no full stop.
         if (
             not _is_said(sentence, language)
             or not re.match(r"[“\"„]?[^\W\d_a-zäöü].*[.!?][)”“\"]?$", sentence)
@@ -260,7 +260,7 @@ def _is_said(sentence: str, language: str) -> bool:
 
 
 def _small(text: str, small: frozenset[str]) -> str:
-    """Return a text with a small first word, except a word that the document writes large."""
+    """Return a text with its first word in lower case, unless the document capitalizes it."""
     first = text.partition(" ")[0]
     is_common = first.casefold() in small and (first[1:].islower() or len(first) == 1)
     return text[:1].lower() + text[1:] if is_common else text
@@ -339,6 +339,6 @@ def _section_end(spans: list[Span], number: int, text: str) -> int | None:
             break
         if past - first > _SECTION:
             return None
-        if re.search(r"[^\W\d_]{3}", text[start:past]):  # no number of the next section
+        if re.search(r"[^\W\d_]{3}", text[start:past]):  # not just the next section's number
             end = past
     return end

@@ -67,8 +67,8 @@ def make_questions(
     Questions name their document, except definitions that only one document has, and questions
     about a single document. Up to `several` questions need two documents, and up to `unanswerable`
     questions have no answer. Documents take turns, and so do the kinds of facts. Near copies of a
-    document are left out. The same documents give the same questions. `progress` gets the numbers
-    of tried facts and of all.
+    document are left out. The same documents give the same questions. `progress` gets the number
+    of tried facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
     documents = distinct_documents(documents)
@@ -102,7 +102,7 @@ def make_questions(
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents without near copies. Of copies, the one with the shortest id stays.
+    """Return the documents without near copies; the copy with the shortest id stays.
 
     Copies share nine tenths of their runs of three words (estimated by the least hashes: Broder,
     On the resemblance and containment of documents, 1997), and one has all figures of the other.

@@ -11,7 +11,7 @@ from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS, plain
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
-"""Number of first characters with the names of companies."""
+"""Number of first characters that are searched for names of companies."""
 _OFTEN = 0.4
 """A name in more than this share of the documents identifies none of them."""
 _MOST_WORDS = 9
@@ -40,8 +40,8 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     """Return the names of each document, by document id. The list may be empty.
 
     A name has up to two proper names that few other documents have, and the kind of document from
-    title or file name. A name that fits two documents is left out. Without a name, it is the title
-    if it is unique, else the file name. Documents in other languages than English have titles only.
+    title or file name. A name that fits two documents is left out. The title replaces a missing
+    name if it is unique, or else the file name does. Documents that are not English have titles.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}

@@ -21,7 +21,7 @@ _LIKE = 5
 _LONGEST = 2_000
 
 EmbedTexts = Callable[[Sequence[str]], Any]
-"""From texts to vectors of length 1, one row a text."""
+"""Returns one vector of length 1 per text, as the rows of an array."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class WaitingQuestion:
     record: QueryRecord
     gold: tuple[tuple[GoldSpan, str], ...]
     left: int
-    """Number of waiting questions with this one."""
+    """Number of waiting questions, including this one."""
 
 
 def waiting(config: CorpusConfig) -> list[QueryRecord]:

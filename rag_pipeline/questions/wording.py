@@ -228,12 +228,9 @@ def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple
     if "later" in bound or "latest" in bound or "earlier" in bound:
         prep = "within" if fact.kind == "duration" else "by"
     if noun:
-        start = f"{prep} " if prep in ("upon", "with", "after", "on") else ""
-        return (
-            None
-            if prep not in ("", "upon", "with", "after", "on")
-            else (f"{start}how much {noun}",)
-        )
+        if prep not in ("", "upon", "with", "after", "on"):
+            return None
+        return (f"{prep} how much {noun}".lstrip(),)
     if fact.kind == "duration":
         return _DURATION.get(prep)
     if fact.kind == "date":

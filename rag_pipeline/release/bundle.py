@@ -355,9 +355,9 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
                 raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")
             member = archive.getinfo(name)
             if member.compress_type != zipfile.ZIP_STORED:
-                raise InputError(f"{file}: {name} is compressed, which no bundle is")
+                raise InputError(f"{file}: {name} is compressed; a bundle stores files as they are")
             if member.file_size != about["bytes"]:
-                raise InputError(f"{file}: {name} is not as large as the bundle says")
+                raise InputError(f"{file}: {name} has another size than {_LISTING} says")
         refuse_variables([listing["release"], listing["named"]], f"{file}")
         if _VECTORS not in files or not isinstance(listing["release"], dict):
             raise InputError(f"{file}: not a release bundle: no {_VECTORS}")

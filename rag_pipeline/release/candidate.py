@@ -61,7 +61,7 @@ def _choose_best(
         reason = "every evaluated build was rolled back; change something and run again"
         raise NotReleasedError(f"{config.corpus}: {reason}")
     back = ", ".join(rolled_back)
-    notes = [f"not chosen, as the build was rolled back: {back}"] if back else []
+    notes = [f"not chosen, because the build was rolled back: {back}"] if back else []
     common, complete = comparable(values, config.gate.maximum_missing)
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):
@@ -167,10 +167,10 @@ def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
 
 
 def check_contexts(workspace: Workspace, _: str = "") -> CheckResult:
-    """Expect the contexts of the chosen configuration to keep the thresholds of health."""
+    """Expect the contexts of the chosen configuration to meet `evaluation.health`."""
     try:
         chosen, _why = choose(workspace)
-    except NotReleasedError as error:  # which the check of the gate reports
+    except NotReleasedError as error:  # the check of the gate reports it
         return CheckResult(passed=True, checked=0, summary=str(error))
     evaluation = workspace.config.evaluation
     note = CONTEXT_SCORES.note(workspace, chosen.name).get("health")
@@ -266,14 +266,14 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
 
 def _stale_scores(workspace: Workspace, configuration: Configuration) -> list[str]:
     if not run_is_current(workspace, configuration):
-        return ["its retrieval_run is not of these builds"]
+        return ["its retrieval_run is from other builds"]
     if not scores_are_current(workspace, configuration.name):
-        return ["its answer_presence is not of this run"]
+        return ["its answer_presence is from another run"]
     # The gate counts failed judgements, so incomplete scores are no obstacle here.
     gate, name = workspace.config.gate, configuration.name
     deciding = {asset_of(metric) for metric in (workspace.config.serve_metric, *gate.metrics)}
     return [
-        f"its {asset} is not of this run"
+        f"its {asset} is from another run"
         for asset in sorted(deciding - {"answer_presence"})
         if not JUDGED[asset].is_current(workspace, name)
         and not JUDGED[asset].is_incomplete(workspace, name)
@@ -301,7 +301,7 @@ def missing_documents(workspace: Workspace, configuration: Configuration) -> str
     more = " …" if len(missing) > _LISTED_DOCUMENTS else ""
     share = f"{len(missing)} of {workspace.documents().count()} documents"
     are = "is" if len(missing) == 1 else "are"
-    return f"{share} {are} missing, as a model failed on them: {listed}{more}"
+    return f"{share} {are} missing, because a model failed on them: {listed}{more}"
 
 
 def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def causes_between(
     query_ids: Sequence[str],
     k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield the causes for two open builds."""
+    """Yield the same as `causes`, for two builds that are open already."""
     changed = differing(one, other)
     gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}

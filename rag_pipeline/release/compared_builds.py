@@ -112,7 +112,7 @@ class _CachedCallsWorkspace(Workspace):
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):
-    """A search over variations. At the end of the context, it deletes the indexes that it built."""
+    """Builds indexes of variations and searches them. The end of its context deletes them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = _CachedCallsWorkspace(workspace.config)

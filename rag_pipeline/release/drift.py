@@ -121,7 +121,7 @@ def compare_with_reference(
     if shown:
         reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure"
     elif refused:
-        reason = "refused: lower, as an earlier build was shown to be worse"
+        reason = "refused: lower, and an earlier build was shown to be worse"
     else:
         reason = "allowed: not shown to be worse"
     told = f" ({', '.join(shown or lost)})" if lost else ""

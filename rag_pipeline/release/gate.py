@@ -227,7 +227,7 @@ def _refused(workspace: Workspace) -> list[str]:
 
 
 def _worst_case(own: Scores, other: Scores, metrics: Sequence[str]) -> Scores:
-    """Return the candidate's values, the worst value where only the other side has one."""
+    """Return the candidate's values. The worst value replaces one that only the other side has."""
     ids = _query_ids(own)
     filled = {}
     for metric in metrics:

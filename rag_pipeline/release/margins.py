@@ -39,7 +39,7 @@ class MetricComparison:
     synthetic: int = 0
     """Number of the common queries that are synthetic."""
     missing: int = 0
-    """Number of the pairs in which the worst value stands for a missing one of the candidate."""
+    """Number of pairs in which the worst value replaces a missing value of the candidate."""
 
 
 def spent(comparison_number: int) -> float:
@@ -67,7 +67,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
         if one is not None and other is not None
     ]
     if not measured:
-        return "not measured", "not measured on both, so not compared"
+        return "not measured", "not compared, because one of the two has no value"
     gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
     n, gain = len(gains), math.fsum(gains) / len(gains)
     where = _sample_size(found, n, groups)

@@ -174,7 +174,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
 
 
 def serve(workspace: Workspace, release_id: str) -> None:
-    """Serve a release unconditionally, in place of an unusable served release."""
+    """Serve a release unconditionally, to replace an unusable served release."""
     load(workspace, release_id)
     try:
         held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])

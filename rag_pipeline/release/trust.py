@@ -33,8 +33,8 @@ def refuse_variables(value: Any, where: str) -> None:
 def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
     """Return a line for each part of a bundle's settings with a foreign address or variable.
 
-    `made` holds models of settings. Default values are trusted. A combination of values is also
-    trusted if one part of the importer's corpus file `own` has the same combination.
+    `made` holds settings objects, in mappings and lists. Default values are trusted. A combination
+    of values is also trusted if a part of the importer's corpus file `own` has the same one.
     """
     trusted = [dict(values) for _, values in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}

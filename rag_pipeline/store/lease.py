@@ -109,9 +109,8 @@ def _holder() -> dict[str, Any]:
 
 def _said(store: Store) -> str:
     said = f"a run is at work on {store.corpus}"
-    with suppress(
-        ValueError, KeyError, TypeError
-    ):  # the run has just ended, or has not written its name yet
+    # The file has no holder if the run has just ended or has just begun.
+    with suppress(ValueError, KeyError, TypeError):
         holder = json.loads(store.read_bytes(FILE) or b"")
         said += f" since {holder['since']}, process {holder['pid']} on {holder['host']}"
     return said

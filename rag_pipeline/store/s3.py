@@ -27,7 +27,7 @@ _LASTING = {
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY or the S3Resource",
     "403": "the credentials in use may not do this",
 }
-"""Error codes that a retry does not overcome, each with its cure."""
+"""Error codes that a retry does not overcome, each with a remedy."""
 
 
 def attempts() -> int:
@@ -131,7 +131,7 @@ def arrow_files() -> Any:
 
 @contextmanager
 def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
-    """Raise boto3's errors as one line with the place and the cure.
+    """Raise boto3's errors as one line with the place and, if known, a remedy.
 
     Raise ConfigError if retries can't help, or else StoreError. `client` is the client in use, if
     it is not the client of `s3_client`.

@@ -138,7 +138,7 @@ def refusal(method: str) -> str:
             "half = halving:Halves",
             HALVES,
             "'half' of halving (halving:Halves): Halves must have the setting `method: "
-            'Literal["half"]`, as its entry point is called',
+            'Literal["half"]`, the name of its entry point',
         ),
     ],
 )

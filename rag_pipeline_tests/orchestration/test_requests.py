@@ -246,7 +246,7 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     _, reason = ask(built, instance)
     assert reason == (
         "nothing to do before something changes; stuck: vector_index semantic.none.minilm, and 5 "
-        "steps that read it: its last run came to nothing"
+        "steps that read it: its last run did not make it from these inputs"
     )
 
     monkeypatch.undo()
@@ -351,5 +351,6 @@ def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle)
     requests, reason = ask(file, instance)
     assert requests == []
     assert reason == (
-        "nothing to do before something changes; stuck: release: its last run came to nothing"
+        "nothing to do before something changes; stuck: release: its last run did not make it "
+        "from these inputs"
     )

@@ -54,7 +54,7 @@ def test_a_question_with_a_verbatim_quote_passes_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     ("question", "answer", "reason"),
     [
-        ("Is the royalty EUR 3.20 for each robot shipped with the runtime?", "EUR 3.20", "the question says its own answer"),
+        ("Is the royalty EUR 3.20 for each robot shipped with the runtime?", "EUR 3.20", "the question contains its answer"),
         ("When does the ferry to the island leave?", "at noon", "unanswerable"),
     ],
 )  # fmt: skip

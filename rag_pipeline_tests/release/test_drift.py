@@ -65,7 +65,7 @@ def test_small_losses_of_each_night_do_not_add_up(tmp_path):
     # A build that loses less than is shown, but more than the reference, is refused from now on.
     lower = try_release(workspace, number, 1)
     assert not lower.allowed
-    assert "refused: lower, as an earlier build was shown to be worse" in lower.reasons[-1]
+    assert "refused: lower, and an earlier build was shown to be worse" in lower.reasons[-1]
     assert try_release(workspace, number, 0).allowed
 
 

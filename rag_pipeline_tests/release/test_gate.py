@@ -62,7 +62,7 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
         "nDCG@10: allowed: no clear loss on 9 questions, but one of more than 0.02 is not ruled "
         "out; a loss of 0.46 would be seen in 9 of 10 cases; about 150 more questions would show "
         "one of 0.04 (0.5000 -> 0.5000 [-0.2562, +0.2562])",
-        "CriticalRecall: not measured on both, so not compared",
+        "CriticalRecall: not compared, because one of the two has no value",
     )
 
 
@@ -267,7 +267,7 @@ def test_scores_of_every_gate_metric_must_be_of_the_run(by_meaning, monkeypatch)
     monkeypatch.setattr(
         workspace.store, "read_note", lambda path: {} if path == file else read(path)
     )
-    assert obstacles(workspace, configuration) == ["its entity_scores is not of this run"]
+    assert obstacles(workspace, configuration) == ["its entity_scores is from another run"]
 
 
 def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meaning):

@@ -18,7 +18,7 @@ from rag_pipeline.calls.schema import charges, token_counts
 _LEAST_CALLS = 5
 _LEAST_TOKENS = 200
 _MOST_FACTOR = 8.0
-"""A server with a factor beyond this, or below its inverse, counts something else."""
+"""A factor above this or below its inverse is ignored: the server counts something else."""
 
 
 class Calls(NamedTuple):

@@ -7,9 +7,10 @@ Under a budget, money is reserved for a call before it is sent. A reservation is
 charges, and holds the highest possible cost of its call. It is made in the transaction that reads
 the sums spent and reserved. The charge of the call replaces it.
 
-Near the end of the budget, a call may be expected to fit although its highest cost does not. It
-waits until no other call is on its way, and goes alone. So a budget is exceeded by the error of
-one estimate at most. Reservations of a killed process count as spent: their calls may be billed.
+Near the end of the budget, the expected cost of a call may fit although its highest cost does not.
+The call waits until no other call is in flight, and goes alone. So the error of one estimate is the
+most by which a budget is exceeded. Reservations of a killed process count as spent, because their
+calls may be billed.
 """
 
 import hashlib
@@ -160,7 +161,7 @@ class Ledger:
             if not amounts and not others:
                 if expected > left or left <= 0:
                     raise self._over_budget(spent, reserved, expected)
-                amounts = {next(iter(costs)): left}  # the whole rest, so that it goes alone
+                amounts = {next(iter(costs)): left}  # all that is left, so that it goes alone
             if not amounts:
                 # An earlier try may have reserved them, if only its confirmation was lost.
                 _cancel(connection, list(costs))

@@ -62,7 +62,7 @@ class Prices(Settings):
 
 
 def vendor(provider: str, base_url: str | None) -> str:
-    """Return whose prices apply: the provider's at its own address, else those of the host.
+    """Return the name that prices are listed under: the provider, or the host of another server.
 
     Another server may charge another price for a model of the same name.
     """
@@ -70,8 +70,9 @@ def vendor(provider: str, base_url: str | None) -> str:
         return provider
     parts = urlsplit(base_url)
     host = parts.hostname or base_url
-    if any(host in known.hosts for known in _packaged().providers.values()):
-        return next(n for n, known in _packaged().providers.items() if host in known.hosts)
+    for name, known in _packaged().providers.items():
+        if host in known.hosts:
+            return name
     named = f"[{host}]" if ":" in host else host
     return f"{named}:{parts.port}" if parts.port else named
 

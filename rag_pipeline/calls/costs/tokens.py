@@ -30,7 +30,7 @@ _MOST_COUNTED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Learned from calls of a model: factors of its tokens by alphabet, and length of replies.
+    """Factors of a model's tokens by alphabet and the length of its replies, learned from calls.
 
     `output` is None if too few replies are known. `count` has priority over the factors.
     """

@@ -89,7 +89,7 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     ),
     Metric(
         name="RankingPenalty",
-        definition="Penalty for contexts of high relevance that stand too far down.",
+        definition="Penalty for contexts of high relevance that rank too low.",
         measure=lambda rated: ranking_penalty(rated.judgement.contexts, rated.rates),
         direction="lower",
         headline=False,

@@ -20,7 +20,7 @@ _PASSAGES_PER_BATCH = 32
 class FlashRankReranker(ModelReranker):
     """A cross-encoder from a local folder by the package flashrank; nothing is downloaded.
 
-    The folder has flashrank's name of the model, such as `ms-marco-MiniLM-L-12-v2`.
+    The folder must have flashrank's name of the model, such as `ms-marco-MiniLM-L-12-v2`.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})

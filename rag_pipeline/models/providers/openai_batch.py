@@ -47,13 +47,11 @@ class OpenAIBatches:
     def submit(self, lines: Iterator[str], token: str) -> Batch:
         """Upload requests and start their batch, unless a batch with this token exists.
 
-        After a lost answer to `create` the batch may run, so it is searched for first.
+        If the answer to `create` is lost, the batch may still run, so `find` looks for it.
         """
         with tempfile.NamedTemporaryFile("w+b", suffix=".jsonl") as file:
             for line in lines:
                 file.write(line.encode() + b"\n")
-            file.flush()
-            file.seek(0)
 
             def upload() -> str:
                 file.seek(0)
@@ -119,7 +117,7 @@ class OpenAIBatches:
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
         """Yield the answered lines and the failed ones, in any order.
 
-        An incomplete file is read again, up to three times: a missing line would be paid twice.
+        An incomplete file is read up to three times more: a missing line would be paid twice.
         """
         seen: set[str] = set()
         for _ in range(_DOWNLOADS):

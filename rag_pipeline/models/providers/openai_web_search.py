@@ -19,7 +19,7 @@ _INSTRUCTIONS = (
 _PATIENCE_SECONDS = 20.0
 """Maximum time of retries in seconds, as a user waits for the answer."""
 _PAGES_TOKENS = 8_000
-"""Usual input tokens of the found pages: OpenAI's fixed charge of a search."""
+"""Expected input tokens of the found pages: OpenAI's fixed charge for a search."""
 
 
 class CitedPage(NamedTuple):

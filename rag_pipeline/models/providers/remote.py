@@ -177,16 +177,16 @@ class RequestBuilder(ABC):
         return self._counter.fit(texts, self.model, most, self._truncate)
 
     def _refuse_cut(self, used: Usage, texts: Sequence[str]) -> None:
-        """Raise ProviderError if a server has cut texts silently.
+        """Raise ProviderError if a server counts too few tokens, because it has cut texts.
 
-        Its token count shows it. The check needs the model's tokenizer.
+        The check needs the model's tokenizer.
         """
         if self._truncate or not self._counter.exact or not used.input_tokens:
             return
         sent = sum(self._counter.count(texts))
         if used.input_tokens < _READ_AT_LEAST * sent:
             raise ProviderError(
-                f"{self.model}: of {sent:,} tokens the server has read {used.input_tokens:,}: it "
+                f"{self.model}: the server read {used.input_tokens:,} of {sent:,} tokens, so it "
                 f"cuts texts; set `max_text_tokens` to its limit, or `truncate: true`"
             )
 
@@ -200,9 +200,9 @@ class RequestBuilder(ABC):
 def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
-    A zero vector, or one with a value that is not finite or of another dimension, becomes NaN; the
-    others stay usable. Raises TransientError for a wrong count, which a retry may cure, and
-    RefusedError if no vector has the dimension.
+    A vector becomes NaN if it is zero, is not finite or has another dimension. The others stay
+    usable. Raises TransientError for a wrong count, which may pass, and RefusedError if no vector
+    has the dimension.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
@@ -238,12 +238,15 @@ def in_order(
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
     ordered = sorted(rows, key=lambda row: int(index(row)))
     if [index(row) for row in ordered] != list(range(count)):
-        raise TransientError(f"{what}: the reply does not say which vector is whose")
+        raise TransientError(f"{what}: the vectors are not numbered from 0 to {count - 1}")
     return ordered
 
 
 def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> list[float]:
-    """Return a reply's scores in the order of the passages; raise TransientError if one lacks."""
+    """Return a reply's scores in the order of the passages.
+
+    Raise TransientError if a score is missing.
+    """
     scores = dict(found)
     if len(found) != count or set(scores) != set(range(count)):
         raise TransientError(f"{what}: {count} passages were sent and {len(found)} scored")

@@ -297,7 +297,7 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
 
 @dataclass(slots=True)
 class RunPlan:
-    """The steps of a run, in order, their estimated cost, and what came of them so far."""
+    """The steps of a run, in order, their estimated cost, and their results so far."""
 
     workspace: Workspace
     steps: Sequence[Step]

@@ -147,7 +147,7 @@ class DryQueries:
         return result
 
     def _search_for_more(self, step: Step) -> DryResult:
-        """Return the most calls of the second search that extractive answers make."""
+        """Return the maximum number of calls of the second search of extractive answers."""
         dry = self.dry
         if not searching_models(dry, step):
             return DryResult()

@@ -122,7 +122,7 @@ class DryWorkspace(Workspace):
 def _keeping_order(config: CorpusConfig) -> CorpusConfig:
     """Return settings with rerankers that do not change the order of candidates without scores.
 
-    With `on_error: raise`, the first query without scores would end the search.
+    With `on_error: fail`, the first query without scores would end the search.
     """
     rerankers = {
         name: settings.model_copy(update={"on_error": "keep_order"})
