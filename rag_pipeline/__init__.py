@@ -54,12 +54,15 @@ from rag_pipeline.datamodels import (
 from rag_pipeline.errors import RagPipelineError
 
 if TYPE_CHECKING:
+    from rag_pipeline.client import AsyncClient, Client
     from rag_pipeline.corpus import Corpus
     from rag_pipeline.orchestration.component import RagPipeline
 
 __all__ = [
+    "AsyncClient",
     "Caller",
     "Chunk",
+    "Client",
     "ContextualizedChunk",
     "Corpus",
     "Document",
@@ -72,7 +75,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Corpus` (with LanceDB) and `RagPipeline` (with Dagster) on first use."""
+    """Import `Corpus` (with LanceDB), `RagPipeline` (with Dagster) and clients on first use."""
+    if name in ("AsyncClient", "Client"):
+        from rag_pipeline import client
+
+        return getattr(client, name)
     if name == "Corpus":
         from rag_pipeline.corpus import Corpus
 

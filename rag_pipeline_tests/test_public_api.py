@@ -8,8 +8,10 @@ import rag_pipeline
 
 def test_the_public_names_are_pinned():
     assert rag_pipeline.__all__ == [
+        "AsyncClient",
         "Caller",
         "Chunk",
+        "Client",
         "ContextualizedChunk",
         "Corpus",
         "Document",

@@ -1,5 +1,7 @@
 """Implement `rag questions import` and `label`, which sample a server's log and add gold spans."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -9,11 +11,19 @@ from rag_pipeline.cli.console import command, console, indented, print_json, say
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import GoldSpan, ScoredChunk
+from rag_pipeline.datamodels import Chunk, GoldSpan, ScoredChunk
 from rag_pipeline.errors import InputError
+from rag_pipeline.loading.queries import SpanRecord
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions import files
-from rag_pipeline.questions.query_log import UNLABELLED, labelled, read_log, sample
+from rag_pipeline.questions.query_log import (
+    UNLABELLED,
+    labelled,
+    new_of,
+    read_feedback,
+    read_log,
+    sample,
+)
 from rag_pipeline.workspace import Workspace
 
 _PASSAGES = 5
@@ -27,7 +37,10 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     target = _unlabelled(config)
     known = [r.query for f in (files.queries_file(config), target) for r in files.read_questions(f)]
     models = Workspace(config).models(CallCounts())
-    found = sample(asked, number, lambda texts: models.vectors(texts, None), known)
+    judged = new_of(read_feedback(log, config.corpus), known)[:number]
+    known += [one.query for one in judged]
+    rest = number - len(judged)
+    found = [*judged, *sample(asked, rest, lambda texts: models.vectors(texts, None), known)]
     if not found:
         raise InputError(f"{log}: has no unknown question")
     added = files.add(target, [one.row() for one in found])
@@ -54,10 +67,12 @@ def label_questions(file: Path) -> None:
     queries = files.queries_file(corpus.config)
     done = 0
     for number, record in enumerate(waiting, 1):
-        found = corpus.search(record.query, _PASSAGES)
+        named = _named(corpus, record.gold_spans)
+        found = [*named, *corpus.search(record.query, _PASSAGES)]
         say(f"\n[bold]{number}/{len(waiting)}[/bold]  {visible(record.query)}")
         for rank, chunk in enumerate(found, 1):
-            console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]")
+            mark = " (named by a user)" if rank <= len(named) else ""
+            console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]{mark}")
             say(indented(visible(chunk.text)))
         gold = _gold(corpus, found)
         if gold is None:
@@ -74,6 +89,19 @@ def label_questions(file: Path) -> None:
     console.print(f"{done} written to {visible(shown_path(queries))}")
     if done:
         show_next(rag("run", file=file, corpus=corpus.name))
+
+
+def _named(corpus: Corpus, spans: Sequence[SpanRecord]) -> list[ScoredChunk]:
+    """Return the passages that users named, without those that are gone from their documents."""
+    found = []
+    for span in spans:
+        with suppress(InputError):
+            text = corpus.document(span.document_id).text
+            for start, end in Searchable(text).find(span.quote or "")[:1]:
+                chunk = Chunk(span.document_id, start, end, text[start:end])
+                place = chunk.document_id, chunk.start, chunk.end
+                found.append(ScoredChunk(chunk.chunk_id, *place, chunk.text, 0.0))
+    return found
 
 
 def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | None:

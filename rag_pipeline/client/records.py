@@ -270,4 +270,30 @@ class Failure(BaseModel):
     request_id: str = ""
 
 
-Verdict = Literal["helpful", "wrong"]
+class NamedPassage(_Body):
+    """A span of a document."""
+
+    document_id: str = Field(min_length=1, max_length=1000)
+    start: int = Field(ge=0, le=10**9)
+    end: int = Field(ge=1, le=10**9)
+
+
+class FeedbackBody(_Body):
+    """A judgement of an answer. `passage` is the passage that answers the question.
+
+    `release` and `sources` are those of the judged answer.
+    """
+
+    query: Question
+    corpus: str = Field(min_length=1, max_length=200)
+    verdict: Literal["helpful", "wrong"]
+    release: str = Field("", max_length=100)
+    sources: list[NamedPassage] = Field([], max_length=20)
+    passage: NamedPassage | None = None
+    comment: str = Field("", max_length=2000)
+
+
+class Feedback(Record):
+    """The feedback is kept under this id."""
+
+    id: str

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,36 +26,79 @@ EmbedTexts = Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuestion:
-    """A question that represents `asked` questions of a log. `like` holds some of them."""
+    """A question that represents `asked` questions of a log. `like` holds some of them.
+
+    `named` are the passages that people named as its answer, as gold spans with their quotes.
+    """
 
     query: str
     asked: int
     like: tuple[str, ...] = ()
+    named: tuple[Mapping[str, Any], ...] = ()
 
     def row(self) -> dict[str, Any]:
         """Return the question as a row of a file to be labelled."""
         digest = hashlib.sha256(self.query.casefold().encode()).hexdigest()
         counted = {"asked": self.asked, "like": list(self.like)}
-        row = {"query_id": f"asked-{digest[:8]}", "query": self.query, "gold_spans": []}
+        row = {"query_id": f"asked-{digest[:8]}", "query": self.query, "gold_spans": [*self.named]}
         return {**row, "metadata": counted}
 
 
 def read_log(path: Path) -> Counter[str]:
-    """Count the questions of a log, each in its most frequent wording.
+    """Count the questions of a log or of feedback, each in its most frequent wording.
 
     A line is a JSON object with `query`, as `rag serve --log-questions` writes it, or a question.
     Raises InputError for an unreadable file, naming the line.
     """
-    try:
-        lines = read_lines(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read it: {error}") from None
     wordings: dict[str, Counter[str]] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(path), 1):
         query = _query_of(line, f"{path}:{number}")
         if query:
-            wordings.setdefault(query.casefold().rstrip("?! ."), Counter())[query] += 1
+            wordings.setdefault(_key(query), Counter())[query] += 1
     return Counter({w.most_common(1)[0][0]: w.total() for w in wordings.values()})
+
+
+def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
+    """Return the judged questions of a corpus, with the passages that people named.
+
+    A line is what `/v1/feedback` keeps. A right passage counts, or else the sources of a helpful
+    answer. A wrong answer without a right passage leaves the question without passages.
+    """
+    judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}
+    for number, line in enumerate(_lines(path), 1):
+        query = _query_of(line, f"{path}:{number}")
+        record = json.loads(line) if line.strip().startswith("{") else {}
+        if not query or record.get("corpus") != corpus or "verdict" not in record:
+            continue
+        right = [record["passage"]] if record.get("passage") else []
+        if not right and record["verdict"] == "helpful":
+            right = record.get("sources", [])
+        queries, named = judged.setdefault(_key(query), ([], {}))
+        queries.append(query)
+        for one in right:
+            span = {name: one[name] for name in ("document_id", "start", "end")}
+            named[json.dumps(span)] = {**span, "quote": one["text"]}
+    return [
+        LoggedQuestion(queries[0], len(queries), named=tuple(named.values()))
+        for queries, named in judged.values()
+    ]
+
+
+def new_of(judged: Sequence[LoggedQuestion], known: Collection[str]) -> list[LoggedQuestion]:
+    """Return the questions that are not in `known`."""
+    left_out = {*map(_key, known)}
+    return [one for one in judged if _key(one.query) not in left_out]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return list(read_lines(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read it: {error}") from None
+
+
+def _key(query: str) -> str:
+    return " ".join(query.split()).casefold().rstrip("?! .")
 
 
 def _query_of(line: str, where: str) -> str:
@@ -80,8 +123,8 @@ def sample(
     nearest to the middle represents its cluster. Questions in `known` are left out. The same log
     gives the same sample.
     """
-    left_out = {" ".join(k.split()).casefold().rstrip("?! .") for k in known}
-    queries = sorted(q for q in asked if q.casefold().rstrip("?! .") not in left_out)
+    left_out = {*map(_key, known)}
+    queries = sorted(q for q in asked if _key(q) not in left_out)
     if not queries or number < 1:
         return []
     weights = np.array([asked[q] for q in queries], float)

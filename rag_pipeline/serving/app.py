@@ -26,6 +26,8 @@ from rag_pipeline.serving.review import (
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import build_mcp, health_of
 from rag_pipeline.serving.v1.endpoints import clear
+from rag_pipeline.serving.v1.feedback import feedback_endpoint
+from rag_pipeline.serving.v1.openai import openai_endpoints
 from rag_pipeline.serving.v1.openapi import openapi
 from rag_pipeline.serving.v1.routes import endpoints
 
@@ -59,7 +61,10 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         )
         return JSONResponse(value, status)
 
-    described = endpoints(log, settings.timeout_seconds)
+    asked = log, settings.timeout_seconds
+    described = [*endpoints(*asked), *openai_endpoints(*asked)]
+    if settings.feedback:
+        described.append(feedback_endpoint(settings.feedback))
     document = openapi(described)
 
     async def openapi_json(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The questions that people ask a server -> a file, to measure with them later.
+"""The questions and judgements of people -> files, to measure with them later.
 
 Off unless a file is named. Questions may be private: only the file's owner can read it.
 """
@@ -7,15 +7,52 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rag_pipeline.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 64 * 1024 * 1024
-"""A file of this size in bytes gets no more questions."""
+"""A file of this size in bytes gets no more lines."""
+
+
+class KeptLines:
+    """A file with a JSON line per record. Servers and threads may share it."""
+
+    def __init__(self, path: Path, option: str, durable: bool = False) -> None:
+        """Raise ConfigError, which names the option, if the file cannot be written.
+
+        With `durable`, a record is on disk before `add` returns.
+        """
+        self._path = path
+        self._durable = durable
+        self._lock = threading.Lock()
+        try:
+            self._append("")
+        except OSError as error:
+            raise ConfigError(f"{option} {path}: cannot write it: {error.strerror}") from None
+
+    def add(self, record: Mapping[str, Any]) -> bool:
+        """Add a record with the time. Return False if the file is full. Raise OSError."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._lock:
+            if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
+                return False
+            self._append(f"{json.dumps({'time': now, **record})}\n")
+        return True
+
+    def _append(self, text: str) -> None:
+        # One write in append mode: lines of several servers do not mix.
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(handle, text.encode())
+            if self._durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class QuestionLog:
@@ -23,35 +60,13 @@ class QuestionLog:
 
     def __init__(self, path: Path | None = None) -> None:
         """Raise ConfigError if the file cannot be written."""
-        self._path = path
-        self._lock = threading.Lock()
-        if path is not None:
-            try:
-                self._append(path, "")
-            except OSError as error:
-                raise ConfigError(
-                    f"--log-questions {path}: cannot write it: {error.strerror}"
-                ) from None
+        self._lines = None if path is None else KeptLines(path, "--log-questions")
 
     def keep(self, query: str, datasets: Sequence[str] | None = None) -> None:
         """Add a question; a failure is logged and does not fail the request."""
-        if self._path is None:
+        if self._lines is None:
             return
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = json.dumps({"time": now, "query": query, "datasets": list(datasets or ())})
         try:
-            with self._lock:
-                if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
-                    return
-                self._append(self._path, f"{line}\n")
+            self._lines.add({"query": query, "datasets": list(datasets or ())})
         except OSError as error:
-            _log.warning("%s: a question was not kept: %s", self._path, error.strerror)
-
-    @staticmethod
-    def _append(path: Path, text: str) -> None:
-        # One write in append mode: lines of several servers do not mix.
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(handle, text.encode())
-        finally:
-            os.close(handle)
+            _log.warning("%s: a question was not kept: %s", error.filename, error.strerror)

@@ -19,9 +19,10 @@ class ServerSettings:
     its body, may take `body_seconds` to arrive; a client must read some of its reply every
     `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server
     finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
-    (`host` or `host:port`) by header. Questions are added to the file `log_questions`. With
-    `review`, clients may decide on synthetic questions. The file `callers` maps tokens
-    to labels. All other requests come from `caller`, by default a caller without labels.
+    (`host` or `host:port`) by header. Questions are added to the file `log_questions`, and
+    judgements of answers to the file `feedback`. With `review`, clients may decide on synthetic
+    questions. The file `callers` maps tokens to labels. All other requests come from `caller`, by
+    default a caller without labels.
     """
 
     host: str = "127.0.0.1"
@@ -35,6 +36,7 @@ class ServerSettings:
     requests_per_minute: int = 6_000
     stop_seconds: int = 10
     log_questions: Path | None = None
+    feedback: Path | None = None
     review: bool = False
     callers: Path | None = None
     caller: Caller = ANYBODY

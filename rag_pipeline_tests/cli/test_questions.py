@@ -182,3 +182,14 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     assert read_queries(Path("queries.jsonl"))[:4] != added
     assert "no question is waiting" in rag("questions", "label").out
     assert "no unknown question" in refused("questions", "import", "asked.jsonl")
+    text = DOCUMENTS["policy/leave.md"]
+    passage = {"document_id": "policy/leave.md", "start": 0, "end": 30, "text": text[:30]}
+    gone = {**passage, "document_id": "gone.md"}
+    judged = {"query": "What is this about?", "corpus": "tiny", "verdict": "helpful"}
+    Path("judged.jsonl").write_text(json.dumps({**judged, "sources": [gone, passage]}))
+    assert json.loads(rag("questions", "import", "judged.jsonl", "--json").out)["questions"] == 1
+    said = iter(["1", text[2:14]])
+    told = rag("questions", "label")
+    assert told.out.count("(named by a user)") == 1
+    (span,) = read_queries(Path("queries.jsonl"))[-1].gold_spans
+    assert (span.document_id, span.start, span.end) == ("policy/leave.md", 2, 14)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.questions.query_log import read_log, sample
+from rag_pipeline.questions.query_log import read_feedback, read_log, sample
 
 PLACES = {"notice": (1.0, 0.0, 0.0), "leave": (0.0, 1.0, 0.0), "price": (0.0, 0.0, 1.0)}
 
@@ -50,3 +50,24 @@ def test_what_is_known_is_left_out() -> None:
     asked = Counter({"what notice?": 1, "price?": 1})
     assert [one.query for one in sample(asked, 5, embed, ["What  NOTICE"])] == ["price?"]
     assert sample(asked, 5, embed, list(asked)) == []
+
+
+def test_feedback_names_passages_of_its_corpus(tmp_path):
+    span = {"document_id": "a.txt", "start": 0, "end": 3}
+    kept = {**span, "text": "The", "content_hash": "0"}
+    other = {**kept, "start": 4, "end": 7, "text": "fee"}
+    lines = [
+        {"query": "What is due?", "corpus": "tiny", "verdict": "wrong", "passage": kept},
+        {"query": "what is due", "corpus": "tiny", "verdict": "helpful", "sources": [kept, other]},
+        {"query": "When?", "corpus": "tiny", "verdict": "wrong", "sources": [other]},
+        {"query": "Why?", "corpus": "another", "verdict": "helpful", "sources": [kept]},
+        {"query": "Only asked?", "datasets": []},
+    ]
+    file = tmp_path / "feedback.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    due, when = read_feedback(file, "tiny")
+    assert (due.query, due.asked, when.query, when.named) == ("What is due?", 2, "When?", ())
+    assert due.row()["gold_spans"] == [
+        {**span, "quote": "The"},
+        {**span, "start": 4, "end": 7, "quote": "fee"},
+    ]

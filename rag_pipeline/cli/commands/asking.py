@@ -77,6 +77,10 @@ def ask(
     instructions: Annotated[
         str, option("TEXT", "Guidance for the chat model, if one is set.")
     ] = "",
+    follow: Annotated[
+        list[str] | None,
+        option("QUESTION", "A question before this one; repeat it for several, oldest first."),
+    ] = None,
     trace: Annotated[bool, flag("--trace", "Show each stage of the assistant.")] = False,
     labels: AsOption = None,
     as_json: JsonFlag = False,
@@ -91,13 +95,16 @@ def ask(
       rag ask "How long does confidentiality last under the Acme NDA?"
       rag ask "Compare the notice periods" contracts --trace
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
+      rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.cli.tables import answer_record, show_answer
 
     assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
     assistant = assistant.seen_by(read_caller(labels))
-    made = assistant.ask(question, document_id=document, instructions=instructions)
+    made = assistant.ask(
+        question, document_id=document, instructions=instructions, turns=follow or ()
+    )
     if as_json:
         print_json(answer_record(made))
     else:
@@ -174,6 +181,9 @@ def serve(
     log_questions: Annotated[
         Path | None, option("FILE", "Append each question to this file, for `rag questions`.")
     ] = None,
+    feedback: Annotated[
+        Path | None, option("FILE", "Keep judgements of answers in this file, at /v1/feedback.")
+    ] = None,
     review: Annotated[
         bool, flag("--review", "Also serve /review, to decide on synthetic questions.")
     ] = False,
@@ -208,6 +218,7 @@ def serve(
         read_token(token_env, host, callers),
         tuple(allow_host or ()),
         log_questions=log_questions,
+        feedback=feedback,
         review=review,
         callers=callers,
         caller=read_caller(labels),

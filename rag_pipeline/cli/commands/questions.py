@@ -106,7 +106,9 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
 
 @app.command("import", short_help="Sample the questions that a server was asked.")
 def import_(
-    log: Annotated[Path, argument("LOG", "The file of `rag serve --log-questions`, or a text.")],
+    log: Annotated[
+        Path, argument("LOG", "The file of `rag serve --log-questions` or `--feedback`, or a text.")
+    ],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     number: Annotated[
@@ -116,10 +118,11 @@ def import_(
 ) -> None:
     """Sample questions that users asked a server, for labelling.
 
-    LOG is the file of `rag serve --log-questions`, or a text file with one question per line. The
-    questions are clustered by meaning with the packaged embedding, weighted by frequency. One
-    question of each cluster is kept. `rag questions label` then adds the answers. Questions without
-    an answer are not evaluated.
+    LOG is the file of `rag serve --log-questions` or `--feedback`, or a text file with one question
+    per line. Judged questions come first, with the passages that users named. The other questions
+    are clustered by meaning with the packaged embedding, weighted by frequency. One question of
+    each cluster is kept. `rag questions label` then adds the answers. Questions without an answer
+    are not evaluated.
 
     \b
     Example:

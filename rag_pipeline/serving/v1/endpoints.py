@@ -21,6 +21,10 @@ Streaming = Callable[[Callable[[], Assistant], Any, Request], Awaitable[Response
 """Streams a reply. The first argument returns the assistant, and may block."""
 
 
+class NotFoundError(InputError):
+    """The address of a request names something unknown."""
+
+
 def failure(message: str, status: int) -> dict[str, Any]:
     """Return an error in this server's form."""
     return {"error": message, "request_id": REQUEST_ID.get()}
@@ -75,7 +79,8 @@ def clear(handler: Handler, missing: int = 400, form: Form = failure) -> Handler
             place = ".".join(str(step) for step in first["loc"])
             status, message = 422, f"{place}: {first['msg']}".removeprefix(": ")
         except InputError as error:
-            status, message = missing, told(error)
+            status = 404 if isinstance(error, NotFoundError) else missing
+            message = told(error)
         except RagPipelineError as error:
             status, message = 503, told(error)
         return JSONResponse(form(message, status), status)

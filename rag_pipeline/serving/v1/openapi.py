@@ -1,5 +1,6 @@
 """Make the OpenAPI 3.1 document from the models of the endpoints."""
 
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -52,13 +53,17 @@ def _operation(one: Endpoint, schema: Any, taken: Any, returned: Any) -> dict[st
     if one.form is not failure:
         refused = {"content": {"application/json": {"schema": {"type": "object"}}}}
     replies = {status: {"description": why, **refused} for status, why in _REFUSALS.items()}
-    asked: dict[str, Any]
+    asked: dict[str, Any] = {}
     if one.method == "POST":
         asked = {
             "requestBody": {"required": True, "content": {"application/json": {"schema": taken}}}
         }
-    else:
-        asked = {"parameters": [_parameter(one, schema, name) for name in schema["properties"]]}
+    properties = schema.get("properties", {}) if one.method == "GET" else {}
+    named = [*re.findall(r"\{(\w+)\}", one.path), *properties]
+    asked["parameters"] = [
+        _parameter(one, name, properties.get(name, {"type": "string"}), schema)
+        for name in dict.fromkeys(named)
+    ]
     words = one.path.replace("{", "").replace("}", "").split("/")[2:]
     return {
         "operationId": "_".join([one.method.lower(), *words]),
@@ -68,11 +73,11 @@ def _operation(one: Endpoint, schema: Any, taken: Any, returned: Any) -> dict[st
     }
 
 
-def _parameter(one: Endpoint, schema: Any, name: str) -> dict[str, Any]:
+def _parameter(one: Endpoint, name: str, kind: Any, schema: Any) -> dict[str, Any]:
     in_path = f"{{{name}}}" in one.path
     return {
         "name": name,
         "in": "path" if in_path else "query",
         "required": in_path or name in schema.get("required", ()),
-        "schema": schema["properties"][name],
+        "schema": kind,
     }

@@ -1,0 +1,293 @@
+"""Call a server's `/v1`, and return typed records. `Client` waits, `AsyncClient` is awaited."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from rag_pipeline.client.records import (
+    Answer,
+    AskBody,
+    Corpora,
+    CorpusFacts,
+    DocumentPart,
+    DocumentQuery,
+    Feedback,
+    FeedbackBody,
+    Nothing,
+    Passages,
+    SearchBody,
+    Stage,
+)
+from rag_pipeline.errors import InputError, ProviderError
+
+Reply = TypeVar("Reply", bound=BaseModel)
+_SECONDS = 130.0
+"""Timeout in seconds; a server ends a streamed answer after twice its own 60 s."""
+_EVENTS: dict[str, type[BaseModel]] = {"stage": Stage, "answer": Answer}
+
+
+class _Chosen(TypedDict, total=False):
+    corpora: list[str]
+    document_id: str
+    where: str
+
+
+class SearchOptions(_Chosen, total=False):
+    """The fields of `SearchBody` besides the query."""
+
+    k: int
+
+
+class AskOptions(_Chosen, total=False):
+    """The fields of `AskBody` besides the query."""
+
+    turns: list[str]
+    instructions: str
+    rewrite: bool
+    contexts: int
+
+
+class DocumentOptions(TypedDict, total=False):
+    """The fields of `DocumentQuery` besides the id."""
+
+    corpus: str
+    start: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[Reply]):
+    """A request with the type of its reply."""
+
+    path: str
+    reply: type[Reply]
+    sent: BaseModel
+    method: str = "POST"
+
+    def request(self, client: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        sent = self.sent.model_dump(exclude_unset=True)
+        if self.method == "GET":
+            sent.pop("document_id", None)  # it is part of the path
+            return client.build_request("GET", self.path, params=sent)
+        return client.build_request("POST", self.path, json=sent)
+
+    def read(self, response: httpx.Response) -> Reply:
+        if response.status_code != 200:
+            raise _failure(response.status_code, response.text)
+        try:
+            return self.reply.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ProviderError(f"{self.path}: the server's reply: {error}") from None
+
+
+def _checked(kind: type[Reply], **fields: Any) -> Reply:
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _search(query: str, options: SearchOptions) -> _Call[Passages]:
+    return _Call("/v1/search", Passages, _checked(SearchBody, query=query, **options))
+
+
+def _ask(query: str, options: AskOptions, **more: bool) -> _Call[Answer]:
+    return _Call("/v1/ask", Answer, _checked(AskBody, query=query, **options, **more))
+
+
+def _document(document_id: str, options: DocumentOptions) -> _Call[DocumentPart]:
+    wanted = _checked(DocumentQuery, document_id=document_id, **options)
+    return _Call(f"/v1/documents/{quote(document_id, safe='')}", DocumentPart, wanted, "GET")
+
+
+def _event(fields: dict[str, str]) -> Stage | Answer:
+    """Return the record of a server-sent event. Raise ProviderError for the event `error`."""
+    kind = _EVENTS.get(fields.get("event", ""))
+    if kind is None:
+        raise _failure(500, fields.get("data", ""))
+    made = kind.model_validate_json(fields["data"])
+    assert isinstance(made, Stage | Answer)
+    return made
+
+
+def _failure(status: int, text: str) -> InputError | ProviderError:
+    """Return InputError if the request is wrong, else ProviderError with the status."""
+    try:
+        message = json.loads(text)["error"]
+    except (ValueError, LookupError, TypeError):
+        message = text[:200]
+    if status in (400, 404, 422):
+        return InputError(str(message))
+    failed = ProviderError(f"the server answered {status}: {message}")
+    failed.status = status
+    return failed
+
+
+class _Events:
+    """Collects the fields of an event from the lines of a stream."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, str] = {}
+
+    def add(self, line: str) -> Stage | Answer | None:
+        """Return the record that a line completes."""
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            self._fields[name] = value
+        elif not line and self._fields:
+            fields, self._fields = self._fields, {}
+            return _event(fields)
+        return None
+
+
+def _options(url: str, token: str | None, seconds: float) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return {"base_url": url, "headers": headers, "timeout": seconds}
+
+
+class Client:
+    """Calls a server, and waits for its replies. Close it, or use it as a context manager.
+
+    >>> with Client("http://127.0.0.1:9003", token="…") as client:
+    ...     client.ask("How long does confidentiality last?").text
+
+    Each method raises InputError if the server refuses the request, and ProviderError if the server
+    fails or cannot be reached.
+    """
+
+    def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
+        """Take the server's address. A call fails after `seconds` without a reply."""
+        self._http = httpx.Client(**_options(url, token, seconds))
+
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:
+        """Return the passages that answer best."""
+        return self._send(_search(query, options))
+
+    def ask(self, query: str, **options: Unpack[AskOptions]) -> Answer:
+        """Answer a question with checked sources."""
+        return self._send(_ask(query, options))
+
+    def stream(self, query: str, **options: Unpack[AskOptions]) -> Iterator[Stage | Answer]:
+        """Yield each stage when it begins, and then the answer."""
+        events, call = _Events(), _ask(query, options, stream=True)
+        try:
+            response = self._http.send(call.request(self._http), stream=True)
+            try:
+                if response.status_code != 200:
+                    raise _failure(response.status_code, response.read().decode())
+                yield from (made for line in response.iter_lines() if (made := events.add(line)))
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise _unreached(error) from None
+
+    def document(self, document_id: str, **options: Unpack[DocumentOptions]) -> DocumentPart:
+        """Return a document's text as it was indexed."""
+        return self._send(_document(document_id, options))
+
+    def corpora(self) -> tuple[CorpusFacts, ...]:
+        """Return the corpora that the token may name."""
+        return self._send(_Call("/v1/corpora", Corpora, Nothing(), "GET")).corpora
+
+    def feedback(self, feedback: FeedbackBody) -> Feedback:
+        """Tell whether an answer helped, or which passage is the right one."""
+        return self._send(_Call("/v1/feedback", Feedback, feedback))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(self, call: _Call[Reply]) -> Reply:
+        try:
+            return call.read(self._http.send(call.request(self._http)))
+        except httpx.HTTPError as error:
+            raise _unreached(error) from None
+
+
+class AsyncClient:
+    """Does what `Client` does, with methods to await."""
+
+    def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
+        """Take the server's address. A call fails after `seconds` without a reply."""
+        self._http = httpx.AsyncClient(**_options(url, token, seconds))
+
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:
+        """Return the passages that answer best."""
+        return await self._send(_search(query, options))
+
+    async def ask(self, query: str, **options: Unpack[AskOptions]) -> Answer:
+        """Answer a question with checked sources."""
+        return await self._send(_ask(query, options))
+
+    async def stream(
+        self, query: str, **options: Unpack[AskOptions]
+    ) -> AsyncIterator[Stage | Answer]:
+        """Yield each stage when it begins, and then the answer."""
+        events, call = _Events(), _ask(query, options, stream=True)
+        try:
+            response = await self._http.send(call.request(self._http), stream=True)
+            try:
+                if response.status_code != 200:
+                    raise _failure(response.status_code, (await response.aread()).decode())
+                async for line in response.aiter_lines():
+                    if made := events.add(line):
+                        yield made
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise _unreached(error) from None
+
+    async def document(self, document_id: str, **options: Unpack[DocumentOptions]) -> DocumentPart:
+        """Return a document's text as it was indexed."""
+        return await self._send(_document(document_id, options))
+
+    async def corpora(self) -> tuple[CorpusFacts, ...]:
+        """Return the corpora that the token may name."""
+        return (await self._send(_Call("/v1/corpora", Corpora, Nothing(), "GET"))).corpora
+
+    async def feedback(self, feedback: FeedbackBody) -> Feedback:
+        """Tell whether an answer helped, or which passage is the right one."""
+        return await self._send(_Call("/v1/feedback", Feedback, feedback))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _send(self, call: _Call[Reply]) -> Reply:
+        try:
+            return call.read(await self._http.send(call.request(self._http)))
+        except httpx.HTTPError as error:
+            raise _unreached(error) from None
+
+
+def _unreached(error: httpx.HTTPError) -> ProviderError:
+    return ProviderError(f"the server cannot be reached: {type(error).__name__}: {error}")
