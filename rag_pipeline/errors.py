@@ -57,10 +57,10 @@ class NotReleasedError(StoreError):
 
 
 _SHOWN = 8
-"""Least length of a hidden part of a key, in characters. Shorter parts may occur in words."""
+"""Minimum length of a hidden part of a key, in characters. Shorter parts may occur in words."""
 _secrets: set[str] = set()
 _ECHO = 16
-"""Least length of a repeated part of a text, in letters and digits: about three words."""
+"""Minimum length of a repeated part of a text, in letters and digits: about three words."""
 
 
 def keep_secret(key: str | None) -> None:

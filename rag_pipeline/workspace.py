@@ -156,6 +156,11 @@ class Workspace:
         settings = self.config.lexical_fingerprint(*own.variants)
         return f"lexical/{own}/{engine}-{settings}-{made_from}"
 
+    def lexical_paths(self) -> list[str]:
+        """Return the paths of all lexical indexes in the store, also of superseded ones."""
+        keys = self.store.list("lexical")
+        return [f"lexical/{key}/{n}" for key in keys for n in self.store.list(f"lexical/{key}")]
+
     # --- models ---
 
     def embedder(self, embedding: str) -> Embedder:

@@ -23,7 +23,7 @@ class GivenChunking(ChunkingSettings):
     path: str | None = None
 
     def spans(self, document: Document, models: Models) -> Sequence[Span]:
-        """Return the document's spans as the file has them."""
+        """Return the document's spans in the file, unchanged."""
         return self._read(models.config).get(document.document_id, ())
 
     def covers(self, config: CorpusFile, document_id: str) -> bool:

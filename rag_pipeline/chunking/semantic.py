@@ -125,7 +125,7 @@ def _split_long(
         inner = np.where(smaller >= settings.min_characters, distances[first : past - 1], -np.inf)
         if np.isneginf(inner).all():
             inner = distances[first : past - 1]
-        # Of equal distances, take the most central, so that a monotonous text is halved.
+        # Take the most central of equal distances, so that a monotonous text is halved.
         equals = np.flatnonzero(inner >= inner.max() - _NOISE)
         cut = first + 1 + int(equals[smaller[equals].argmax()])
         todo += [(cut, past), (first, cut)]

@@ -28,8 +28,6 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import ProviderError
 
-# --- relevance_labels ---
-
 
 class RelevanceSettings(Settings):
     """Configures a judge, which labels the retrieved passages that answer a query."""
@@ -56,8 +54,6 @@ class RelevanceJudge(RelevanceSettings):
 
 
 RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
-
-# --- answers ---
 
 
 class AnswerSettings(Settings):
@@ -95,8 +91,6 @@ class AnswerMethod(AnswerSettings):
 
 Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
 
-# --- entity_scores ---
-
 
 class EntityExtractor(Settings):
     """Extracts facts from answers. Two texts match if they are `similarity` percent similar."""
@@ -112,8 +106,6 @@ class EntityExtractor(Settings):
 
 
 Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")]
-
-# --- context_scores ---
 
 
 class ContextJudge(Settings):
@@ -149,11 +141,8 @@ class ContextJudge(Settings):
 
 Context = Annotated[ContextJudge, VariantsOf(CONTEXT_JUDGES, "judge")]
 
-# --- further scores of answers ---
-
 AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
-
-# --- health ---
+"""Settings of further scores of answers."""
 
 
 class HealthThresholds(Settings):

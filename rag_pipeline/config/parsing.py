@@ -30,10 +30,8 @@ RENAMED: Mapping[str, str] = {
     "retrievers.*.top_n": "k, the number of chunks that a search returns",
 }
 """The current name of each renamed setting, by its path in the file. `*` matches any text."""
-
-
 _SHORTEST_SECRET = 4
-"""Least length in characters of a variable's value that messages hide."""
+"""Minimum length in characters of a variable's value that messages hide."""
 _MOST_VALUES = 100_000
 """Maximum number of values in a corpus file. An alias counts with its whole content."""
 
@@ -130,7 +128,7 @@ def load_config(file: str | Path) -> CorpusConfig:
 
 
 def _require_extras(config: CorpusConfig) -> None:
-    """Raise MissingExtraError with one command that installs what the file's settings need."""
+    """Raise MissingExtraError with one command that installs the packages that a file needs."""
     missing: dict[str, tuple[str, str]] = {}
     for place, settings in config.used_settings():
         for module, extra in settings.required().items():

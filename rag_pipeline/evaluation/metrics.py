@@ -207,7 +207,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMetric(Metric[Ranking]):
-    """A metric of retrieval. `needs` names the data that it needs besides the ranked chunks.
+    """A metric of retrieval. `needs` names the further data that it needs.
 
     - `labels`: labels by gold or a judge of the first `depth` chunks, or of all without `depth`.
     - `relevant`: the number of relevant chunks in the index, by gold only.

@@ -40,7 +40,12 @@ def slices(
         Slice(kind, name, summarize_over(values, ids, groups or {}))
         for (kind, name), ids in members.items()
     ]
-    return sorted(found, key=lambda s: (kinds.index(s.kind), *_worst_first(s.summary), s.name))
+
+    def worst_first(s: Slice) -> tuple[object, ...]:
+        mean = s.summary.mean
+        return kinds.index(s.kind), mean is None, mean or 0.0, -s.summary.n, s.name
+
+    return sorted(found, key=worst_first)
 
 
 def slices_of(query: Query) -> Mapping[str, Iterable[str]]:
@@ -58,10 +63,6 @@ def _length(question: str) -> str:
     if words <= SHORT:
         return f"up to {SHORT} words"
     return f"{LONG} words or more" if words >= LONG else f"{SHORT + 1} to {LONG - 1} words"
-
-
-def _worst_first(summary: Summary) -> tuple[bool, float, int]:
-    return summary.mean is None, summary.mean or 0.0, -summary.n
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,7 @@ def _embed_remotely(
             else:
                 give_up(part, error)
                 bad += 1
-                # Many bad inputs make the requests smaller, so few good ones are sent in vain.
+                # After several bad inputs the requests get smaller, so fewer good ones fail too.
                 width = 1 if not worked else len(batch) if bad == 1 else max(1, width // 4)
 
     async def embed_all() -> None:

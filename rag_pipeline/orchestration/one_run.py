@@ -111,7 +111,7 @@ class Work:
     def make(self, context: dg.OpExecutionContext, name: str) -> Iterator[Any]:
         """Make the stale steps of an asset and yield Dagster's events. Raise dg.Failure at the end.
 
-        Before the last failure an output is yielded. The ops behind then make what they can.
+        An output is yielded before the last failure, so that later ops make the other steps.
         """
         self._last = context
         wanted = [step for step in self.plan.steps if step.asset == name]

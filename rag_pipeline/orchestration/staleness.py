@@ -5,9 +5,9 @@ partition was materialized with. So a corpus has one observed asset, `inputs`, w
 each step. Its data version is a hash of the files, settings, code versions and inputs of the step.
 Every materialization names the read versions.
 
-Dagster may call a current step stale if the step was built without this instance, or if an input
-was made again with the same result. Such a step is reported as materialized, without a run. A
-release is reported only when it changes, because other assets may wait for it.
+Dagster may call a current step stale if another instance built it, or if an input was made again
+with the same result. Such a step is reported as materialized, without a run. A release is reported
+only when it changes, because other assets may wait for it.
 """
 
 import math

@@ -212,15 +212,12 @@ def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
 
 def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
     """Yield the torn BM25 indexes that no release pins. `_releases` checks the pinned indexes."""
-    store = workspace.store
     pinned = {release.pinned.lexical_path for release in readable(workspace)}
-    for context_key in store.list("lexical"):
-        for name in store.list(f"lexical/{context_key}"):
-            path = f"lexical/{context_key}/{name}"
-            problem = None if path in pinned else _lexical_problem(workspace, path, full)
-            if problem:
-                mend = partial(store.files.remove_folder, path)
-                yield Finding(path, problem, _BUILT_AGAIN, mend)
+    for path in workspace.lexical_paths():
+        problem = None if path in pinned else _lexical_problem(workspace, path, full)
+        if problem:
+            mend = partial(workspace.store.files.remove_folder, path)
+            yield Finding(path, problem, _BUILT_AGAIN, mend)
 
 
 def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:

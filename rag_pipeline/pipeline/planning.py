@@ -140,8 +140,6 @@ def is_incomplete(workspace: Workspace, step: Step) -> bool:
 # --- all steps ---
 
 DOCUMENTS = Step("documents")
-
-
 NOTHING_PENDING = Plan((), (), 0)
 """The plan of a step outside the run. Later steps read its current content."""
 

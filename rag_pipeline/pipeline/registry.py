@@ -29,13 +29,8 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 
-def _chunking_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
-    used = config.chunkings[key.chunking].models_used(config)
-    return [one for one in used if isinstance(one, ModelSettings)]
-
-
-def _contextualizer_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
-    used = config.contextualizers[key.contextualizer].models_used(config)
+def _method_models(stage: str, config: CorpusConfig, key: Key) -> list[ModelSettings]:
+    used = config.variants(stage)[getattr(key, stage)].models_used(config)
     return [one for one in used if isinstance(one, ModelSettings)]
 
 
@@ -164,7 +159,7 @@ _ROWS = (
         activity="cut documents into chunks",
         shown_counts=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
         methods=lambda config: config.chunkings.values(),
-        models=_chunking_models,
+        models=partial(_method_models, "chunking"),
     ),
     _table_asset("contextualized_chunks")(
         reads=("chunks",),
@@ -174,7 +169,7 @@ _ROWS = (
         about="Chunks with the short context that is indexed before them.",
         activity="put contexts before chunks",
         methods=lambda config: config.contextualizers.values(),
-        models=_contextualizer_models,
+        models=partial(_method_models, "contextualizer"),
     ),
     Asset(
         name="lexical_index",

@@ -20,7 +20,6 @@ from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import FOLDER
 from rag_pipeline.release.manifest import readable
-from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
@@ -131,7 +130,12 @@ class _Stray(NamedTuple):
 def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
     store, retention = workspace.store, workspace.config.retention
     steps_left = [f"steps/{run_id}" for run_id in store.list("steps")]
-    tables = (f"tables/{name}.lance" for name in _stray_tables(workspace, kept))
+    pinned = {release.pinned.vector_table for release in kept}
+    tables = (
+        f"tables/{name}.lance"
+        for name in store.tables()
+        if name not in pinned and _is_orphaned(workspace, name)
+    )
     folder, unlisted = store.files.remove_folder, "no longer in the corpus file"
     for stray in (
         _Stray("lexical index", "superseded", retention.version_hours / 24, folder,
@@ -168,12 +172,7 @@ def _stray_indexes(workspace: Workspace, kept: Sequence[Release]) -> Iterator[st
     wanted |= {note.get("pinned", {}).get("lexical_path") for note in RUN.notes(workspace)}
     for key in dict.fromkeys(c.context_key for c in config.all_configurations.values()):
         wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
-    return (path for path in _lexical_paths(workspace.store) if path not in wanted)
-
-
-def _lexical_paths(store: Store) -> list[str]:
-    keys = store.list("lexical")
-    return [f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")]
+    return (path for path in workspace.lexical_paths() if path not in wanted)
 
 
 def _stray_results(workspace: Workspace) -> Iterator[str]:
@@ -188,13 +187,6 @@ def _stray_results(workspace: Workspace) -> Iterator[str]:
         for name in store.list(folder):
             if name.rpartition(".")[0] not in names:
                 yield f"{folder}/{name}"
-
-
-def _stray_tables(workspace: Workspace, kept: Sequence[Release]) -> Iterator[str]:
-    pinned = {r.pinned.vector_table for r in kept}
-    for name in workspace.store.tables():
-        if name not in pinned and _is_orphaned(workspace, name):
-            yield name
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
@@ -250,7 +242,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
     """Remove this machine's copies of BM25 indexes that are no longer in the bucket."""
     store = workspace.store
-    paths = set(_lexical_paths(store))
+    paths = set(workspace.lexical_paths())
     before = time.time() - workspace.config.retention.version_hours * _HOUR
     for copy in store.files.stale_copies(paths - freed, before):
         size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())

@@ -98,8 +98,6 @@ _GIVEN = {
     "chunking": "given",
     "chunking_settings": "{method: given}   # the spans of chunks.jsonl beside the queries",
 }
-
-
 _ENGLISH = {
     "chunking": "sentences_600",
     "chunking_settings": "{method: sentences, max_characters: 600, max_tokens: 200}   "
@@ -266,7 +264,6 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a string as a YAML scalar."""
     if re.fullmatch(r"[A-Za-z0-9_./-]+", text) and yaml.safe_load(text) == text:
         return text
     quoted: str = yaml.safe_dump(text, allow_unicode=True, default_style='"', width=float("inf"))

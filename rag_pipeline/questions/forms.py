@@ -52,8 +52,6 @@ DUTY = re.compile(
     r"expire|apply|inure|govern|include|have |take effect|prevail)\w"
 )
 """The rest of a clause that states a duty. Other clauses with "shall" state a fact."""
-
-
 ITSELF = re.compile(
     r"\bthe (?:agreement|contract|lease|policy)\b(?! (?:agreement|of|number|holder|period)\b)",
     re.IGNORECASE,

@@ -39,7 +39,6 @@ _MOST_TRIED = 6
 _ALONE: tuple[FactKind, ...] = ("definition", "abbreviation")
 """Kinds of facts that are asked without the name of their document if that is enough."""
 
-
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
 

@@ -34,7 +34,7 @@ _PASSAGE = 1_500
 _EACH = 2
 """Maximum number of questions per passage, with and without an answer."""
 _SPARE = 1.5
-"""Factor of shown passages per wanted question, as some questions do not pass."""
+"""Factor of shown passages per wanted question, because some questions do not pass."""
 _PROMPT, _BOTH = template_of(__file__), template_of(__file__, "written_of_two")
 _TEXT = {"type": "string"}
 _ANSWERED = object_schema(dict.fromkeys(("question", "answer", "quote"), _TEXT))

@@ -355,7 +355,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
                 raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")
             member = archive.getinfo(name)
             if member.compress_type != zipfile.ZIP_STORED:
-                raise InputError(f"{file}: {name} is compressed; a bundle stores files as they are")
+                raise InputError(f"{file}: {name} is compressed, but bundles are not compressed")
             if member.file_size != about["bytes"]:
                 raise InputError(f"{file}: {name} has another size than {_LISTING} says")
         refuse_variables([listing["release"], listing["named"]], f"{file}")

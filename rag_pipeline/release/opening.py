@@ -44,7 +44,7 @@ class Served:
     embedder: Embedder
     searcher: Searcher
     views: Views | None
-    """What each caller may see. None if everybody may see everything."""
+    """The documents that each caller may see. None if every caller may see all documents."""
 
     def index_for(self, caller: Caller) -> Index:
         """Return the index with the documents that a caller may see."""

@@ -148,7 +148,7 @@ def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> 
     return (
         f"{workspace.config.corpus}: {decision.candidate} is not released, against "
         f"{decision.against}: {reasons}. See `rag compare` and `rag explain`; "
-        f"to serve it all the same, set gate.metrics to [] in {workspace.config.where}"
+        f"to serve it anyway, set gate.metrics to [] in {workspace.config.where}"
     )
 
 

@@ -13,7 +13,7 @@ def _required(kind: pa.DataType, *names: str) -> list[pa.Field]:
 
 
 _STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
-"""The first fields of every table, which tell what a row was made from (see `store`)."""
+"""The first fields of every table, which identify the inputs of a row (see `store`)."""
 _TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
 _ORIGIN = pa.field("origin", pa.string())
 """The object of a bucket, and its version, that a document was read from. It is null for a file."""

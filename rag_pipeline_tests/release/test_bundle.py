@@ -322,7 +322,7 @@ def test_a_compressed_bundle_is_refused(exported, tmp_path):
     with zipfile.ZipFile(exported[1]) as source, zipfile.ZipFile(tmp_path / "z.zip", "w") as out:
         for name in source.namelist():
             out.writestr(name, source.read(name), zipfile.ZIP_DEFLATED)
-    with pytest.raises(InputError, match="is compressed; a bundle stores files as they are"):
+    with pytest.raises(InputError, match="is compressed, but bundles are not"):
         bundle.import_release(elsewhere(exported, tmp_path), tmp_path / "z.zip")
 
 

@@ -148,16 +148,12 @@ def _tokens(texts: Sequence[str]) -> list[list[int]]:
     """Return the tokens of texts, without those for their start and end."""
     with _LOCK:
         file, tokenizer = _file(), _tokenizer()
-    clean = (_encodable(text).translate(file.normalized) for text in texts)
-    spaced = [_SPACES.sub(" ", text) for text in clean]
+    # The tokenizer takes no NUL and no half surrogates.
+    clean = (text.replace("\0", " ").encode("utf-8", "replace").decode() for text in texts)
+    spaced = [_SPACES.sub(" ", text.translate(file.normalized)) for text in clean]
     return [one.ids for one in tokenizer.encode_batch_fast(spaced)]
 
 
 @lru_cache(maxsize=100_000)
 def _tokens_of(piece: str) -> int:
     return max(1, len(_tokens([piece])[0]))
-
-
-def _encodable(text: str) -> str:
-    """Return the text without NUL and half surrogates."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()

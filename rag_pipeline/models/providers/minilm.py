@@ -233,7 +233,7 @@ def _token_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
     """Return the ascending offsets of a text's tokens; the tokenizer must not cut or pad.
 
     In a word too long for the vocabulary, every 4 characters count as a token. The text is
-    tokenized in slices that end after white space, as an encoding takes about 150 bytes a token.
+    tokenized in slices that end after white space: an encoding takes about 150 bytes per token.
     """
     parts = [np.empty(0, np.int64)]
     begin = 0
