@@ -6,6 +6,7 @@ checks both rules.
 
 Shared by all
     errors             all own errors in one tree
+    deadlines          the end of work that nobody waits for
     imports, memory    late imports of large packages; the memory of the process
     datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints

@@ -207,6 +207,14 @@ class Corpus:
         """Return the manifest of the served release."""
         return manifests.current(self.workspace)
 
+    def open(self) -> Release:
+        """Open the current release unless a release is open, and return its manifest."""
+        return self._open().release
+
+    def opened(self) -> Release | None:
+        """Return the manifest of the release that is open, or None before the first search."""
+        return None if self._served is None else self._served.release
+
     def searched(self) -> Release:
         """Return the manifest of the release that searches read.
 

@@ -56,6 +56,10 @@ class NotReleasedError(StoreError):
     """The corpus has no release yet."""
 
 
+class RequestEndedError(RagPipelineError):
+    """The request of some work has ended, so the work stops."""
+
+
 _SHOWN = 8
 """Minimum length of a hidden part of a key, in characters. Shorter parts may occur in words."""
 _secrets: set[str] = set()

@@ -31,7 +31,7 @@ def test_of_a_checkout_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 def test_of_a_wheel_its_requirements_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages/rag_pipeline/errors.py"))
     names = {extra: {Requirement(r).name for r in command(extra)} for extra in ("serve", "celery")}
-    assert names["serve"] == {"fastmcp", "uvicorn", "joserfc"}
+    assert names["serve"] == {"fastmcp", "joserfc", "prometheus-client", "sse-starlette", "uvicorn"}
     # What an extra takes from another one is listed, too.
     assert names["celery"] == {"dagster-celery", "redis", "dagster-postgres", "psycopg2-binary"}
     assert "fastmcp<5,>=4.1" in command("serve")

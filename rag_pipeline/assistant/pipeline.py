@@ -1,5 +1,6 @@
 """Find documents and passages of released corpora, and answer questions from them."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rag_pipeline import deadlines
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
     contexts_of,
@@ -30,8 +32,19 @@ from rag_pipeline.assistant.results import AssistedAnswer, Detail, Progress, Tra
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.release.opening import FIRST_QUERY
 from rag_pipeline.search.staged import LocalExpansion
 from rag_pipeline.search.standing import lost, standings
+
+_log = logging.getLogger(__name__)
+_FIRST_QUERIES = (
+    FIRST_QUERY,
+    "What is the definition of a term?",
+    "How many days of notice, and for which amount, in the first and in the second document?",
+    "Compare the documents.",
+    "List all documents.",
+)
+"""Queries of every kind. Each loads the rules of its kind."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -62,6 +75,27 @@ class Assistant(CorporaSearcher):
             if name in corpora and corpora[name] is self.corpora.get(name)
         }
         return replace(self, corpora=corpora, model=model, reranker=reranker, expansions=own)
+
+    def warm(self) -> None:
+        """Open every release and answer by rules, so that the first question is fast.
+
+        No chat model and no reranker is asked. A corpus that cannot be opened is left out.
+        """
+        for corpus in self.corpora.values():
+            try:
+                if isinstance(corpus, ReleasedCorpus):
+                    corpus.corpus.open()
+                queries = [*_FIRST_QUERIES]
+                for query in queries:
+                    request = SearchRequest(query=query, k=5, rerank=False, tokens=True)
+                    found = replace(self.merged_search(request, [corpus]), kind=detect(query).kind)
+                    if query == FIRST_QUERY and found.chunks:  # some questions with an answer
+                        words = " ".join(found.chunks[0].text.split()[:12])
+                        queries += [f"May {words}?", f"How long {words}?"]
+                    with_reader = self.reader, calibration_of([corpus]), self.document_reader()
+                    list(form_answers([found], ExtractiveAnswers(), *with_reader))
+            except RagPipelineError as error:
+                _log.warning("%s: not warmed: %s", corpus.name, error)
 
     def ask(
         self,
@@ -160,6 +194,7 @@ class _Answering:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[Detail]:
+        deadlines.check()
         if self.progress is not None:
             done = len(self._trace)
             self.progress(name, done, max(3, done + 1))

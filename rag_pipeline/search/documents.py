@@ -6,6 +6,7 @@ from threading import Lock
 
 from cachetools import LRUCache
 
+from rag_pipeline import deadlines
 from rag_pipeline.datamodels import Document
 from rag_pipeline.store import Table
 from rag_pipeline.store.schemas import parse_metadata
@@ -37,6 +38,7 @@ class PinnedDocuments:
             found = {d: self._kept[d] for d in document_ids if d in self._kept}
         missing = [d for d in document_ids if d not in found]
         if missing:
+            deadlines.check()
             if self._opened is None:
                 self._opened = self._table.opened(self._version)
             for row in self._opened.read_rows(_COLUMNS, missing, batch_rows=16):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_pipeline import deadlines
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.config.rerankers import Relevance, RerankInput
 from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
@@ -198,6 +199,7 @@ class Searcher:
 
     def _rank(self, request: SearchRequest) -> _Ranked:
         """Rank by every stage except a `PassageReranker`."""
+        deadlines.check()
         search = self._search_of(request)
         first = single_pass(self.retriever)
         wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
@@ -221,6 +223,7 @@ class Searcher:
         if boosts or isinstance(self.reranker, MaxSimReranker):
             ranking = _on_one_scale(ranking, first, wanted)
         if isinstance(self.retriever, ContextAwareRetriever) and boosts:
+            deadlines.check()
             try:
                 ranking = boosted_ranking(
                     search, ranking, chunks, found.boosted, self.retriever, self.embed

@@ -1,6 +1,7 @@
 """The HTTP application behind the guards: `/v1`, MCP, the web page, Dify's source."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,8 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.callers import Callers
 from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.metrics import Metrics
+from rag_pipeline.serving.operations import operating, paths_of, turns_of
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import (
     ReviewDecided,
@@ -24,7 +27,7 @@ from rag_pipeline.serving.review import (
     next_question,
 )
 from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline.serving.tools import build_mcp, health_of
+from rag_pipeline.serving.tools import build_mcp
 from rag_pipeline.serving.v1.endpoints import clear
 from rag_pipeline.serving.v1.feedback import feedback_endpoint
 from rag_pipeline.serving.v1.openai import openai_endpoints
@@ -49,11 +52,6 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     tools = build_mcp(own, settings.allowed_hosts, log, settings.timeout_seconds)
     mcp = tools.http_app(path="/mcp", stateless_http=True)
 
-    async def health(request: Request) -> Response:
-        made = await asyncio.to_thread(health_of, own)
-        shown = {"status": made.status, "version": made.version}
-        return JSONResponse(shown, 200 if made.status == "ok" else 503)
-
     async def dify(request: Request) -> Response:
         body, caller = await request.body(), request.state.caller
         status, value = await asyncio.to_thread(
@@ -73,7 +71,6 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     answering = partial(_answering, own)
     routes = [
         _page("/", "index.html"),
-        Route("/health", health),
         Route("/openapi.json", openapi_json),
         *(endpoint.route(own) for endpoint in described),
         Route("/retrieval", clear(dify), methods=["POST"]),
@@ -84,8 +81,11 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
             answering("/api/review/next", ReviewRequest, next_question),
             answering("/api/review/decide", ReviewDecided, decide_question),
         ]
+    turns = turns_of(own, settings, len(os.sched_getaffinity(0)))
+    metrics = Metrics(own.corpora, turns, {*paths_of(routes), "/mcp"})
+    routes += operating(own, metrics)
     app = Starlette(routes=[*routes, Mount("/", mcp)], lifespan=mcp.lifespan)
-    app.add_middleware(Guards, settings=settings, callers=callers)
+    app.add_middleware(Guards, settings=settings, turns=turns, callers=callers, count=metrics.count)
     return app
 
 

@@ -48,11 +48,13 @@ class TableToken(Settings):
     """A bearer token, by its SHA-256 in hex, with its labels and the corpora that it may name.
 
     The labels `"*"` are all labels. Without `corpora` the token may name all corpora.
+    `requests_per_minute` holds for all addresses together that use the token.
     """
 
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
     labels: Literal["*"] | tuple[Label, ...]
     corpora: tuple[Name, ...] | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1)
 
     @property
     def caller(self) -> Caller:
@@ -98,7 +100,7 @@ class Callers:
         """Read the file. Raise ConfigError if it is invalid, or if it names an unusable key."""
         try:
             content = CallersFile.model_validate(yaml.safe_load(file.read_text("utf-8")))
-            self._tokens = {one.sha256: one.caller for one in content.tokens}
+            self._tokens = {one.sha256: one for one in content.tokens}
             self._signers = [_Verifier(one, file.parent) for one in content.signers]
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
@@ -116,9 +118,8 @@ class Callers:
         """
         given = {name: headers[name] for name in self.proxy_headers & headers.keys()}
         if not given and (token := bearer_token(headers)):
-            known = self._tokens.get(hashlib.sha256(token.encode()).hexdigest())
-            if known is not None:
-                return known
+            if (known := self._known(headers)) is not None:
+                return known.caller
             given = {"authorization": token}
         for signer in self._signers:
             if signer.header in given:
@@ -126,6 +127,16 @@ class Callers:
                 if caller is not None:
                     return caller
         return None
+
+    def _known(self, headers: Mapping[str, str]) -> TableToken | None:
+        return self._tokens.get(hashlib.sha256(bearer_token(headers).encode()).hexdigest())
+
+    def limit_of(self, headers: Mapping[str, str]) -> tuple[str, int] | None:
+        """Return the name of the table's token and its requests per minute, if it has a limit."""
+        known = self._known(headers)
+        if known is None or known.requests_per_minute is None:
+            return None
+        return known.sha256, known.requests_per_minute
 
 
 def bearer_token(headers: Mapping[str, str]) -> str:

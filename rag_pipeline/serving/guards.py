@@ -8,21 +8,27 @@ import sys
 import time
 import uuid
 from collections import Counter, OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rag_pipeline import deadlines
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.datamodels import Caller
 from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.messages import REQUEST_ID, logged
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
+from rag_pipeline.serving.turns import Turns
 
 log = logging.getLogger("rag_pipeline.serving")
-_OPEN_PATHS = ("/health", "/", "/review")
+_OPEN_PATHS = ("/health", "/live", "/ready", "/", "/review")
 """Paths that need no token; they contain nothing of the documents."""
+_UNQUEUED = (*_OPEN_PATHS, "/metrics")
+"""Paths that are answered also while all threads work."""
 _NOBODY = Caller(frozenset(), frozenset())
 _REMEMBERED_CLIENTS = 10_000
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
@@ -53,9 +59,17 @@ class Guards:
     """ASGI middleware that lets a request in, or refuses it with one line."""
 
     def __init__(
-        self, app: ASGIApp, settings: ServerSettings, callers: Callers | None = None
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        turns: Turns,
+        callers: Callers | None = None,
+        count: Callable[[str, int, float, float], None] | None = None,
     ) -> None:
+        """Let `turns` requests work. `count` gets path, status, seconds and seconds of waiting."""
         self._app = app
+        self._count_reply = count
+        self.turns = turns
         self._settings = settings
         self._callers = callers
         self._proxy_headers = callers.proxy_headers if callers else set[str]()
@@ -80,29 +94,54 @@ class Guards:
                 told = {"error": refused.reason, "request_id": request_id}
                 await JSONResponse(told, refused.status, refused.headers)(scope, receive, reply)
             finally:
-                milliseconds = round(1000 * (time.perf_counter() - started), 1)
+                seconds = time.perf_counter() - started
+                if self._count_reply is not None:
+                    self._count_reply(scope["path"], reply.status or 500, seconds, reply.queued)
                 asked = {"method": scope["method"], "path": logged(scope["path"])}
                 line = {"request_id": request_id, **asked, "status": reply.status or 500}
-                log.info(json.dumps({**line, "milliseconds": milliseconds}))
+                times = {
+                    "milliseconds": round(1000 * seconds, 1),
+                    "queued": round(1000 * reply.queued, 1),
+                }
+                log.info(json.dumps({"time": _now(), **line, **times, "client": _client(scope)}))
             answered(span, reply.status or 500)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        self._check_rate(_client(scope))
+        self._check_rate(_client(scope), self._settings.requests_per_minute, "this address")
         self._check_headers(scope, headers)
         scope["state"]["caller"] = await self._caller(scope["path"], headers)
+        if self._callers and (limited := self._callers.limit_of(headers)):
+            self._check_rate(*limited, "this token")
         # The body is read first: a slow client must not take the place of others.
         body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
         client, most = _client(scope), self._settings.max_concurrency
         if self._running[client] >= max(1, most // 2):
             raise Refused(429, "too many requests of this address at once", {"Retry-After": "1"})
         if self._running.total() >= most:
-            raise Refused(503, "too many requests; try again", {"Retry-After": "1"})
+            raise Refused(429, "too many requests; try again", {"Retry-After": "1"})
         self._count(client, 1)
         try:
-            await self._run(scope, _replayed(body, receive), reply, client)
+            await self._in_turn(scope, _replayed(body, receive), reply, client)
         finally:
             self._count(client, -1)
+
+    async def _in_turn(self, scope: Scope, receive: Receive, reply: "_Reply", client: str) -> None:
+        if scope["path"] in _UNQUEUED:
+            await self._run(scope, receive, reply, client)
+            return
+        started = time.perf_counter()
+        try:
+            await self.turns.begin()
+        except TimeoutError:
+            raise Refused(429, "too many requests; try again", {"Retry-After": "1"}) from None
+        finally:
+            reply.queued = time.perf_counter() - started
+        try:
+            with deadlines.request():
+                await self._run(scope, receive, reply, client)
+        finally:
+            self.turns.end()
 
     def _count(self, client: str, change: int) -> None:
         self._running[client] += change
@@ -110,17 +149,22 @@ class Guards:
             del self._running[client]
 
     async def _run(self, scope: Scope, receive: Receive, reply: "_Reply", client: str) -> None:
-        seconds = self._settings.timeout_seconds
+        seconds, is_queued = self._settings.timeout_seconds, scope["path"] not in _UNQUEUED
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start" and not limit.expired():
                 # Tools report their own timeout in the reply; cut off only what they cannot end.
                 limit.reschedule(asyncio.get_running_loop().time() + 2 * seconds)
-            self._count(client, -1)  # a client that reads slowly must not take the place of others
+            # A client that reads slowly must not take the place of others.
+            self._count(client, -1)
+            if is_queued:
+                self.turns.end()
             try:
                 await reply(message)
             finally:
                 self._count(client, 1)
+                if is_queued:
+                    self.turns.go_on()
 
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -167,10 +211,9 @@ class Guards:
             return settings.caller
         raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
 
-    def _check_rate(self, client: str) -> None:
+    def _check_rate(self, client: str, per_minute: int, whose: str) -> None:
         """Take one token from the client's bucket, which holds a tenth of a minute's requests."""
-        per_second = self._settings.requests_per_minute / 60
-        size = max(self._settings.requests_per_minute / 10, 1.0)
+        per_second, size = per_minute / 60, max(per_minute / 10, 1.0)
         now = time.monotonic()
         left, since = self._clients.pop(client, (size, now))
         left = min(size, left + (now - since) * per_second)
@@ -179,7 +222,7 @@ class Guards:
             self._clients.popitem(last=False)
         if left < 1:
             wait = str(max(1, round((1 - left) / per_second)))
-            raise Refused(429, "too many requests from this address", {"Retry-After": wait})
+            raise Refused(429, f"too many requests from {whose}", {"Retry-After": wait})
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """Read a whole body, so that the application never sees a slow or endless one."""
@@ -211,6 +254,8 @@ class _Reply:
         self._send = send
         self._header = (b"x-request-id", request_id.encode())
         self.status = 0
+        self.queued = 0.0
+        """Seconds that the request waited for its turn."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -237,6 +282,10 @@ def _is_here(address: str) -> bool:
         return is_loopback(urlsplit(address).hostname or "")
     except ValueError:
         return False
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _client(scope: Scope) -> str:

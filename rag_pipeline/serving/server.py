@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rag_pipeline.assistant import open_assistant
+from rag_pipeline.assistant import Assistant, open_assistant
 from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
@@ -27,6 +28,8 @@ from rag_pipeline.serving.tools import build_mcp
 
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
+_MOST_THREADS = 256
+"""`Turns` bounds the threads at work. Some more may end the work of requests that timed out."""
 _CONNECTIONS = 4
 """Number of open connections for each request that may run; each holds at most one body."""
 
@@ -40,14 +43,23 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     check_address(settings)
     log_to_stderr()
     export()
-    StoppableServer(listening(build_app(open_assistant(corpora), settings), settings)).run()
+    own = _for_many_searches(corpora)
+    app = build_app(own, settings)
+    own.warm()
+    StoppableServer(listening(app, settings), settings.drain_seconds).run()
+
+
+def _for_many_searches(corpora: Sequence[Corpus]) -> Assistant:
+    for corpus in corpora:
+        corpus.is_server = True
+    return open_assistant(corpora)
 
 
 def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     """Serve one client by standard input and output."""
     with suppress(KeyboardInterrupt):
         log = QuestionLog(settings.log_questions)
-        own = open_assistant(corpora)
+        own = _for_many_searches(corpora)
         build_mcp(own, log=log, caller=settings.caller).run("stdio", show_banner=False)
 
 
@@ -92,8 +104,13 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 class StoppableServer(uvicorn.Server):
     """Serves until SIGINT or SIGTERM, then finishes open requests for a bounded time.
 
-    A second SIGINT stops it immediately.
+    A second SIGINT stops it immediately. For `drain_seconds` it still takes new requests, and
+    `/ready` tells balancers to send no more.
     """
+
+    def __init__(self, config: uvicorn.Config, drain_seconds: float = 0.0) -> None:
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Note the signal; uvicorn would raise it again after the stop."""
@@ -102,14 +119,19 @@ class StoppableServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Run requests in threads that the end of the process does not wait for."""
-        asyncio.get_running_loop().set_default_executor(_NotAwaited())
+        asyncio.get_running_loop().set_default_executor(_NotAwaited(_MOST_THREADS))
         await super().startup(sockets)
         if self.started:
             host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
             sys.stderr.write(f"listening on http://{host}:{self.config.port}; Ctrl-C stops\n")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new requests, and finish the open ones."""
+        """Tell balancers, refuse new requests, and finish the open ones."""
+        if (state := getattr(self.config.app, "state", None)) is not None:
+            state.is_stopping = True
+        until = time.monotonic() + self._drain_seconds
+        while time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.05)
         seconds = self.config.timeout_graceful_shutdown
         sys.stderr.write(
             f"stopping: open requests may finish within {seconds:g} s; Ctrl-C stops immediately\n"

@@ -24,13 +24,14 @@ from starlette.routing import Route
 from rag_pipeline.serving.server import StoppableServer, listening
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.turns import Turns
 port, seconds = int(sys.argv[1]), float(sys.argv[2])
 async def slow(request):
     print("asked", flush=True)
     await asyncio.to_thread(time.sleep, seconds)
     return PlainTextResponse("done")
 settings = ServerSettings(port=port, stop_seconds=1)
-app = Guards(Starlette(routes=[Route("/", slow, methods=["POST"])]), settings)
+app = Guards(Starlette(routes=[Route("/", slow, methods=["POST"])]), settings, Turns(8, 600.0))
 StoppableServer(listening(app, settings)).run()
 print("ended", flush=True)
 import os

@@ -40,7 +40,7 @@ class Running(uvicorn.Server):
 @contextmanager
 def serving(own: Assistant, **settings: Any) -> Iterator[Running]:
     """Serve an assistant on a free port, with settings."""
-    chosen = ServerSettings(port=free_port(), **settings)
+    chosen = ServerSettings(port=free_port(), **{"wait_seconds": 600.0, **settings})
     with Running(build_app(own, chosen), chosen) as server:
         yield server
 

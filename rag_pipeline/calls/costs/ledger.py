@@ -240,6 +240,16 @@ class Ledger:
             configurations = tuple(json.loads(row.configurations))
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
 
+    def sums(self, after: int) -> list[tuple[tuple[str, ...], int, float]]:
+        """Return the number and cost in USD of the calls after a position.
+
+        They are grouped by kind, provider, model and asset.
+        """
+        by = [charges.c[name] for name in ("kind", "provider", "model", "asset")]
+        sums = func.count(), func.coalesce(func.sum(charges.c.usd), 0.0)
+        query = select(*by, *sums).where(*self._mine(charges), charges.c.id > after).group_by(*by)
+        return [(tuple(row[:4]), row[4], row[5]) for row in self.database.read(query)]
+
     def position(self) -> int:
         """Return the end of the ledger now, for `charges(after=)`."""
         return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])

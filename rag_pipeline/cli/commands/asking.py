@@ -187,6 +187,10 @@ def serve(
     review: Annotated[
         bool, flag("--review", "Also serve /review, to decide on synthetic questions.")
     ] = False,
+    drain: Annotated[
+        int,
+        option("SECONDS", "Time to keep answering after SIGTERM, while /ready says 503.", min=0),
+    ] = 0,
     verify: Annotated[
         bool, flag("--verify", "Compare a release's files with their hashes before serving it.")
     ] = False,
@@ -220,6 +224,7 @@ def serve(
         log_questions=log_questions,
         feedback=feedback,
         review=review,
+        drain_seconds=drain,
         callers=callers,
         caller=read_caller(labels),
     )

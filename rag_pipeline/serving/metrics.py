@@ -1,0 +1,87 @@
+"""Figures of a server in the text format of Prometheus. They contain no questions and no texts."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import Counter as Total
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
+from rag_pipeline.serving.turns import Turns
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """Counts the requests of a server, and reads the state of its corpora at each scrape."""
+
+    def __init__(
+        self, corpora: Mapping[str, SearchedCorpus], turns: Turns, paths: Collection[str]
+    ) -> None:
+        """Take the paths that get figures of their own. All others count as `other`."""
+        self._paths = frozenset(paths)
+        self._registry = CollectorRegistry()
+        registry, labels = self._registry, ["path"]
+        self._requests = Total("rag_requests", "Requests", ["path", "status"], registry=registry)
+        self._seconds = Histogram(
+            "rag_request_seconds", "Time to answer", labels, buckets=_BUCKETS, registry=registry
+        )
+        self._queued = Histogram(
+            "rag_queue_seconds", "Time to wait", labels, buckets=_BUCKETS, registry=registry
+        )
+        own = [one for one in corpora.values() if isinstance(one, ReleasedCorpus)]
+        self._registry.register(_State(own, turns))
+        ProcessCollector(registry=self._registry)
+
+    def count(self, path: str, status: int, seconds: float, queued: float) -> None:
+        """Count an answered request."""
+        short = "/".join(path.split("/")[:3])
+        name = short if short in self._paths else "other"
+        self._requests.labels(name, str(status)).inc()
+        self._seconds.labels(name).observe(seconds)
+        self._queued.labels(name).observe(queued)
+
+    def shown(self) -> bytes:
+        """Return all figures. The ledgers are read, so this blocks."""
+        return generate_latest(self._registry)
+
+
+class _State:
+    """Reads gauges when they are asked for, and model calls since the start from the ledgers."""
+
+    def __init__(self, corpora: Collection[ReleasedCorpus], turns: Turns) -> None:
+        self._corpora = corpora
+        self._turns = turns
+        self._since = {one.name: one.corpus.workspace.ledger.position() for one in corpora}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        yield GaugeMetricFamily("rag_working", "Requests at work", self._turns.working)
+        yield GaugeMetricFamily("rag_waiting", "Requests that wait", self._turns.waiting)
+        releases = GaugeMetricFamily(
+            "rag_release", "1 for the searched release", labels=["corpus", "release"]
+        )
+        searches = CounterMetricFamily(
+            "rag_searches", "Searches by cache result", labels=["corpus", "cache"]
+        )
+        for one in self._corpora:
+            release = one.corpus.opened()
+            if release is not None:
+                releases.add_metric([one.name, release.release_id], 1)
+            for hit, count in list(one.cached.items()):
+                searches.add_metric([one.name, "hit" if hit else "miss"], count)
+        yield releases
+        yield searches
+        yield from self._model_calls()
+
+    def _model_calls(self) -> Iterator[Metric]:
+        labels = ["corpus", "kind", "provider", "model", "purpose"]
+        calls = CounterMetricFamily("rag_model_calls", "Paid calls to models", labels=labels)
+        costs = CounterMetricFamily("rag_model_cost_usd", "Cost of the calls", labels=labels)
+        for one in self._corpora:
+            for labelled, count, usd in one.corpus.workspace.ledger.sums(self._since[one.name]):
+                calls.add_metric([one.name, *labelled], count)
+                costs.add_metric([one.name, *labelled], usd)
+        yield calls
+        yield costs
