@@ -19,12 +19,12 @@ class ServerSettings:
     time, by default two for each processor, or 64 if models are asked over the network. The others
     wait for at most `wait_seconds`. A request's headers, and then its body, may take `body_seconds`
     to arrive; a client must read some of its reply every `body_seconds`. A reply must begin within
-    `timeout_seconds`. A stopped server takes new requests for `drain_seconds`, while `/ready` answers 503, and then finishes open
-    requests within `stop_seconds`. Requests may name backends of `allowed_hosts` (`host` or
-    `host:port`) by header. Questions are added to the file `log_questions`, and judgements of
-    answers to the file `feedback`. With `review`, clients may decide on synthetic questions. The
-    file `callers` maps tokens to labels. All other requests come from `caller`, by default a
-    caller without labels.
+    `timeout_seconds`. A stopped server takes new requests for `drain_seconds`, while `/ready`
+    answers 503, and then finishes open requests within `stop_seconds`. Requests may name backends
+    of `allowed_hosts` (`host` or `host:port`) by header. Questions are added to the file
+    `log_questions`, and judgements of answers to the file `feedback`. With `review`, clients may
+    decide on synthetic questions. The file `callers` maps tokens to labels. All other requests come
+    from `caller`, by default a caller without labels.
     """
 
     host: str = "127.0.0.1"
