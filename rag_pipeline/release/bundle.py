@@ -17,7 +17,8 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,8 @@ from rag_pipeline.workspace import Workspace
 
 FORMAT = 2
 _LISTING = "bundle.json"
-_VECTORS = "vectors.arrow"
-_DOCUMENTS = "documents.arrow"
+VECTORS = "vectors.arrow"
+DOCUMENTS = "documents.arrow"
 _SCORES = "scores.parquet"
 _IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
@@ -104,12 +105,12 @@ def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[s
     pinned, store = release.pinned, workspace.store
     vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
     schema = _vector_schema(vectors.open(version).schema)
-    files = {_VECTORS: folder / _VECTORS}
-    _write_rows(vectors, version, schema, files[_VECTORS])
+    files = {VECTORS: folder / VECTORS}
+    _write_rows(vectors, version, schema, files[VECTORS])
     if pinned.documents_version is not None:
-        files[_DOCUMENTS] = folder / _DOCUMENTS
+        files[DOCUMENTS] = folder / DOCUMENTS
         documents = workspace.documents()
-        _write_rows(documents, pinned.documents_version, DOCUMENTS_SCHEMA, files[_DOCUMENTS])
+        _write_rows(documents, pinned.documents_version, DOCUMENTS_SCHEMA, files[DOCUMENTS])
     scores = store.read_bytes(kept_file(release.release_id))
     if scores is not None:
         files[_SCORES] = folder / _SCORES
@@ -162,6 +163,16 @@ def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[st
             if name in (variants := config.section(section)):
                 named.setdefault(section, {})[name] = variants[name].model_dump(mode="json")
     return named
+
+
+@contextmanager
+def extracted(file: Path) -> Iterator[tuple[str, Release, Path]]:
+    """Yield the corpus, the release and a temporary folder with the checked tables of a bundle."""
+    with _opened(file) as archive, tempfile.TemporaryDirectory() as folder:
+        listing = _read_listing(archive, file)
+        tables = {n: f for n, f in listing["files"].items() if n in (VECTORS, DOCUMENTS)}
+        _extract(archive, tables, Path(folder), file)
+        yield listing["corpus"], _manifest(listing["release"], file), Path(folder)
 
 
 def import_release(
@@ -230,11 +241,11 @@ def _write_builds(
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
         (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
         store.publish_folder(moved, pinned.lexical_path)
-    vectors = _written_table(store, pinned.vector_table, folder / _VECTORS)
+    vectors = _written_table(store, pinned.vector_table, folder / VECTORS)
     maintain(vectors)
     documents_version = None
-    if (folder / _DOCUMENTS).exists():
-        documents_version = _written_table(store, "documents", folder / _DOCUMENTS).version
+    if (folder / DOCUMENTS).exists():
+        documents_version = _written_table(store, "documents", folder / DOCUMENTS).version
     pinned = replace(pinned, vector_version=vectors.version, documents_version=documents_version)
     scores = (folder / _SCORES).read_bytes() if (folder / _SCORES).exists() else None
     return serve_imported(workspace, replace(release, pinned=pinned), scores)
@@ -244,15 +255,18 @@ def _check_content(release: Release, folder: Path, file: Path) -> None:
     """Raise InputError unless the files hold the builds that the manifest pins."""
     pinned = release.pinned
     try:
-        with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:
-            found, indexed = _checked_rows(rows, _vector_schema(rows.schema), folder / _VECTORS)
+        with pa.OSFile(str(folder / VECTORS)) as source, pa.ipc.open_stream(source) as rows:
+            found, indexed = _checked_rows(rows, _vector_schema(rows.schema), folder / VECTORS)
         if found != pinned.rows:
-            raise ValueError(f"{_VECTORS} has {found} rows, and the manifest says {pinned.rows}")
-        if (folder / _DOCUMENTS).exists():
-            with pa.OSFile(str(folder / _DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
-                _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / _DOCUMENTS)
+            raise ValueError(f"{VECTORS} has {found} rows, and the manifest says {pinned.rows}")
+        if (folder / DOCUMENTS).exists():
+            with (
+                pa.OSFile(str(folder / DOCUMENTS)) as source,
+                pa.ipc.open_stream(source) as rows,
+            ):
+                _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / DOCUMENTS)
             if lost := indexed - known:
-                raise ValueError(f"{_DOCUMENTS} lacks {min(lost)!r}")
+                raise ValueError(f"{DOCUMENTS} lacks {min(lost)!r}")
         if pinned.lexical_path is not None:
             index = open_lexical_index(folder / "lexical")
             if len(index) != found:
@@ -320,7 +334,7 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
 def _written_table(store: Store, name: str, file: Path) -> Table:
     """Replace the rows of a store's table with the rows of a file, and return the table."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
-        is_documents = file.name == _DOCUMENTS
+        is_documents = file.name == DOCUMENTS
         schema = DOCUMENTS_SCHEMA if is_documents else _vector_schema(rows.schema)
         table = store.table(name, schema)
         table.overwrite(_with_schema(batch, schema) for batch in rows)
@@ -359,8 +373,8 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
             if member.file_size != about["bytes"]:
                 raise InputError(f"{file}: {name} has another size than {_LISTING} says")
         refuse_variables([listing["release"], listing["named"]], f"{file}")
-        if _VECTORS not in files or not isinstance(listing["release"], dict):
-            raise InputError(f"{file}: not a release bundle: no {_VECTORS}")
+        if VECTORS not in files or not isinstance(listing["release"], dict):
+            raise InputError(f"{file}: not a release bundle: no {VECTORS}")
     except (OSError, *_WRONG, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None
     return listing

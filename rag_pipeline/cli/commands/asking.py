@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rag_pipeline.cli.console import console, print_json, say
-from rag_pipeline.cli.find import open_corpus
+from rag_pipeline.cli.find import find_corpus_file, open_corpus
 from rag_pipeline.cli.options import (
     CorpusArgument,
     CorpusOption,
@@ -109,6 +109,47 @@ def ask(
         print_json(answer_record(made))
     else:
         show_answer(made, trace)
+
+
+@app.command(short_help="Prove that the sources of a kept answer stand in the documents.")
+def verify(
+    answer: Annotated[Path, argument("ANSWER", "A file with the JSON of an answer.")],
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    bundle: Annotated[
+        Path | None, option("FILE", "Read the release from this bundle, not from the store.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Prove that the sources of a kept answer stand in the documents of its release.
+
+    ANSWER is the output of `rag ask --json`, of the server's `/v1/ask` or chat completions, or of
+    the MCP tool `assistant`. The store, or a bundle of `rag export`, must hold the answer's
+    release. No model and no network is used. Altered words, a missing document and another release
+    end with the exit code 3 and the reason. The text of the answer itself is not proved.
+
+    \b
+    Examples:
+      rag ask "Which law governs the Acme NDA?" contracts --json > answer.json
+      rag verify answer.json contracts
+      rag verify answer.json contracts --bundle contracts.zip
+    """
+    from rag_pipeline.config import load_config
+    from rag_pipeline.release.proof import prove, read_answer
+    from rag_pipeline.workspace import Workspace
+
+    kept = read_answer(answer)
+    workspace = Workspace(load_config(find_corpus_file(corpus, named)))
+    release = prove(kept, workspace, bundle)
+    name = workspace.config.corpus
+    proved = [one.number for one in kept.sources if one.corpus == name]
+    others = sorted({one.corpus for one in kept.sources} - {name})
+    if as_json:
+        print_json({"release": release.release_id, "proved": proved, "other_corpora": others})
+        return
+    say(f"{len(proved)} sources stand in {release.release_id} as they are cited")
+    if others:
+        say(f"not proved here: the sources of {', '.join(others)}")
 
 
 @app.command(short_help="Improve the prompts of the assistant's model.")

@@ -1,0 +1,187 @@
+"""Prove that the sources of a kept answer stand in the documents of its release.
+
+No model, network or search index is needed: only the release's tables in the store, or a bundle.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError
+from rag_pipeline.release.bundle import DOCUMENTS, VECTORS, extracted
+from rag_pipeline.release.manifest import Release, load
+from rag_pipeline.workspace import Workspace
+
+_WRAPPED = ("rag_pipeline", "structuredContent", "structured_content", "data", "result")
+"""Keys below which chat completions and MCP clients hold the answer."""
+_CHUNK = re.compile(r"(?P<document>.*)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+_SHOWN = 60
+
+
+class KeptSource(BaseModel):
+    """A source of an answer, as the command line, `/v1` or MCP writes it."""
+
+    number: int
+    corpus: str = Field(validation_alias=AliasChoices("corpus", "dataset"))
+    document_id: str = Field(validation_alias=AliasChoices("document_id", "document_name"))
+    content_hash: str
+    chunk_id: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    text: str
+    origin: Any = None
+
+
+class KeptRelease(BaseModel):
+    """The release of a corpus that an answer names."""
+
+    corpus: str
+    release: str
+    released: str
+    configuration: str
+
+
+class KeptAnswer(BaseModel):
+    """The parts of an answer that can be proved."""
+
+    answered: bool
+    releases: list[KeptRelease]
+    sources: list[KeptSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The tables of a release: texts and hashes by document, and the ids of the chunks."""
+
+    release: Release
+    documents: dict[str, tuple[str, str]]
+    chunks: set[str]
+
+
+def read_answer(file: Path) -> KeptAnswer:
+    """Read an answer of `rag ask --json`, `/v1`, a chat completion or MCP. Raise InputError."""
+    try:
+        record = json.loads(file.read_text("utf-8"))
+        while isinstance(record, dict) and "sources" not in record:
+            record = next(record[key] for key in _WRAPPED if key in record)
+        return KeptAnswer.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{file}: not an answer: {place}: {first['msg']}") from None
+    except (OSError, ValueError, StopIteration, RecursionError) as error:
+        raise InputError(f"{file}: not an answer of this program: {error}") from None
+
+
+def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) -> Release:
+    """Return the release in which all sources of the workspace's corpus stand as cited.
+
+    The release comes from the store, or from a bundle. Raise CheckFailedError, which names the
+    reason, if the release is another one, or if a document, chunk or word is not as cited.
+    """
+    corpus = workspace.config.corpus
+    named = next((one for one in answer.releases if one.corpus == corpus), None)
+    if named is None:
+        others = ", ".join(one.corpus for one in answer.releases) or "none"
+        raise CheckFailedError(f"the answer is not from the corpus {corpus!r}, but from: {others}")
+    sources = [source for source in answer.sources if source.corpus == corpus]
+    if answer.answered and not answer.sources:
+        raise CheckFailedError("the answer has no sources, so nothing proves it")
+    ids = sorted({source.document_id for source in sources})
+    held = _in_store(workspace, named, ids) if bundle is None else _in_bundle(bundle, corpus, ids)
+    release = held.release
+    if (release.created, release.configuration) != (named.released, named.configuration):
+        raise CheckFailedError(
+            f"the answer is from {named.release} of {named.released} ({named.configuration}), and "
+            f"this is {release.release_id} of {release.created} ({release.configuration})"
+        )
+    for source in sources:
+        problem = _problem(source, held)
+        if problem is not None:
+            place = f"source [{source.number}], {source.document_id[:200]}"
+            raise CheckFailedError(f"{place}: {problem}")
+    return release
+
+
+def _problem(source: KeptSource, held: Held) -> str | None:
+    if source.origin is not None:
+        return "it was found outside the corpus, which keeps no proof"
+    if source.document_id not in held.documents:
+        return f"{held.release.release_id} has no such document"
+    text, content_hash = held.documents[source.document_id]
+    if content_hash != source.content_hash:
+        return "the document of the release has another hash"
+    words = text[source.start : source.end]
+    if words != source.text:
+        span = f"characters {source.start} to {source.end}"
+        return f"{span} are {_short(words)}, and the answer cites {_short(source.text)}"
+    chunk = _CHUNK.fullmatch(source.chunk_id)
+    if source.chunk_id not in held.chunks or chunk is None:
+        return f"{held.release.release_id} has no chunk {source.chunk_id[:200]!r}"
+    inside = int(chunk["start"]) <= source.start and source.end <= int(chunk["end"])
+    return None if inside else f"the words are outside of the chunk {source.chunk_id[:200]!r}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _in_store(workspace: Workspace, named: KeptRelease, ids: Sequence[str]) -> Held:
+    try:
+        release = load(workspace, named.release)
+    except NotReleasedError as error:
+        raise CheckFailedError(f"the answer's release is not here: {error}") from None
+    pinned = release.pinned
+    if pinned.documents_version is None:
+        raise CheckFailedError(f"{release.release_id} has no documents")
+    vectors = workspace.store.table(pinned.vector_table, None)
+    columns = ["document_id", "text", "content_hash"]
+    return _held(
+        release,
+        workspace.documents().read(columns, ids, pinned.documents_version),
+        vectors.read(["document_id", "chunk_id"], ids, pinned.vector_version),
+        ids,
+    )
+
+
+def _in_bundle(file: Path, corpus: str, ids: Sequence[str]) -> Held:
+    with extracted(file) as (name, release, folder):
+        if name != corpus:
+            raise CheckFailedError(f"{file}: belongs to corpus {name!r}, not {corpus!r}")
+        if not (folder / DOCUMENTS).exists():
+            raise CheckFailedError(f"{file}: the bundle has no documents")
+        with (
+            pa.OSFile(str(folder / DOCUMENTS)) as documents,
+            pa.OSFile(str(folder / VECTORS)) as vectors,
+            pa.ipc.open_stream(documents) as texts,
+            pa.ipc.open_stream(vectors) as chunks,
+        ):
+            return _held(release, texts, chunks, ids)
+
+
+def _held(
+    release: Release,
+    texts: Iterable[pa.RecordBatch],
+    chunks: Iterable[pa.RecordBatch],
+    ids: Sequence[str],
+) -> Held:
+    wanted = set(ids)
+    documents = {
+        row["document_id"]: (row["text"], row["content_hash"])
+        for batch in texts
+        for row in batch.select(["document_id", "text", "content_hash"]).to_pylist()
+        if row["document_id"] in wanted
+    }
+    known = {
+        row["chunk_id"]
+        for batch in chunks
+        for row in batch.select(["document_id", "chunk_id"]).to_pylist()
+        if row["document_id"] in wanted
+    }
+    return Held(release, documents, known)
