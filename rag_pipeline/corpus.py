@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rag_pipeline import release as manifests
 from rag_pipeline.answering import DEFAULT, Calibration
@@ -44,6 +44,9 @@ from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from rag_pipeline.assistant import Assistant, AssistedAnswer
 
 _log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
@@ -102,6 +105,22 @@ class Corpus:
         """
         found = self.retrieve(SearchRequest(query=query, k=k, where=where, caller=caller))
         return [passage for _, passage in self.widened(found.chunks)]
+
+    def ask(
+        self, query: str, turns: Sequence[str] = (), caller: Caller = OPERATOR, **options: Any
+    ) -> "AssistedAnswer":
+        """Answer a question from the release, with checked sources, as `rag ask` does.
+
+        `turns` are the questions before, oldest first. `options` are those of `Assistant.ask`. The
+        caller's assistant is opened by the first call. Raise the same errors as `search`.
+        """
+        return self._assistant.seen_by(caller).ask(query, turns=turns, **options)
+
+    @cached_property
+    def _assistant(self) -> "Assistant":
+        from rag_pipeline.assistant import open_assistant
+
+        return open_assistant([self])
 
     def retrieve(self, request: SearchRequest) -> SearchResult:
         """Return the chunks that the release's retriever and reranker find.

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.datamodels import SearchRequest
+from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import InputError, NotReleasedError, StoreError
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
@@ -171,3 +171,12 @@ def test_answers_read_no_more_than_the_release_was_measured_with(tmp_path, run_a
         request = SearchRequest(query="hotel price a night", k=k, deepen=False)
         assert len(corpus.retrieve(request).chunks) == found
     assert len(corpus.search("hotel price a night", k=5)) == 5, "who asks for more gets them"
+
+
+def test_a_corpus_answers_with_the_questions_before(released):
+    made = released.ask("And the Cedar NDA?", turns=["Which law governs the Acme NDA?"])
+    assert made.sources[0].document_id == "nda/cedar.txt"
+    assert made.releases[0].release == released.release().release_id
+    nobody = Caller(frozenset(), frozenset())
+    with pytest.raises(InputError):
+        released.ask("Which law governs the Acme NDA?", caller=nobody)

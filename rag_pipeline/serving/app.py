@@ -19,6 +19,7 @@ from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.metrics import Metrics
 from rag_pipeline.serving.operations import operating, paths_of, turns_of
+from rag_pipeline.serving.protected_resource import metadata_routes
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import (
     ReviewDecided,
@@ -72,6 +73,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     routes = [
         _page("/", "index.html"),
         Route("/openapi.json", openapi_json),
+        *metadata_routes(callers.issuers if callers else []),
         *(endpoint.route(own) for endpoint in described),
         Route("/retrieval", clear(dify), methods=["POST"]),
     ]

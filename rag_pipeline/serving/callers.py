@@ -109,6 +109,12 @@ class Callers:
         except (OSError, ValueError, yaml.YAMLError, JoseError) as error:
             raise ConfigError(f"--callers {file}: {error}") from None
         self.proxy_headers = {signer.header for signer in self._signers} - {"authorization"}
+        self.issuers = [
+            one.issuer
+            for one in content.signers
+            if one.issuer and "://" in one.issuer and one.header.lower() == "authorization"
+        ]
+        """The addresses of the authorization servers that give bearer tokens."""
 
     async def of(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller, or None if no token of the request is valid.

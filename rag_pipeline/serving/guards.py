@@ -20,6 +20,7 @@ from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.datamodels import Caller
 from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.messages import REQUEST_ID, logged
+from rag_pipeline.serving.protected_resource import METADATA_PATHS, challenge
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
 from rag_pipeline.serving.turns import Turns
@@ -74,6 +75,8 @@ class Guards:
         self._callers = callers
         self._proxy_headers = callers.proxy_headers if callers else set[str]()
         self._single = {*_SINGLE, *(name.encode() for name in self._proxy_headers)}
+        self._issuers = callers.issuers if callers else []
+        self._open_paths = {*_OPEN_PATHS, *(METADATA_PATHS if self._issuers else ())}
         self._running: Counter[str] = Counter()
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -110,7 +113,7 @@ class Guards:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         self._check_rate(_client(scope), self._settings.requests_per_minute, "this address")
         self._check_headers(scope, headers)
-        scope["state"]["caller"] = await self._caller(scope["path"], headers)
+        scope["state"]["caller"] = await self._caller(scope, headers)
         if self._callers and (limited := self._callers.limit_of(headers)):
             self._check_rate(*limited, "this token")
         # The body is read first: a slow client must not take the place of others.
@@ -194,10 +197,10 @@ class Guards:
         if "origin" in headers and not _is_here(headers["origin"]):
             raise Refused(403, "pages of other sites are refused")
 
-    async def _caller(self, path: str, headers: dict[str, str]) -> Caller:
+    async def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
         """Return who calls. Refuse a request without a valid token if the server needs one."""
-        settings = self._settings
-        if path in _OPEN_PATHS:
+        settings, path = self._settings, scope["path"]
+        if path in self._open_paths:
             return _NOBODY
         if self._callers and (known := await self._callers.of(headers)):
             return known
@@ -209,7 +212,8 @@ class Guards:
             and hmac.compare_digest(given.encode(), token.encode())
         ):
             return settings.caller
-        raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+        said = challenge(scope, headers, self._issuers, bool(given))
+        raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": said})
 
     def _check_rate(self, client: str, per_minute: int, whose: str) -> None:
         """Take one token from the client's bucket, which holds a tenth of a minute's requests."""
