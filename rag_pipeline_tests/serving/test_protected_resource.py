@@ -77,7 +77,7 @@ def test_a_client_finds_the_issuer_and_asks(server, issuer):
 
     async def work():
         provider = ClientCredentialsOAuthProvider(
-            server_url=url, storage=Storage(), client_id="me", client_secret="a secret"
+            url, Storage(), client_id="me", client_secret="a secret", issuer=issuer.url
         )
         async with (
             httpx2.AsyncClient(auth=provider, timeout=60) as http,
