@@ -109,7 +109,7 @@ class ScoredChunk:
     """A retrieved chunk with its score: higher is better, on the scale of its retriever.
 
     `search.ranking` makes it. `token_signs` are the packed signs of its token vectors, or b"" if no
-    index stores them. The assistant adds `corpus`, the name of the chunk's corpus.
+    index stores them. The assistant sets `corpus`. `copies` are documents with the same text.
     """
 
     chunk_id: str
@@ -123,6 +123,7 @@ class ScoredChunk:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     token_signs: bytes = field(default=b"", compare=False, repr=False)
     corpus: str = ""
+    copies: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the chunk as plain JSON values, without `token_signs` and `corpus`."""

@@ -47,6 +47,8 @@ class Workspace:
         self._given = config
         self.held: dict[Any, Any] = {}
         """The last opened index by its `Pinned` (see `search.pinned.open_index`)."""
+        self.copies: tuple[object, Mapping[str, str]] = None, {}
+        """A version of the documents table, and its copies (see `search.copies`)."""
 
     @cached_property
     def config(self) -> CorpusConfig:

@@ -16,6 +16,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import answers, quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release import publish
 from rag_pipeline.search.vector_index import indexed_text
@@ -56,7 +57,7 @@ def build(workspace: Workspace) -> CallCounts:
     counts = CallCounts()
     config = workspace.config
     indexing.update_documents(workspace)
-    runs.update_queries(workspace)
+    update_queries(workspace)
     configurations = list(config.all_configurations.values())
     for chunking in dict.fromkeys(c.chunking for c in configurations):
         indexing.update(workspace, "chunks", chunking)

@@ -50,7 +50,8 @@ class Source:
     `content_hash` is the document's, or "" if the corpus has no whole documents.
     `supports` is False if the text does not support a sentence that cites it.
     `origin` tells where a document from outside was found. It is None for the corpus's own
-    documents. `place` is None if the corpus has no whole documents.
+    documents. `place` is None if the corpus has no whole documents. `copies` are the ids of
+    documents with the same text.
     """
 
     number: int
@@ -65,6 +66,7 @@ class Source:
     supports: bool
     origin: Mapping[str, Any] | None = None
     place: Place | None = None
+    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ def cited(
             supports=c.supports,
             origin=origin_of(passage),
             place=place_in(c, document),
+            copies=passage.copies,
         )
         for c in answer.citations
         if (passage := of_chunk.get(c.chunk_id)) is not None

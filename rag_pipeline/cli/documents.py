@@ -24,6 +24,7 @@ from rag_pipeline.errors import InputError, installation
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.search.copies import find_copies
 from rag_pipeline.workspace import Workspace
 
 _INSTALLS = re.compile(r"`[^`]*pip install [^`]*`")
@@ -90,17 +91,21 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     if document is None:
         raise InputError(_unknown(workspace, document_id))
     text = document.text if page is None else _page(document, page)
-    doubts = warnings_of(document.metadata)
+    doubts, indexed = warnings_of(document.metadata), find_copies(workspace).get(document_id)
     if as_json:
         record = {name: getattr(document, name) for name in ("document_id", "title", "media_type")}
         record["metadata"] = dict(document.metadata)
-        print_json({**record, "warnings": doubts, "page": page, "text": text})
+        print_json(
+            {**record, "warnings": doubts, "indexed_as": indexed, "page": page, "text": text}
+        )
         return
     pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
     say(f"[dim]{visible(about)}[/dim]")
     if quality := text_quality(document.metadata):
         say(f"[dim]{visible(quality.summary())}[/dim]")
+    if indexed is not None:
+        say(f"[dim]the same text as {visible(indexed)}, which is indexed in its place[/dim]")
     for doubt in doubts:
         say(f"[yellow]{visible(doubt)}[/yellow]")
     console.print()

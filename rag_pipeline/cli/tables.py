@@ -157,6 +157,8 @@ def show_chunks(
     for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
         source = visible(source_of(chunk, place))
         lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
+        if chunk.copies:
+            lines.append(f"[dim]{indented(visible(same_as(chunk.copies)))}[/dim]")
         if chunk.title:
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         lines += [indented(visible(excerpt(chunk.text, query, _SNIPPET))), ""]
@@ -199,6 +201,8 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
             added = f" [yellow]({visible(found)})[/yellow]"
         where = source_of(source, source.place)
         console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
+        if source.copies:
+            say(f"    [dim]{visible(same_as(source.copies))}[/dim]")
     for problem in made.problems:
         say(f"[red]{visible(problem)}[/red]")
     for warning in made.warnings:
@@ -209,6 +213,11 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
+
+
+def same_as(copies: Sequence[str]) -> str:
+    """Return a sentence with the names of a document's copies."""
+    return f"the same text: {', '.join(copies)}"
 
 
 def source_of(

@@ -3,7 +3,6 @@
 The note names the sources of the run. A run is current until its sources change.
 """
 
-import hashlib
 import json
 import statistics
 import time
@@ -22,9 +21,9 @@ from rag_pipeline.config.rerankers import PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
+from rag_pipeline.evaluation.queries import queries_digest
 from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
-from rag_pipeline.indexing import read_documents
-from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
+from rag_pipeline.loading.queries import problem_of
 from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index, pin
@@ -37,59 +36,6 @@ from rag_pipeline.workspace import Workspace
 _CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "score", "text")
 _FEW = 0.05
 """Maximum share of queries (0 to 1) on which a model may fail. A run with more failures fails."""
-
-
-def queries_digest(workspace: Workspace) -> str:
-    """Hash the queries file and the loaded documents."""
-    path = workspace.config.queries_path
-    content = path.read_bytes() if path and path.is_file() else b""
-    documents = state_digest(workspace.documents().state())
-    return fingerprint("queries", hashlib.sha256(content).hexdigest(), documents)
-
-
-def queries_are_current(workspace: Workspace) -> bool:
-    """Return whether the resolved queries are made from the current file and documents."""
-    return QUERIES.digest(workspace) == queries_digest(workspace)
-
-
-def update_queries(workspace: Workspace) -> list[str]:
-    """Resolve the queries' gold spans against the loaded documents, and return the problems.
-
-    A query with an unresolvable span is left out and reported. All other queries are saved.
-    """
-    made_from = queries_digest(workspace)
-    path = workspace.config.queries_path
-    records = read_queries(path) if path else []
-
-    def text_of(document_id: str) -> str | None:
-        found = next(iter(read_documents(workspace, [document_id])), None)
-        return found.text if found else None
-
-    queries, problems = resolve_queries(records, text_of, workspace.documents().state)
-    save_queries(workspace, made_from, queries, problems, len(records))
-    return problems
-
-
-def save_queries(
-    workspace: Workspace,
-    made_from: str,
-    queries: Sequence[Query],
-    problems: Sequence[str],
-    read: int,
-) -> None:
-    """Write resolved queries.
-
-    `made_from` is the `queries_digest`. `read` is the number of queries in the queries file.
-    """
-    rows = QUERIES.table(
-        {
-            "query_id": [q.query_id for q in queries],
-            "query": [q.query for q in queries],
-            "record": [json.dumps(asdict(q)) for q in queries],
-        }
-    )
-    note = {"digest": made_from, "problems": list(problems), "read": read}
-    QUERIES.write(workspace, rows, note)
 
 
 def load_queries(workspace: Workspace) -> list[Query]:

@@ -4,6 +4,7 @@ A load has a plan (`plan_load`), shards (`load_shard`) and an end (`finish_load`
 parses and commits documents. A load in one process has one shard.
 """
 
+import hashlib
 import json
 import time
 from collections import Counter
@@ -249,8 +250,14 @@ def document_rows(
         "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
         "origin": [origins[d.document_id] for d in documents],
         "characters": [len(d.text) for d in documents],
+        "text_hash": [text_hash(d.text) for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)
+
+
+def text_hash(text: str) -> str:
+    """Return 32 hex digits that documents with the same text share."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def read_documents(

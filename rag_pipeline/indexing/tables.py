@@ -34,6 +34,7 @@ from rag_pipeline.indexing.plans import (
 )
 from rag_pipeline.loading.code import SYMBOLS
 from rag_pipeline.search import vector_index
+from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import DocumentState, Table, TableState
 from rag_pipeline.store.schemas import CHUNKS_SCHEMA, CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of
 from rag_pipeline.workspace import Workspace
@@ -74,6 +75,12 @@ class TablePartition:
 
 def _chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("chunking")
+    has_spans = partial(config.chunkings[key.chunking].covers, config)
+
+    def covers(document_id: str) -> bool:
+        indexed = find_copies(workspace).get(document_id)
+        return has_spans(document_id) and not (indexed and has_spans(indexed))
+
     return TablePartition(
         workspace=workspace,
         key=key,
@@ -83,7 +90,7 @@ def _chunks(workspace: Workspace, key: Key) -> TablePartition:
         upstream_fingerprint=config.documents_fingerprint(),
         build=partial(build_chunks, workspace, key),
         shard_weight=2_000_000,
-        covers=partial(config.chunkings[key.chunking].covers, config),
+        covers=covers,
     )
 
 

@@ -16,6 +16,7 @@ from rag_pipeline.evaluation.leaderboard import (
     leaderboard_digest,
     leaderboard_is_current,
 )
+from rag_pipeline.evaluation.queries import queries_are_current, queries_digest
 from rag_pipeline.evaluation.results import JudgedResults
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
@@ -136,9 +137,9 @@ _ROWS = (
     Asset(
         name="queries",
         reads=("documents",),
-        is_current=lambda workspace, _: runs.queries_are_current(workspace),
+        is_current=lambda workspace, _: queries_are_current(workspace),
         update=updates.queries,
-        made_from=lambda workspace, _: (runs.queries_digest(workspace),),
+        made_from=lambda workspace, _: (queries_digest(workspace),),
         state=lambda workspace, _: str(results.QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),

@@ -15,10 +15,10 @@ from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.answers import update_answers
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Loaded, LoadFound, Plan, Report, TablePartition
-from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.asset import ShardPlan, Shards
 from rag_pipeline.pipeline.metadata import (
     Link,
@@ -35,6 +35,7 @@ from rag_pipeline.pipeline.metadata import (
     rounded_values,
     rows,
 )
+from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import TableState, state_digest
 from rag_pipeline.store.hashes import seal_page
 from rag_pipeline.workspace import Workspace
@@ -52,7 +53,7 @@ def documents(workspace: Workspace, _: Key, todo: Plan | None) -> Materialized:
 def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
     """Return the result of a load, over all its shards."""
     state = workspace.documents().state()
-    same = duplicate_groups((i, s.content_hash) for i, s in state.items())
+    copies = find_copies(workspace)
     quarantine = workspace.quarantine("documents")
     doubtful = indexing.text_warnings(workspace)
     return Materialized(
@@ -64,7 +65,8 @@ def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             "documents_of_doubtful_text": len(doubtful),
             **examples("text_warnings", doubtful),
             **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
-            **examples("same_bytes", [", ".join(group) for group in same]),
+            "copies": len(copies),
+            **examples("same_text", [f"{copy}: as {other}" for copy, other in copies.items()]),
             **rows("preview", preview(workspace.documents().open())),
         },
     )
@@ -106,7 +108,7 @@ def table_outcome(
 
 def queries(workspace: Workspace, _: Key) -> Materialized:
     """Resolve the queries' gold spans against the documents."""
-    problems = runs.update_queries(workspace)
+    problems = update_queries(workspace)
     queries = runs.load_queries(workspace)
     return Materialized(
         str(QUERIES.digest(workspace)),

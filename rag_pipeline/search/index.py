@@ -1,15 +1,15 @@
 """Open a vector table and the lexical index of the same chunks for searching."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import Vectors
+from rag_pipeline.datamodels import ScoredChunk, Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.documents import PinnedDocuments
@@ -57,6 +57,10 @@ class Index:
     """The table opened by pylance, if it should read rows (see `vector_index.take`)."""
     documents: PinnedDocuments | None = None
     """Reads documents by id. None if the build has no documents table."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """The indexed document with the same text, by the id of each copy that the caller may see."""
+    copies_matching: Callable[[str], Collection[str]] = lambda _: ()
+    """Returns the copies that match a filter in SQL."""
     visible: Mask | None = None
     """One flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
     condition: str | None = None
@@ -139,6 +143,9 @@ class Index:
             # A hidden value may be the cause, so only the visible rows decide.
             found = vector_index.matching_among(self.table, self.row_ids[self.visible], where)
         allowed[self.positions(found)] = True
+        matching = self.copies_matching(where) if self.copies else ()
+        for document_id in {self.copies[copy] for copy in matching if copy in self.copies}:
+            allowed |= self.of_document(document_id)
         return allowed if self.visible is None else allowed & self.visible
 
     def only(self, document_ids: Collection[str]) -> "Index":
@@ -167,13 +174,25 @@ class Index:
                     )
                     for b in rows
                 )
+        shown_ids = frozenset(document_ids)
         return replace(
             self,
             visible=visible,
             condition=condition,
+            copies={copy: d for copy, d in self.copies.items() if copy in shown_ids},
             _terms=self._terms and self._terms.only(wanted),
             _token_weights=weights,
         )
+
+    def with_copies(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
+        """Return the chunks with the ids of the copies of their documents."""
+        if not self.copies:
+            return list(chunks)
+        found: dict[str, list[str]] = {chunk.document_id: [] for chunk in chunks}
+        for copy, document_id in self.copies.items():
+            if document_id in found:
+                found[document_id].append(copy)
+        return [replace(chunk, copies=tuple(found[chunk.document_id])) for chunk in chunks]
 
     def of_document(self, document_id: str) -> Mask:
         """Return the mask of the chunks of one document."""

@@ -1,9 +1,16 @@
 """Pin the exact builds that a configuration searches, and open pinned builds."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rag_pipeline.config import Configuration
-from rag_pipeline.search.documents import PinnedDocuments
+    copies = find_copies(workspace, version)
+    return replace(
+        index,
+        documents=PinnedDocuments(workspace.documents(), version),
+        copies=copies,
+        copies_matching=partial(copies_matching, workspace, version, copies),
+    )
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -61,4 +68,10 @@ def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = Non
     version = pinned.documents_version
     if version is None:
         return index
-    return replace(index, documents=PinnedDocuments(workspace.documents(), version))
+    copies = find_copies(workspace, version)
+    return replace(
+        index,
+        documents=PinnedDocuments(workspace.documents(), version),
+        copies=copies,
+        copies_matching=partial(copies_matching, workspace, version, copies),
+    )

@@ -143,7 +143,7 @@ class Searcher:
                     weights = self.index.token_weights
                 yield replace(
                     result,
-                    chunks=chunks,
+                    chunks=self.index.with_copies(chunks),
                     token_weights=weights,
                     rerank_error=error,
                     latency_ms=1000 * (time.perf_counter() - started) if len(group) == 1 else None,
@@ -242,7 +242,8 @@ class Searcher:
     def _search_of(self, request: SearchRequest) -> Search:
         where = None if request.where is None else parse_filter(request.where)
         if request.document_id is not None:
-            where = conjunction(where, id_filter("document_id", [request.document_id]))
+            wanted = self.index.copies.get(request.document_id, request.document_id)
+            where = conjunction(where, id_filter("document_id", [wanted]))
         query = parse_query(self.index, request.query, self.retriever)
         made = self.embed([query.search_text])
         return Search(

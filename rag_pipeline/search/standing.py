@@ -58,6 +58,11 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def is_marked(document_id: str) -> bool:
+    """Return whether a name says that the document is a draft, superseded or a copy."""
+    return _parts(document_id).kind is not None
+
+
 def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
     """Return each document that another document replaces, with the id of that document.
 

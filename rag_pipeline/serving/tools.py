@@ -78,7 +78,8 @@ class FoundChunk(_Record):
     """A passage with its place in its document; `start` and `end` are code points of the text.
 
     `place` has a `label` and, by format, page, section, sheet, row, slide, pointer or line. For
-    PDFs, `boxes` are page, left, top, right and bottom in points.
+    PDFs, `boxes` are page, left, top, right and bottom in points. `copies` are documents with the
+    same text.
     """
 
     dataset: Dataset
@@ -91,12 +92,14 @@ class FoundChunk(_Record):
     title: str
     metadata: dict[str, Any]
     place: PlaceRecord = None
+    copies: list[str] = []
 
 
 class CitedSpan(_Record):
     """A source of an answer; `verified` tells whether the document has this text there.
 
-    `supports` is false if the text does not support a sentence that cites it.
+    `supports` is false if the text does not support a sentence that cites it. `copies` are
+    documents with the same text.
     """
 
     number: int
@@ -111,6 +114,7 @@ class CitedSpan(_Record):
     supports: bool
     origin: dict[str, Any] | None = None
     place: PlaceRecord = None
+    copies: list[str] = []
 
 
 class StageReport(_Record):

@@ -25,7 +25,7 @@ DOCUMENTS_SCHEMA = pa.schema(
         *_required(pa.string(), "media_type"),
         _ORIGIN,
         *_required(pa.int64(), "characters"),
-        *_required(pa.string(), "text"),
+        *_required(pa.string(), "text", "text_hash"),
         pa.field("page_map", pa.binary()),
     ]
 )

@@ -13,7 +13,8 @@ from rag_pipeline.assistant.optimization import optimize_prompts, split
 from rag_pipeline.assistant.prompts import history
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CallsStoppedError, ConfigError, InputError, StoreError
-from rag_pipeline.evaluation.runs import load_queries, update_queries
+from rag_pipeline.evaluation.queries import update_queries
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import copy_corpus, question, write_file, write_questions

@@ -10,8 +10,9 @@ import pytest
 
 from rag_pipeline.cli.console import console
 from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.queries import save_queries
 from rag_pipeline.evaluation.results import QUERIES
-from rag_pipeline.evaluation.runs import load_queries, save_queries
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import Outcome, rag, refused, said
 

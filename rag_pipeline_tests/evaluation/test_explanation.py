@@ -7,8 +7,9 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.explanation import diagnose, failing_queries
+from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.results import LABELS, RUN
-from rag_pipeline.evaluation.runs import load_queries, update_queries
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_file
 from rag_pipeline_tests.testing.score_files import write_scores

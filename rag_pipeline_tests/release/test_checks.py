@@ -7,6 +7,7 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation.queries import save_queries, update_queries
 from rag_pipeline.release import checks
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -21,7 +22,7 @@ VECTORS = "recursive_150.none.minilm"
 @pytest.fixture
 def built(workspace):
     index(workspace, VECTORS)
-    runs.update_queries(workspace)
+    update_queries(workspace)
     return workspace
 
 
@@ -105,7 +106,7 @@ def test_a_broken_vector_is_found(built, vector, fault):
 def test_a_query_left_out_is_a_warning(tmp_path, built):
     (tmp_path / "documents/nda/acme.txt").unlink()
     indexing.update_documents(built)
-    assert runs.update_queries(built)
+    assert update_queries(built)
     result = checks.check_queries_complete(built)
     assert (result.passed, result.checked, len(result.failures)) == (False, 4, 1)
     assert checks.check_queries(built).passed
@@ -113,7 +114,7 @@ def test_a_query_left_out_is_a_warning(tmp_path, built):
 
 def test_a_query_without_two_spans_is_left_out_once(workspace):
     problems = ["query q1: gold_spans.0: gone", "query q1: gold_spans.1: gone"]
-    runs.save_queries(workspace, "digest", [], problems, 2)
+    save_queries(workspace, "digest", [], problems, 2)
     assert runs.left_out(workspace).startswith("1 of 2 queries is left out")
 
 

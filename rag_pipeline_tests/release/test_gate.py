@@ -8,8 +8,8 @@ from rag_pipeline.config import Gate, load_config
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.queries import queries_digest, save_queries
 from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
-from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate_decision, served_reference
 from rag_pipeline.release.candidate import comparable, obstacles

@@ -5,8 +5,8 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.queries import save_queries
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.evaluation.runs import save_queries
 from rag_pipeline.report.content import few_labels, presence
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus

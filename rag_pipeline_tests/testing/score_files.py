@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.queries import save_queries
 from rag_pipeline.evaluation.results import SCORES
-from rag_pipeline.evaluation.runs import save_queries
 from rag_pipeline.workspace import Workspace
 
 

@@ -20,6 +20,12 @@ from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.answers import load_answers, save_answers
+from rag_pipeline.evaluation.queries import (
+    queries_are_current,
+    queries_digest,
+    save_queries,
+    update_queries,
+)
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
@@ -323,10 +329,10 @@ def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
             )
             for record in records
         ]
-        runs.save_queries(dry, runs.queries_digest(dry), queries, [], len(records))
-    elif documents.orphaned or not runs.queries_are_current(dry):
+        save_queries(dry, queries_digest(dry), queries, [], len(records))
+    elif documents.orphaned or not queries_are_current(dry):
         dry.dry_table("documents").hold(documents.orphaned, ())
-        runs.update_queries(dry)
+        update_queries(dry)
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""Resolve the queries' gold against the documents, and read the resolved queries."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from rag_pipeline.config import fingerprint
+from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.queries import read_queries, resolve_queries
+from rag_pipeline.search.copies import find_copies
+from rag_pipeline.store import state_digest
+from rag_pipeline.workspace import Workspace
+
+
+def queries_digest(workspace: Workspace) -> str:
+    """Hash the queries file and the loaded documents."""
+    path = workspace.config.queries_path
+    content = path.read_bytes() if path and path.is_file() else b""
+    documents = state_digest(workspace.documents().state())
+    copies = sorted(find_copies(workspace).items())
+    return fingerprint("queries", hashlib.sha256(content).hexdigest(), documents, repr(copies))
+
+
+def queries_are_current(workspace: Workspace) -> bool:
+    """Return whether the resolved queries are made from the current file and documents."""
+    return QUERIES.digest(workspace) == queries_digest(workspace)
+
+
+def update_queries(workspace: Workspace) -> list[str]:
+    """Resolve the queries' gold spans against the loaded documents, and return the problems.
+
+    A query with an unresolvable span is left out and reported. All other queries are saved. Spans
+    in a renamed document follow it by its text. Spans in a copy become spans of the document that
+    is indexed in its place.
+    """
+    made_from = queries_digest(workspace)
+    path = workspace.config.queries_path
+    records = read_queries(path) if path else []
+    known = workspace.documents().state()
+    named = {span.document_id for record in records for span in record.gold_spans}
+    followed = _followed(workspace, named - known.keys())
+    copies = find_copies(workspace)
+
+    def text_of(document_id: str) -> str | None:
+        found = next(
+            iter(read_documents(workspace, [followed.get(document_id, document_id)])), None
+        )
+        return found.text if found else None
+
+    def indexed(document_id: str) -> str:
+        found = followed.get(document_id, document_id)
+        return copies.get(found, found)
+
+    found, problems = resolve_queries(records, text_of, lambda: known)
+    queries = [
+        replace(
+            query,
+            gold_spans=tuple(
+                dict.fromkeys(
+                    replace(span, document_id=indexed(span.document_id))
+                    for span in query.gold_spans
+                )
+            ),
+            gold_documents=tuple(dict.fromkeys(map(indexed, query.gold_documents))),
+        )
+        for query in found
+    ]
+    now = {document_id: followed.get(document_id, document_id) for document_id in named}
+    hashes = _text_hashes(workspace, sorted(set(now.values())))
+    kept = {was: [new, hashes[new]] for was, new in now.items() if new in hashes}
+    save_queries(workspace, made_from, queries, problems, len(records), kept)
+    return problems
+
+
+def _followed(workspace: Workspace, lost: Collection[str]) -> dict[str, str]:
+    """Return the new ids of documents of the queries that were renamed since they were resolved."""
+    before = QUERIES.note(workspace).get("documents", {})
+    wanted = {document_id: before[document_id] for document_id in lost if document_id in before}
+    if not wanted:
+        return {}
+    hashes = _text_hashes(workspace)
+    copies = find_copies(workspace)
+    by_text = {text: copies.get(name, name) for name, text in hashes.items()}
+    found = {
+        was: new if new in hashes else by_text.get(text) for was, (new, text) in wanted.items()
+    }
+    return {was: new for was, new in found.items() if new is not None}
+
+
+def _text_hashes(workspace: Workspace, document_ids: Sequence[str] | None = None) -> dict[str, str]:
+    rows = workspace.documents().read_rows(["document_id", "text_hash"], document_ids)
+    return {row["document_id"]: row["text_hash"] for row in rows}
+
+
+def renamed_documents(workspace: Workspace) -> dict[str, str]:
+    """Return the current ids of the renamed documents that the queries file names."""
+    documents = QUERIES.note(workspace).get("documents", {})
+    return {was: new for was, (new, _) in sorted(documents.items()) if was != new}
+
+
+def save_queries(
+    workspace: Workspace,
+    made_from: str,
+    queries: Sequence[Query],
+    problems: Sequence[str],
+    read: int,
+    documents: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Write resolved queries.
+
+    `made_from` is the `queries_digest`. `read` is the number of queries in the queries file.
+    `documents` has the current id and the hash of the text of each document that the file names.
+    """
+    rows = QUERIES.table(
+        {
+            "query_id": [q.query_id for q in queries],
+            "query": [q.query for q in queries],
+            "record": [json.dumps(asdict(q)) for q in queries],
+        }
+    )
+    note = {
+        "digest": made_from,
+        "problems": list(problems),
+        "read": read,
+        "documents": dict(documents or {}),
+    }
+    QUERIES.write(workspace, rows, note)

@@ -1,0 +1,81 @@
+"""Find documents with the same text, so that one is indexed and cited by the names of all."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.search.standing import is_marked
+from rag_pipeline.store.lance import id_filter
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata
+from rag_pipeline.workspace import Workspace
+
+Copies = Mapping[str, str]
+"""The document that is indexed in place of each copy, by the copy's id."""
+_COLUMNS = pa.schema([DOCUMENTS_SCHEMA.field(n) for n in ("document_id", "text_hash")])
+_OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
+
+
+def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
+    """Return the copies in the newest or a pinned version of the documents table.
+
+    Copies have the same text and the same readers. The document that is indexed has a name without
+    words such as `draft` or `copy`, lies in the fewest folders, and has the shortest name.
+    """
+    documents = workspace.documents()
+    if not documents.exists():
+        return {}
+    version = int(documents.open(version).version)
+    key = documents.identity, version
+    if workspace.copies[0] != key:
+        workspace.copies = key, _found(workspace, version)
+    return workspace.copies[1]
+
+
+def _found(workspace: Workspace, version: int) -> Copies:
+    batches = workspace.documents().read(["document_id", "text_hash"], version=version)
+    rows = pa.Table.from_batches(batches, _COLUMNS)
+    counts = rows.group_by("text_hash").aggregate([([], "count_all")])
+    repeated = counts.filter(pc.greater(counts["count_all"], 1))["text_hash"]
+    alike = rows.filter(pc.is_in(rows["text_hash"], value_set=repeated.combine_chunks()))
+    readers = _readers(workspace, alike["document_id"].to_pylist(), version)
+    groups: defaultdict[tuple[str, frozenset[str]], list[str]] = defaultdict(list)
+    for row in alike.to_pylist():
+        document_id = row["document_id"]
+        groups[row["text_hash"], readers.get(document_id, frozenset())].append(document_id)
+    copies = {}
+    for group in groups.values():
+        first, *others = sorted(group, key=_order)
+        copies.update(dict.fromkeys(others, first))
+    return copies
+
+
+def _readers(
+    workspace: Workspace, document_ids: list[str], version: int
+) -> Mapping[str, frozenset[str]]:
+    if (access := workspace.config.access) is None or not document_ids:
+        return {}
+    rows = workspace.documents().read_rows(["document_id", "metadata"], document_ids, version)
+    return {
+        r["document_id"]: access.of(r["document_id"], parse_metadata(r["metadata"])) for r in rows
+    }
+
+
+def _order(document_id: str) -> tuple[bool, int, int, str]:
+    return is_marked(document_id), document_id.count("/"), len(document_id), document_id
+
+
+def copies_matching(workspace: Workspace, version: int, copies: Copies, where: str) -> set[str]:
+    """Return the copies that match a filter in LanceDB's SQL.
+
+    A copy has no chunks, so a filter of a chunk's own columns matches no copy.
+    """
+    if any(column in where for column in _OF_CHUNKS):
+        return set()
+    condition = f"({where}) AND {id_filter('document_id', copies)}"
+    query = workspace.documents().open(version).search().where(condition).select(["document_id"])
+    try:
+        return set(query.to_arrow().column("document_id").to_pylist())
+    except (RuntimeError, ValueError, OSError):  # the filter fails on a value of a copy
+        return set()
