@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -10,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline.cli.console import (
+    command,
     console,
+    counted,
     new_table,
     print_json,
     progress_bar,
@@ -21,15 +24,17 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
+from rag_pipeline.cli.live import Live
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.errors import BusyError
-from rag_pipeline.indexing import MADE_OTHERWISE
-from rag_pipeline.pipeline.driver import load_and_cut
+from rag_pipeline.indexing import MADE_OTHERWISE, refused_documents
+from rag_pipeline.pipeline.driver import free_steps, load_and_cut
 from rag_pipeline.pipeline.dry_run import (
     ERROR,
     RERANKING,
     PlannedStep,
+    RunPlan,
     is_known,
     measure,
     plan_run,
@@ -50,7 +55,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     config = load_config(file)
     check_inputs(config)
     workspace = Workspace(config)
-    loaded = [] if as_json else _loaded(workspace)
+    loaded = _loaded(workspace, as_json)
     changes = changed_files(workspace)
     found = plan_run(workspace)
     if failed := next((f.error for f in found if f.error), None):
@@ -67,11 +72,14 @@ def show_plan(file: Path, as_json: bool) -> None:
         for line in _notes(workspace.config):
             console.print(line)
         return
-    found = measure(workspace, found)
+    found, start = measure(workspace, found)
     console.print(_table(config.corpus, found))
-    lines = (*totals(found), *_reasons(found), *estimate_lines(found), *_notes(workspace.config))
-    for line in lines:
+    told = (totals(found, start), _reasons(found), estimate_lines(found), _notes(config))
+    for line in chain.from_iterable(told):
         console.print(line)
+    if refused := refused_documents(workspace):
+        look = command(rag("quarantine", file=file, corpus=config.corpus))
+        say(f"{counted(len(refused), 'document')} in quarantine, not indexed: {look}")
     if config.budget_usd is not None and not is_known(found):
         console.print(
             f"budget_usd {config.budget_usd:g} is checked once the numbers behind '?' are known; "
@@ -81,12 +89,13 @@ def show_plan(file: Path, as_json: bool) -> None:
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
-def _loaded(workspace: Workspace) -> list[str]:
+def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
     """Load and cut the new documents, and describe this work. Another run may already do it."""
     try:
         with lease(workspace.store), progress_bar() as progress:
-            task = progress.add_task("loading and cutting", total=None, unit="documents", also="")
-            done = load_and_cut(workspace, lambda step, what, n: progress.advance(task, n))
+            live = Live(progress, RunPlan(workspace, free_steps(workspace)), stages=False)
+            shown = () if as_json else (live.listen, live.advance)
+            done = load_and_cut(workspace, *shown)
     except BusyError as error:
         return [f"[yellow]{escape(str(error))}: new files are not counted[/yellow]"]
     ran = [one for one in done if one.ran]
@@ -226,8 +235,11 @@ def describe(row: PlannedStep) -> str:
     return f"{doing}: {documents}" if documents else doing
 
 
-def totals(found: Sequence[PlannedStep]) -> list[str]:
-    """Return lines with the number of steps, and the duration of the whole run."""
+def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
+    """Return lines with the number of steps, and the duration of the whole run.
+
+    `start` is the time in seconds that the run takes beside its steps.
+    """
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
     current = len(found) - len(busy)
@@ -235,10 +247,10 @@ def totals(found: Sequence[PlannedStep]) -> list[str]:
     lines = [f"{len(busy)} of {len(found)} steps would run{rest}"]
     if any(f.calls is None or f.chunks is None for f in busy):
         lines.append("'?': the number follows from documents that are not cut yet.")
-    if any(f.sample for f in busy):
-        time = duration([f.seconds for f in busy])
+    if any(f.seconds is not None for f in busy):
+        time = duration([start, *(f.seconds for f in busy)])
         more = ", and the replies of remote models" if time.endswith("+") else ""
-        told = "at the speed measured now on texts of this corpus"
+        told = "at the speed and load of this machine now"
         lines.append(f"Time: about {time.rstrip('+')}{more}, {told}.")
     return lines
 

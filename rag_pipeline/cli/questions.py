@@ -14,6 +14,7 @@ from rag_pipeline.calls.costs import ChargedTokens, attributed
 from rag_pipeline.cli.console import (
     command,
     console,
+    counted,
     counting,
     errors,
     indented,
@@ -26,7 +27,12 @@ from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, ProviderError
-from rag_pipeline.indexing import plan_documents, read_documents, update_documents
+from rag_pipeline.indexing import (
+    plan_documents,
+    read_documents,
+    refused_documents,
+    update_documents,
+)
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
@@ -104,6 +110,8 @@ def make_and_write(
         f"wrote {added} synthetic questions about {len(documents_asked)} documents to "
         f"{escape(shown_path(target))}{f', replacing {replaced}' * bool(replaced)}; {seconds:.1f} s"
     )
+    if unread := refused_documents(workspace):
+        say(f"{counted(len(unread), 'document')} in quarantine: no question is about them")
     if made.refused:
         refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
         say(f"[dim]wordings refused: {refused}[/dim]")

@@ -2,14 +2,12 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.progress import Progress
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import (
@@ -26,32 +24,23 @@ from rag_pipeline.cli.costs import keep_outcome
 from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
+from rag_pipeline.cli.live import Live
 from rag_pipeline.cli.tables import readable_names, show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
-from rag_pipeline.indexing import MADE_OTHERWISE, code_warning, text_warnings, window_warnings
-from rag_pipeline.pipeline.driver import Done, Event, Started
-from rag_pipeline.pipeline.dry_run import RunPlan
+from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
+from rag_pipeline.pipeline.driver import Done
+from rag_pipeline.pipeline.dry_run import START, RunPlan, keep_durations
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
-_SHARED_WORDS = (
-    ("documents_dropped", "dropped"),
-    ("documents_quarantined", "quarantined"),
-    ("documents_failed", "failed"),
-    ("documents_longer_than_window", "longer than the model's window"),
-    ("calls_made", "sent to models"),
-    ("calls_saved", "cached"),
-)
 _MOST_PROBLEMS = 5
-_LOGGED_EVERY = 10
-"""Seconds between two lines about a stage in progress, without a terminal."""
 
 
 def run_corpus(
@@ -96,14 +85,14 @@ def run_corpus(
 def _run(
     workspace: Workspace, config: CorpusConfig, configuration: str | None, verbose: bool
 ) -> list[Done]:
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), time.process_time()
     plan = RunPlan(workspace, steps(config, configuration), always=True)
     position = workspace.ledger.position() if plan.pays else 0
     plan.estimate()
     costs = ""
     try:
         with outside_capture(), progress_bar() as progress:
-            live = _Live(progress, plan, verbose)
+            live = Live(progress, plan, verbose)
             # Importing Dagster takes seconds, so it is imported after the checks.
             from rag_pipeline.orchestration.one_run import run_steps
 
@@ -114,6 +103,8 @@ def _run(
     finally:
         costs = keep_outcome(plan, position)
     ran = [r for r in results if r.ran]
+    if ran:
+        _keep_durations(workspace, ran, time.process_time() - cpu)
     calls = CallCounts()
     for result in ran:
         calls.add(result.calls)
@@ -130,86 +121,14 @@ def _run(
     return results
 
 
-class _Live:
-    """Shows the progress of the current stage, and prints a line for each finished stage.
-
-    A stage is all steps of one asset. Without a terminal, a line every 10 s replaces the bar. With
-    `verbose`, each finished step has a line, too.
-    """
-
-    def __init__(self, progress: Progress, plan: RunPlan, verbose: bool) -> None:
-        self._progress, self._plan, self._verbose = progress, plan, verbose
-        self._steps = Counter(step.asset for step in plan.steps)
-        self._left = Counter(self._steps)
-        self._task = progress.add_task("starting", total=None, unit="", also="")
-        self._spent = plan.workspace.ledger.spent() if plan.pays else 0.0
-        self._finished: list[Done] = []
-        self._asset = ""
-        self._begun = 0
-        self._work: float | None = 0
-        self._also: Counter[str] = Counter()
-        self._told = time.monotonic()
-
-    def listen(self, event: Event) -> None:
-        """Show that a step started or ended."""
-        match event:
-            case Started(step=step, total=work):
-                if step.asset != self._asset:
-                    self._begin(step)
-                self._begun += 1
-                unknown = None in (work, self._work)
-                self._work = None if unknown else (self._work or 0) + (work or 0)
-                # The steps of a stage that have not begun are taken to be as large as the others.
-                rest = self._left[step.asset] - 1
-                total = None if self._work is None else self._work * (1 + rest / self._begun)
-                self._progress.update(self._task, total=total)
-            case Done(step=step):
-                self._left[step.asset] -= 1
-                if event.ran:
-                    self._finished.append(event)
-                    if self._verbose:
-                        console.print(_line(str(step), [event]))
-                if not self._left[step.asset]:
-                    self.end()
-
-    def advance(self, step: Step, what: str, count: int) -> None:
-        """Add `count` units of `what` to the progress of the current stage."""
-        if what == step.row.unit:
-            self._progress.advance(self._task, count)
-        else:
-            self._also[what] += count
-        seconds = time.monotonic() - self._told
-        if seconds < (_LOGGED_EVERY if self._progress.disable else 1):
-            return
-        self._told += seconds
-        parts = [f"{n:,} {name}" for name, n in self._also.items()]
-        if self._plan.pays:
-            usd = self._plan.workspace.ledger.spent() - self._spent
-            parts += [f"{usd:.4f} USD"] if usd else []
-        also = ", ".join(parts)
-        self._progress.update(self._task, also=also)
-        if self._progress.disable:
-            (task,) = self._progress.tasks
-            total = f" of {task.total:,.0f}" if task.total else ""
-            left = f", about {task.time_remaining:,.0f} s left" if task.time_remaining else ""
-            done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""
-            say(f"  {task.description}: {', '.join(filter(None, (done, also)))}{left}")
-
-    def end(self) -> None:
-        """Print the line of the current stage, unless the stage has no finished step."""
-        if self._finished and not self._verbose:
-            row, number = self._finished[0].step.row, len(self._finished)
-            console.print(_line(f"{row.activity}{f' ({number})' * (number > 1)}", self._finished))
-        self._finished.clear()
-
-    def _begin(self, step: Step) -> None:
-        self._asset, self._begun, self._work = step.asset, 0, 0
-        self._also.clear()
-        self._told = time.monotonic()
-        self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(
-            step.row.activity, total=None, unit=step.row.unit, also=""
-        )
+def _keep_durations(workspace: Workspace, ran: Sequence[Done], cpu: float) -> None:
+    """Store the processor times of the steps that embedded nothing, and of the run's start."""
+    spent = {Step(START): cpu - sum(done.cpu_seconds for done in ran)}
+    for done in ran:
+        if not (done.calls.made and done.step.row.table is not None):
+            spent[done.step] = done.cpu_seconds
+    rows = {done.step: done.metadata.get("rows_written", 0) for done in ran}
+    keep_durations(workspace, {s: n for s, n in rows.items() if isinstance(n, int)}, spent)
 
 
 def summarize_run(
@@ -245,26 +164,6 @@ def summarize_run(
         metrics = asdict(board[name])["metrics"]
         summaries.append({"name": name, "metrics": metrics, "seconds": seconds, "calls": made})
     return {"corpus": workspace.config.corpus, "configurations": summaries}
-
-
-def _line(name: str, finished: Sequence[Done]) -> str:
-    """Return the line of a step, or of a stage with several steps."""
-    metadata: Counter[str] = Counter()
-    for each in finished:
-        for key, value in each.metadata.items():
-            if isinstance(value, int):
-                # The steps of a stage work on the same documents.
-                same = key.startswith("documents_")
-                metadata[key] = max(metadata[key], value) if same else metadata[key] + value
-    words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
-    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata[key]]
-    last = finished[-1]
-    if last.metadata.get("release"):
-        parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")
-    done = f"  {escape(', '.join(parts))}" if parts else ""
-    why = f"  ({last.why})" if last.why == MADE_OTHERWISE else ""
-    seconds = sum(each.seconds for each in finished)
-    return f"[green]✓[/green] {escape(name)}{done}{why}  [dim]{seconds:.1f} s[/dim]"
 
 
 def _show_problems(workspace: Workspace) -> None:

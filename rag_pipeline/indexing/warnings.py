@@ -45,6 +45,12 @@ def text_warnings(workspace: Workspace) -> list[str]:
     )
 
 
+def refused_documents(workspace: Workspace) -> list[str]:
+    """Return a line for every file that could not be read as a document, sorted by its id."""
+    rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
+    return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
+
+
 def code_warning(workspace: Workspace) -> str:
     """Return a warning if source code is cut by lines because an extra is missing, or else ""."""
     if is_installed("code"):

@@ -76,6 +76,8 @@ class Done:
     outcome: Materialized | None = None
     why: str = ""
     """Why the step was made again. Empty for the first time and for new or changed documents."""
+    cpu_seconds: float = 0.0
+    """Processor time of this process."""
 
     @property
     def metadata(self) -> Mapping[str, MetadataValue]:
@@ -124,7 +126,7 @@ def drive(
             yield Waiting(step, failed[step])
             continue
         try:
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             todo = None if step in forced else plan_step(workspace, step)
             if todo is not None and not todo.must_run and passed(workspace, step):
                 yield Done(step, ran=False, calls=CallCounts(saved=_texts(workspace, step)))
@@ -148,7 +150,8 @@ def drive(
             release_memory()  # the next step may need the memory that this one has freed
             counts = (outcome.metadata[name] for name in ("calls_made", "calls_saved"))
             calls = CallCounts(*(count for count in counts if isinstance(count, int)))
-            yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
+            spent = time.perf_counter() - started, time.process_time() - cpu
+            yield Done(step, True, spent[0], calls, outcome, reason, spent[1])
         except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
             failed[step] = step
             yield Failed(step, explained(error))
@@ -156,20 +159,27 @@ def drive(
                 return
 
 
-def load_and_cut(
-    workspace: Workspace, progress: Progress = lambda step, what, count: None
-) -> list[Done]:
-    """Load the documents, and cut the stale ones by each chunking that calls no paid model.
-
-    A later run finds these steps done. Raise the error of the first step that fails.
-    """
-    wanted = [
+def free_steps(workspace: Workspace) -> list[Step]:
+    """Return the step that loads the documents, and the chunkings that call no paid model."""
+    return [
         step
         for step in steps(workspace.config)
         if step == DOCUMENTS or (step.asset == "chunks" and not pays(workspace, step))
     ]
+
+
+def load_and_cut(
+    workspace: Workspace,
+    listen: Callable[[Event], None] = lambda event: None,
+    progress: Progress = lambda step, what, count: None,
+) -> list[Done]:
+    """Make the `free_steps`, which a later run finds done, and report each event to `listen`.
+
+    Raise the error of the first step that fails.
+    """
     done = []
-    for event in drive(workspace, RunPlan(workspace, wanted), progress=progress):
+    for event in drive(workspace, RunPlan(workspace, free_steps(workspace)), progress=progress):
+        listen(event)
         if isinstance(event, Failed):
             raise event.error
         if isinstance(event, Done):

@@ -24,7 +24,7 @@ from rag_pipeline.evaluation.runs import (
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import ContextPart, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect, stage_effects
-from rag_pipeline.indexing import text_warnings
+from rag_pipeline.indexing import refused_documents, text_warnings
 from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
 
@@ -65,6 +65,8 @@ class Content:
     """The releases with their metrics at the time of release, newest first."""
     doubtful: Sequence[str]
     """A line for every document with doubtful text."""
+    refused: Sequence[str]
+    """A line for every file that could not be read as a document."""
 
 
 def collect(workspace: Workspace) -> Content:
@@ -114,6 +116,7 @@ def collect(workspace: Workspace) -> Content:
         parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
         trend=release.history(workspace)[:_MAX_RELEASES],
         doubtful=text_warnings(workspace),
+        refused=refused_documents(workspace),
     )
 
 

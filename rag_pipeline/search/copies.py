@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.search.standing import is_marked
+from rag_pipeline.search.vector_index import reading
 from rag_pipeline.store.lance import id_filter
-from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata
+from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
 Copies = Mapping[str, str]
 """The document that is indexed in place of each copy, by the copy's id."""
-_COLUMNS = pa.schema([DOCUMENTS_SCHEMA.field(n) for n in ("document_id", "text_hash")])
 _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 
 
@@ -26,16 +26,16 @@ def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     documents = workspace.documents()
     if not documents.exists():
         return {}
-    version = int(documents.open(version).version)
-    key = documents.identity, version
+    table = documents.open(version)
+    key = documents.identity, int(table.version)
     if workspace.copies[0] != key:
-        workspace.copies = key, _found(workspace, version)
+        with reading(table):
+            rows = table.search().select(["document_id", "text_hash"]).to_arrow()
+        workspace.copies = key, _found(workspace, rows, key[1])
     return workspace.copies[1]
 
 
-def _found(workspace: Workspace, version: int) -> Copies:
-    batches = workspace.documents().read(["document_id", "text_hash"], version=version)
-    rows = pa.Table.from_batches(batches, _COLUMNS)
+def _found(workspace: Workspace, rows: pa.Table, version: int) -> Copies:
     counts = rows.group_by("text_hash").aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts["count_all"], 1))["text_hash"]
     alike = rows.filter(pc.is_in(rows["text_hash"], value_set=repeated.combine_chunks()))

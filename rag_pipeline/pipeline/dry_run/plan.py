@@ -1,14 +1,12 @@
 """Plan each step of a run with its documents, calls and cost, and check the corpus's budget."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens, estimate_tokens
+from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens
 from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker, RemoteModel
 from rag_pipeline.errors import BudgetError, UnexpectedError, UnknownReplyError, blaming
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.pipeline.dry_run.priced_models import (
     PricedModel,
     asks_a_chat,
@@ -43,11 +41,6 @@ from rag_pipeline.workspace import Workspace
 
 _SAMPLE = 16
 """Number of texts that are embedded to measure the speed of a model."""
-_TOKENS_OF_A_QUERY = 60
-"""Duration of one evaluation step for one query, as the number of tokens embedded in that time.
-
-Measured on the sample corpus: search, answer and two scores take as long as some 250 tokens.
-"""
 
 RERANKING = "reranking"
 """The name of a run's reranking, which has its own row in plans because it calls another model."""
@@ -207,38 +200,6 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
         except UnknownReplyError:
             found.append(text)
     return tuple(found[:_SAMPLE])
-
-
-def measure(workspace: Workspace, planned: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the plan with the expected seconds of the steps that need no remote model.
-
-    The speed of each local model is measured by embedding its sample. The vectors are kept.
-    """
-    config = workspace.config
-    speeds: dict[str, float] = {}
-    for row in planned:
-        if row.sample and (name := row.step.key(config).embedding) not in speeds:
-            embed = workspace.embed(name)
-            embed(row.sample[:1])  # opens the model
-            started = time.perf_counter()
-            embed(row.sample[1:])
-            tokens = sum(map(estimate_tokens, row.sample[1:]))
-            speeds[name] = (time.perf_counter() - started) / max(tokens, 1)
-    queries = len(read_queries(config.queries_path)) if config.queries_path else 0
-    made = []
-    for row in planned:
-        seconds: float | None = None
-        key = None if row.step.asset == RERANKING else row.step.key(config)
-        if not row.runs:
-            seconds = 0.0
-        elif row.model or row.asks or key is None or (row.calls and not speeds):
-            pass
-        elif row.step.row.partitioned_by == "configuration" and speeds:
-            seconds = queries * _TOKENS_OF_A_QUERY * max(speeds.values())
-        elif row.calls is not None:
-            seconds = row.tokens.input * speeds.get(key.embedding, 0.0) if row.calls else 0.0
-        made.append(replace(row, seconds=seconds))
-    return made
 
 
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:

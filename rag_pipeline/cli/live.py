@@ -1,0 +1,130 @@
+"""Show the progress of a run: a bar on a terminal, else a line every 10 seconds."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.progress import Progress
+
+from rag_pipeline.cli.console import console, say
+from rag_pipeline.indexing import MADE_OTHERWISE
+from rag_pipeline.pipeline.driver import Done, Event, Started
+from rag_pipeline.pipeline.dry_run import RunPlan
+from rag_pipeline.pipeline.planning import Step
+
+_SHARED_WORDS = (
+    ("documents_dropped", "dropped"),
+    ("documents_quarantined", "quarantined"),
+    ("documents_failed", "failed"),
+    ("documents_longer_than_window", "longer than the model's window"),
+    ("calls_made", "sent to models"),
+    ("calls_saved", "cached"),
+)
+_LOGGED_EVERY = 10
+"""Seconds between two lines about a stage in progress, without a terminal."""
+
+
+class Live:
+    """Shows the progress of the current stage, and prints a line for each finished stage.
+
+    A stage is all steps of one asset. Without a terminal, a line every 10 s replaces the bar. With
+    `verbose`, each finished step has a line instead. Without `stages`, only the progress is shown.
+    """
+
+    def __init__(
+        self, progress: Progress, plan: RunPlan, verbose: bool = False, stages: bool = True
+    ) -> None:
+        self._progress, self._plan, self._verbose = progress, plan, verbose
+        self._stages = stages
+        self._steps = Counter(step.asset for step in plan.steps)
+        self._left = Counter(self._steps)
+        self._task = progress.add_task("starting", total=None, unit="", also="")
+        self._spent = plan.workspace.ledger.spent() if plan.pays else 0.0
+        self._finished: list[Done] = []
+        self._asset = ""
+        self._begun = 0
+        self._work: float | None = 0
+        self._also: Counter[str] = Counter()
+        self._told = time.monotonic()
+
+    def listen(self, event: Event) -> None:
+        """Show that a step started or ended."""
+        match event:
+            case Started(step=step, total=work):
+                if step.asset != self._asset:
+                    self._begin(step)
+                self._begun += 1
+                unknown = None in (work, self._work)
+                self._work = None if unknown else (self._work or 0) + (work or 0)
+                # The steps of a stage that have not begun are taken to be as large as the others.
+                rest = self._left[step.asset] - 1
+                total = None if self._work is None else self._work * (1 + rest / self._begun)
+                self._progress.update(self._task, total=total)
+            case Done(step=step):
+                self._left[step.asset] -= 1
+                if event.ran:
+                    self._finished.append(event)
+                    if self._verbose:
+                        console.print(_line(str(step), [event]))
+                if not self._left[step.asset]:
+                    self.end()
+
+    def advance(self, step: Step, what: str, count: int) -> None:
+        """Add `count` units of `what` to the progress of the current stage."""
+        if what == step.row.unit:
+            self._progress.advance(self._task, count)
+        else:
+            self._also[what] += count
+        seconds = time.monotonic() - self._told
+        if seconds < (_LOGGED_EVERY if self._progress.disable else 1):
+            return
+        self._told += seconds
+        parts = [f"{n:,} {name}" for name, n in self._also.items()]
+        if self._plan.pays:
+            usd = self._plan.workspace.ledger.spent() - self._spent
+            parts += [f"{usd:.4f} USD"] if usd else []
+        also = ", ".join(parts)
+        self._progress.update(self._task, also=also)
+        if self._progress.disable:
+            (task,) = self._progress.tasks
+            total = f" of {task.total:,.0f}" if task.total else ""
+            left = f", about {task.time_remaining:,.0f} s left" if task.time_remaining else ""
+            done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""
+            say(f"  {task.description}: {', '.join(filter(None, (done, also)))}{left}")
+
+    def end(self) -> None:
+        """Print the line of the current stage, unless the stage has no finished step."""
+        if self._finished and self._stages and not self._verbose:
+            row, number = self._finished[0].step.row, len(self._finished)
+            console.print(_line(f"{row.activity}{f' ({number})' * (number > 1)}", self._finished))
+        self._finished.clear()
+
+    def _begin(self, step: Step) -> None:
+        self._asset, self._begun, self._work = step.asset, 0, 0
+        self._also.clear()
+        self._told = time.monotonic()
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(
+            step.row.activity, total=None, unit=step.row.unit, also=""
+        )
+
+
+def _line(name: str, finished: Sequence[Done]) -> str:
+    """Return the line of a step, or of a stage with several steps."""
+    metadata: Counter[str] = Counter()
+    for each in finished:
+        for key, value in each.metadata.items():
+            if isinstance(value, int):
+                # The steps of a stage work on the same documents.
+                same = key.startswith("documents_")
+                metadata[key] = max(metadata[key], value) if same else metadata[key] + value
+    words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
+    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata[key]]
+    last = finished[-1]
+    if last.metadata.get("release"):
+        parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")
+    done = f"  {escape(', '.join(parts))}" if parts else ""
+    why = f"  ({last.why})" if last.why == MADE_OTHERWISE else ""
+    seconds = sum(each.seconds for each in finished)
+    return f"[green]✓[/green] {escape(name)}{done}{why}  [dim]{seconds:.1f} s[/dim]"

@@ -1,0 +1,113 @@
+"""Expect the duration of each planned step at the present speed and load of the machine.
+
+A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*: the
+time of a fixed piece of Python code, which a plan measures. So they hold on other machines and
+under load. Each run stores how its times differed, and the next plan is corrected by that.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rag_pipeline.calls.costs import estimate_tokens
+from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.pipeline.dry_run.plan import RERANKING, PlannedStep
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+
+_FILE = "durations.json"
+"""The store's file with the correction of each asset: the last run's rounds to the usual ones."""
+START = "start"
+"""The name of the time that a run takes beside its steps: imports, and looks at every step."""
+
+
+class _Rounds(NamedTuple):
+    fixed: float
+    each: float = 0.0
+    """For each query of a step that is partitioned by configuration, and else for each chunk."""
+
+
+_OTHER = _Rounds(2.0)
+_USUAL: Mapping[str, _Rounds] = {}
+"""Measured on the sample corpus and on 40 PDF files."""
+
+
+class Pace(NamedTuple):
+    """The seconds of one round: on the clock, and of the processor."""
+
+    clock: float
+    cpu: float
+
+
+def pace() -> Pace:
+    """Measure the time of one round."""
+    clock, cpu = time.perf_counter(), time.thread_time()
+    counts = Counter[int]()
+    for number in range(300_000):
+        counts[number % 97] += len(str(number))
+    return Pace(time.perf_counter() - clock, time.thread_time() - cpu)
+
+
+def measure(
+    workspace: Workspace, planned: Sequence[PlannedStep]
+) -> tuple[list[PlannedStep], float]:
+    """Return the plan with the expected seconds of the steps that need no remote model.
+
+    Also return the expected seconds of a run beside its steps. The speed of each local model is
+    measured by embedding its sample. The vectors are kept.
+    """
+    config = workspace.config
+    speeds: dict[str, float] = {}
+    for row in planned:
+        if row.sample and (name := row.step.key(config).embedding) not in speeds:
+            embed = workspace.embed(name)
+            embed(row.sample[:1])  # opens the model
+            started = time.perf_counter()
+            embed(row.sample[1:])
+            tokens = sum(map(estimate_tokens, row.sample[1:]))
+            speeds[name] = (time.perf_counter() - started) / max(tokens, 1)
+    corrections = workspace.store.read_json(_FILE) or {}
+    queries, round_seconds = _queries(workspace), pace().clock
+    made = []
+    for row in planned:
+        seconds: float | None = 0.0 if not row.runs else None
+        key = None if row.step.asset == RERANKING else row.step.key(config)
+        embeds = bool(row.calls) and row.step.row.table is not None
+        speed = speeds.get(key.embedding) if key is not None and embeds else 0.0
+        if row.runs and key is not None and speed is not None and not (row.model or row.asks):
+            usual = _rounds(row.step, queries, row.chunks or 0)
+            rounds = usual * corrections.get(row.step.asset, 1.0)
+            seconds = row.tokens.input * speed + rounds * round_seconds
+        made.append(replace(row, seconds=seconds))
+    start = _USUAL.get(START, _OTHER).fixed * corrections.get(START, 1.0)
+    return made, start * round_seconds
+
+
+def keep_durations(
+    workspace: Workspace, chunks: Mapping[Step, int], cpu_seconds: Mapping[Step, float]
+) -> None:
+    """Store how the processor times of steps, and of a run's start, differed from the usual ones.
+
+    `chunks` counts the chunks that each step wrote. The step `START` stands for the run's start.
+    """
+    cpu, queries = pace().cpu, _queries(workspace)
+    usual, spent = Counter[str](), Counter[str]()
+    for step, seconds in cpu_seconds.items():
+        usual[step.asset] += _rounds(step, queries, chunks.get(step, 0))  # type: ignore[assignment]
+        spent[step.asset] += seconds / cpu  # type: ignore[assignment]
+    before = workspace.store.read_json(_FILE) or {}
+    found = {asset: round(spent[asset] / usual[asset], 3) for asset in usual}
+    workspace.store.write_json(_FILE, {**before, **found})
+
+
+def _queries(workspace: Workspace) -> int:
+    path = workspace.config.queries_path
+    return len(read_queries(path)) if path else 0
+
+
+def _rounds(step: Step, queries: int, chunks: int) -> float:
+    usual = _USUAL.get(step.asset, _OTHER)
+    is_asked = step.asset != START and step.row.partitioned_by == "configuration"
+    return usual.fixed + usual.each * (queries if is_asked else chunks)
