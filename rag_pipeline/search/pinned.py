@@ -4,13 +4,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rag_pipeline.config import Configuration
-    copies = find_copies(workspace, version)
-    return replace(
-        index,
-        documents=PinnedDocuments(workspace.documents(), version),
-        copies=copies,
-        copies_matching=partial(copies_matching, workspace, version, copies),
-    )
+from rag_pipeline.search.copies import copies_matching, find_copies
+from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
