@@ -25,12 +25,15 @@ from rag_pipeline.datamodels import (
     Caller,
     Document,
     Mask,
+    Query,
     ScoredChunk,
     SearchRequest,
     SearchResult,
 )
 from rag_pipeline.errors import DocumentError, InputError, StoreError
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.results import PRESENCE
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
@@ -78,6 +81,8 @@ class Corpus:
         self._served: Served | None = None
         self._opening: tuple[str, Future[Served]] | None = None
         self._validated: tuple[str, ReleaseSettings] | None = None
+        self._answered: tuple[str, list[Query]] | None = None
+        """A release, and the queries that its first chunk answers."""
         self._not_before = 0.0
         self._logged: tuple[str, float] | None = None
         """The last logged error about a new release, and the time of logging."""
@@ -167,6 +172,28 @@ class Corpus:
         """Return the sorted ids of the release's documents."""
         pinned = self.searched().pinned
         return sorted(self.workspace.documents().state(pinned.documents_version))
+
+    def questions(self, caller: Caller = OPERATOR, count: int = 6) -> list[str]:
+        """Return measured queries that the first chunk of the release answers.
+
+        Each is about other documents, which the caller may see. Queries of people come first, then
+        short queries.
+        """
+        release = self.searched()
+        if self._answered is None or self._answered[0] != release.release_id:
+            scores = PRESENCE.rows(self.workspace, release.configuration)
+            right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
+            known = (q for q in load_queries(self.workspace) if q.query_id in right)
+            order = sorted(known, key=lambda q: (q.synthetic, len(q.query), q.query))
+            self._answered = release.release_id, order
+        found: dict[str, str] = {}
+        for query in self._answered[1]:
+            documents = query.answering_documents
+            if documents[0] not in found and all(self.sees(caller, d) for d in documents):
+                found[documents[0]] = query.query
+            if len(found) == count:
+                break
+        return list(found.values())
 
     def _check_named(self, caller: Caller) -> None:
         if caller.corpora is not None and self.name not in caller.corpora:

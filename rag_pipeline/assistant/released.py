@@ -130,7 +130,9 @@ class ReleasedCorpus:
             "release": release.release_id,
             "released": release.created,
             "configuration": release.configuration,
+            "documents": sum(self.corpus.sees(self.caller, d) for d in self.corpus.document_ids()),
             "chunks": release.pinned.rows if visible is None else int(visible.sum()),
+            "questions": self.corpus.questions(self.caller),
         }
 
 

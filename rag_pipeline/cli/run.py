@@ -29,8 +29,8 @@ from rag_pipeline.cli.tables import readable_names, show_chunks, show_leaderboar
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
-from rag_pipeline.evaluation.results import PRESENCE, QUERIES
-from rag_pipeline.evaluation.runs import left_out, load_queries
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.driver import Done
 from rag_pipeline.pipeline.dry_run import START, RunPlan, keep_durations
@@ -196,7 +196,7 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     console.print(f"\nServing {served.release_id}: {escape(name)}")
     if headline := board.headline(served.configuration):
         console.print(escape(headline))
-    if ask and (question := _sample_question(corpus)):
+    if ask and (question := next(iter(corpus.questions(count=1)), None)):
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))
@@ -210,15 +210,3 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     for arguments, purpose in following:
         line = rag(*arguments, file=file, corpus=config.corpus)
         say(f"  {command(line)}" + (f"  [dim]# {purpose}[/dim]" if purpose else ""))
-
-
-def _sample_question(corpus: Corpus) -> str | None:
-    """Return the shortest query whose first chunk answers it.
-
-    If there is none, return the first query, or None without queries.
-    """
-    queries = load_queries(corpus.workspace)
-    scores = PRESENCE.rows(corpus.workspace, corpus.release().configuration)
-    right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
-    known = [q.query for q in queries if q.query_id in right] or [q.query for q in queries[:1]]
-    return min(known, key=len, default=None)

@@ -112,6 +112,11 @@ Place = Annotated[
 ]
 
 
+Copies = Annotated[
+    tuple[str, ...], Field(description="Ids of documents with the same text, indexed once.")
+]
+
+
 class Passage(Record):
     """A chunk of a document, or larger text around a chunk."""
 
@@ -126,6 +131,7 @@ class Passage(Record):
     title: str = ""
     metadata: Mapping[str, Any] = {}
     place: Place = None
+    copies: Copies = ()
 
 
 class Passages(Record):
@@ -154,6 +160,7 @@ class Source(Record):
     supports: bool
     origin: Mapping[str, Any] | None = None
     place: Place = None
+    copies: Copies = ()
 
 
 class AnswerDocument(Record):
@@ -246,14 +253,19 @@ class PageImage(Record):
 
 
 class CorpusFacts(Record):
-    """A corpus with the number of chunks that the caller may see, or with its error."""
+    """A corpus with the documents and chunks that the caller may see, or with its error.
+
+    `questions` are measured queries that the release answers, to start with.
+    """
 
     name: str
     description: str = ""
     release: str = ""
     released: str = ""
     configuration: str = ""
+    documents: int = 0
     chunks: int = 0
+    questions: tuple[str, ...] = ()
     error: str = ""
 
 

@@ -10,7 +10,7 @@ from rag_pipeline.datamodels import ContextJudgement, Judged
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.browser import needs_chromium
+from rag_pipeline_tests.testing.browser import accessibility_faults, needs_chromium
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
     question,
@@ -180,6 +180,7 @@ def test_it_can_be_read_on_a_screen_and_a_phone_by_day_and_night(page, browser, 
                 "[...document.querySelectorAll('figure svg')].map(s => s.clientWidth)"
             )
             assert min(sizes) >= 280
+            assert accessibility_faults(tab) == []
             tab.close()
     assert said == []
     assert papers == {"rgb(255, 255, 255)", "rgb(18, 22, 28)"}

@@ -1,21 +1,51 @@
 """The page to ask on, in a real browser."""
 
-from rag_pipeline_tests.testing.browser import needs_chromium
+from rag_pipeline_tests.testing.browser import accessibility_faults, needs_chromium
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 pytestmark = needs_chromium
 
 
-def test_a_question_is_answered_with_its_source_highlighted(serving, page):
+def test_a_question_is_answered_with_its_source_highlighted(serving, page, released):
     page.goto(serving().url)
-    page.fill("#question", "How expensive may a hotel be?")
-    page.press("#question", "Enter")
+    facts = page.wait_for_selector("#facts:not(:empty)").inner_text()
+    passages = released.release().pinned.rows
+    assert facts.startswith(f"4 documents, {passages} passages, as of ")
+    starters = page.locator("#starters button")
+    starters.first.wait_for()
+    assert "How expensive may a hotel be?" in starters.all_inner_texts()
+    assert accessibility_faults(page) == []
+    page.keyboard.press("Escape")
+    page.locator("body").press("Tab")
+    starters.filter(has_text="How expensive may a hotel be?").press("Enter")
     page.wait_for_selector("mark")
     assert "180 euros" in page.inner_text("#answer")
+    assert page.evaluate("document.activeElement.id") == "kind", "a screen reader reads it next"
+    assert page.inner_text("#confidence").split(" confidence")[0] in ("High", "Medium", "Low")
     assert page.inner_text("mark") in DOCUMENTS["policy/travel.md"]
     assert page.inner_text("#document").strip() == DOCUMENTS["policy/travel.md"].strip()
-    stages = [b.inner_text() for b in page.query_selector_all(".stage b")]
+    assert not page.locator(".stage").first.is_visible(), "how it was found is shown on demand"
+    page.locator("summary").press("Enter")
+    stages = page.locator(".stage b").all_inner_texts()
     assert stages == ["intent", "search", "answer", "citations"]
+    assert accessibility_faults(page) == []
+    page.locator("body").press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
+
+
+def test_without_an_answer_the_nearest_passages_are_offered(serving, page):
+    page.goto(serving().url)
+    page.fill("#question", "What is the boiling point of mercury in Tasmania?")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".source q")
+    assert page.inner_text("#kind") == "No answer found"
+    assert page.inner_text("#sources-title").startswith("The nearest passages")
+    assert 1 <= page.locator(".source").count() <= 3
+    assert not page.locator("#confidence").is_visible()
+    shown = page.locator(".source q").first.inner_text().removesuffix("…")
+    assert any(shown in " ".join(text.split()) for text in DOCUMENTS.values())
+    page.wait_for_selector("mark")
+    assert accessibility_faults(page) == []
 
 
 def test_a_token_is_asked_for_and_used(serving, tab):
