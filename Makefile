@@ -6,7 +6,7 @@ PORT ?= 3000
 
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 
-.PHONY: run up services services-stop test bench bench-scale bench-workers lint wheel site install clean
+.PHONY: run up services services-stop test bench bench-scale bench-workers lint wheel site screenshots install clean
 
 run up: export DAGSTER_HOME := $(DAGSTER_HOME)
 
@@ -56,6 +56,9 @@ wheel: $(VENV)/installed  ## dist/rag_pipeline-….whl: works without this check
 
 site: $(VENV)/installed-dev  ## The documentation as pages in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f deploy/site/mkdocs.yml
+
+screenshots: $(VENV)/installed-dev  ## The page, the report and Dagster's pages as PNG files
+	$(BIN)/python -m rag_pipeline_tests.testing.screenshots screenshots
 
 install: $(VENV)/installed
 

@@ -147,10 +147,9 @@ def test_without_a_terminal_a_line_tells_the_progress_of_a_long_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_corpus(tmp_path, queries=None)
-    monkeypatch.setattr("rag_pipeline.cli.run._LOGGED_EVERY", 0)
-    shown = said("run", file)
-    assert "  load files: 4 of 4 documents" in shown
-    assert "  embed chunks: " in shown
+    monkeypatch.setattr("rag_pipeline.cli.live._LOGGED_EVERY", 0)
+    assert "  load files: 4 of 4 documents" in said("plan", file)
+    assert "  embed chunks: " in said("run", file)
 
 
 def test_a_refused_check_ends_in_three_and_what_was_served_stays(

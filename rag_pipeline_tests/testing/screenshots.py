@@ -1,0 +1,171 @@
+"""Take screenshots of the page, the report and Dagster's pages over the sample corpus.
+
+`python -m rag_pipeline_tests.testing.screenshots FOLDER` writes one PNG file per page, width and
+colour scheme. The corpus is built once, in FOLDER/.work.
+"""
+
+import shutil
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+
+import dagster as dg
+import yaml
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from rag_pipeline import report
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.corpus import Corpus
+from rag_pipeline_tests.testing import app_server
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, CHROMIUM
+from rag_pipeline_tests.testing.dagster_projects import (
+    BOUND,
+    command,
+    execute,
+    running,
+    wait_for,
+    write_project,
+)
+from rag_pipeline_tests.testing.servers import free_port
+
+_CHECKOUT = Path(__file__).parents[2]
+_ANSWERED = "How long does confidentiality last under the Halvorsk NDA?"
+_UNANSWERED = "Who won the cycling race around Lake Constance?"
+_SHAPES = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+Visit = Callable[[Page], None]
+"""Opens an address and does what the screenshot should show."""
+
+
+def built(work: Path) -> Path:
+    """Run the sample corpus through Dagster, unless that is done, and return the corpus file."""
+    file = work / "sample.yaml"
+    if file.exists():
+        return file
+    shutil.copytree(_CHECKOUT / "data/documents", work / "documents")
+    shutil.copy(_CHECKOUT / "data/queries.jsonl", work)
+    component = yaml.safe_load((_CHECKOUT / "rag_pipeline/defs/sample/defs.yaml").read_text())
+    component["attributes"] |= {
+        "documents": {"path": "documents"},
+        "queries": "queries.jsonl",
+        "store": "store",
+    }
+    partial = work / "unfinished.yaml"
+    partial.write_text(yaml.safe_dump(component, sort_keys=False))
+    with dg.DagsterInstance.from_config(str(_home(work))) as instance:
+        if not execute(partial, instance, dg.RunRequest(job_name="sample__bring_up_to_date")):
+            raise SystemExit("the run of the sample corpus failed")
+    return partial.rename(file)
+
+
+def _home(work: Path) -> Path:
+    home = work / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "dagster.yaml").touch()
+    return home
+
+
+@contextmanager
+def dagster_ui(work: Path, file: Path) -> Iterator[str]:
+    """Serve Dagster's UI over the corpus, and yield its address."""
+    project, log = write_project(work, file), work / "webserver.log"
+    address = f"http://127.0.0.1:{free_port()}"
+    port = address.rpartition(":")[2]
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{address}/server_info", timeout=5):
+                return True
+        except (URLError, OSError):
+            return False
+
+    arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
+    with running(arguments, work, log):
+        wait_for(answers, BOUND, log)
+        yield address
+
+
+def pages(served: str, written: Path, ui: str, run_id: str) -> Mapping[str, Visit]:
+    """Return the visits by the name of their screenshots."""
+    location = f"{ui}/locations/tiny_definitions.py"
+
+    def asks(question: str) -> Visit:
+        def visit(page: Page) -> None:
+            page.goto(served)
+            page.fill("#question", question)
+            page.press("#question", "Enter")
+            page.wait_for_selector("#result:not([hidden])")
+            page.wait_for_selector("mark, .sheet img")
+
+        return visit
+
+    def shows(address: str, text: str) -> Visit:
+        def visit(page: Page) -> None:
+            page.goto(address)
+            page.get_by_text(text).first.wait_for()
+
+        return visit
+
+    def document(page: Page) -> None:
+        asks(_ANSWERED)(page)
+        page.locator("#document-title").scroll_into_view_if_needed()
+
+    return {
+        "page-start": shows(served, "Questions to start with"),
+        "page-answer": asks(_ANSWERED),
+        "page-no-answer": asks(_UNANSWERED),
+        "page-document": document,
+        "report": shows(written.as_uri(), "Leaderboard"),
+        "dagster-run": shows(f"{ui}/runs/{run_id}", "release"),
+        "dagster-asset": shows(f"{ui}/assets/sample/chunks?view=overview", "chunks"),
+        "dagster-lineage": shows(f"{location}/asset-groups/sample/lineage", "leaderboard"),
+        "dagster-leaderboard": shows(
+            f"{ui}/assets/sample/leaderboard?view=events", "AnswerPresence"
+        ),
+    }
+
+
+def take(browser: Browser, visits: Mapping[str, Visit], folder: Path) -> None:
+    """Write the screenshots. Dagster's pages are for wide screens."""
+    for width, scheme in _SHAPES:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        page = context.new_page()
+        page.set_default_timeout(BROWSER_MILLISECONDS)
+        for name, visit in visits.items():
+            if name.startswith("dagster") and width < 1000:
+                continue
+            visit(page)
+            page.wait_for_load_state("networkidle")
+            whole = not name.startswith("dagster") and name != "page-document"
+            page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=whole)
+        context.close()
+
+
+def main(folder: Path) -> None:
+    """Build the corpus, start the servers and take all screenshots."""
+    work = folder.resolve() / ".work"
+    work.mkdir(parents=True, exist_ok=True)
+    file = built(work)
+    corpus = Corpus.load(file)
+    written = work / "report.html"
+    written.write_text(report.render(report.collect(corpus.workspace)), encoding="utf-8")
+    with dg.DagsterInstance.from_config(str(_home(work))) as instance:
+        run_id = instance.get_runs(limit=1)[0].run_id
+    with (
+        app_server.serving(open_assistant([corpus])) as server,
+        dagster_ui(work, file) as ui,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        take(browser, pages(server.url, written, ui, run_id), folder)
+        browser.close()
+    sys.stdout.write(f"{len(list(folder.glob('*.png')))} screenshots in {folder}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
