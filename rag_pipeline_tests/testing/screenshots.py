@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.error import URLError
 
 import dagster as dg
@@ -34,44 +35,44 @@ from rag_pipeline_tests.testing.servers import free_port
 _CHECKOUT = Path(__file__).parents[2]
 _ANSWERED = "How long does confidentiality last under the Halvorsk NDA?"
 _UNANSWERED = "Who won the cycling race around Lake Constance?"
-_SHAPES = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+_SHAPES: list[tuple[int, Literal["light", "dark"]]] = [
+    (1280, "light"),
+    (1280, "dark"),
+    (390, "light"),
+    (390, "dark"),
+]
 
 Visit = Callable[[Page], None]
 """Opens an address and does what the screenshot should show."""
 
 
-def built(work: Path) -> Path:
-    """Run the sample corpus through Dagster, unless that is done, and return the corpus file."""
-    file = work / "sample.yaml"
-    if file.exists():
-        return file
+def built(work: Path) -> tuple[Path, Path]:
+    """Run the sample corpus through Dagster, unless that is done.
+
+    Return the corpus file and the file of Dagster's definitions.
+    """
+    file, project, done = work / "sample.yaml", work / "tiny_definitions.py", work / "done"
+    if done.exists():
+        return file, project
+    shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(_CHECKOUT / "data/documents", work / "documents")
     shutil.copy(_CHECKOUT / "data/queries.jsonl", work)
     component = yaml.safe_load((_CHECKOUT / "rag_pipeline/defs/sample/defs.yaml").read_text())
-    component["attributes"] |= {
-        "documents": {"path": "documents"},
-        "queries": "queries.jsonl",
-        "store": "store",
-    }
-    partial = work / "unfinished.yaml"
-    partial.write_text(yaml.safe_dump(component, sort_keys=False))
-    with dg.DagsterInstance.from_config(str(_home(work))) as instance:
-        if not execute(partial, instance, dg.RunRequest(job_name="sample__bring_up_to_date")):
+    own = {"documents": {"path": "documents"}, "queries": "queries.jsonl", "store": "store"}
+    component["attributes"] |= own
+    file.write_text(yaml.safe_dump(component, sort_keys=False))
+    project = write_project(work, file)
+    with dg.DagsterInstance.from_config(str(work / "home")) as instance:
+        if not execute(file, instance, dg.RunRequest(job_name="sample__bring_up_to_date")):
             raise SystemExit("the run of the sample corpus failed")
-    return partial.rename(file)
-
-
-def _home(work: Path) -> Path:
-    home = work / "home"
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "dagster.yaml").touch()
-    return home
+    done.touch()
+    return file, project
 
 
 @contextmanager
-def dagster_ui(work: Path, file: Path) -> Iterator[str]:
+def dagster_ui(work: Path, project: Path) -> Iterator[str]:
     """Serve Dagster's UI over the corpus, and yield its address."""
-    project, log = write_project(work, file), work / "webserver.log"
+    log = work / "webserver.log"
     address = f"http://127.0.0.1:{free_port()}"
     port = address.rpartition(":")[2]
 
@@ -149,16 +150,15 @@ def take(browser: Browser, visits: Mapping[str, Visit], folder: Path) -> None:
 def main(folder: Path) -> None:
     """Build the corpus, start the servers and take all screenshots."""
     work = folder.resolve() / ".work"
-    work.mkdir(parents=True, exist_ok=True)
-    file = built(work)
+    file, project = built(work)
     corpus = Corpus.load(file)
     written = work / "report.html"
     written.write_text(report.render(report.collect(corpus.workspace)), encoding="utf-8")
-    with dg.DagsterInstance.from_config(str(_home(work))) as instance:
+    with dg.DagsterInstance.from_config(str(work / "home")) as instance:
         run_id = instance.get_runs(limit=1)[0].run_id
     with (
         app_server.serving(open_assistant([corpus])) as server,
-        dagster_ui(work, file) as ui,
+        dagster_ui(work, project) as ui,
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
