@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.evaluation.intervals import mean_interval, wilson
+from rag_pipeline.evaluation.intervals import group_names, mean_interval, wilson
 from rag_pipeline.evaluation.summary import Summary
 
 _DIVISIONS = 10
@@ -63,7 +63,7 @@ def best_of_many(
     """
     known = [{q for q, v in own.items() if v is not None} for own in values.values()]
     common = sorted(set.intersection(*known)) if known else []
-    names = [groups.get(q, f"query {q}") for q in common]
+    names = group_names(common, groups)
     units, code = np.unique(np.array(names, dtype=str), return_inverse=True)
     number = len(units)
     if len(values) < 2 or number < _FEWEST:

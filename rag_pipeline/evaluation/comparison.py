@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.evaluation.intervals import group_names
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, compare_family
@@ -49,7 +50,7 @@ def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
 def groups_of(one: Scores, other: Scores, metric: str, groups: Groups) -> list[str]:
     """Return the groups of the queries of `pairs`, in the same order."""
     theirs = other.get(metric, {})
-    return [groups.get(q, f"query {q}") for q in one.get(metric, {}) if q in theirs]
+    return group_names((q for q in one.get(metric, {}) if q in theirs), groups)
 
 
 def compare(

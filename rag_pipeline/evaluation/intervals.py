@@ -7,13 +7,18 @@ here.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 FEWEST_GROUPS = 6
 """With fewer groups no sign-flip test reaches p = 0.05, so such tests use single queries."""
+
+
+def group_names(query_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
+    """Return the group of each query. A query without one is a group of its own."""
+    return [groups.get(query_id, f"query {query_id}") for query_id in query_ids]
 
 
 def few_groups(groups: Sequence[str]) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean, wilson
+from rag_pipeline.evaluation.intervals import group_names, mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
 """Weight of an added query on which a YES-or-NO judge errs."""
@@ -78,8 +78,7 @@ def corrected_mean(
     scores = np.array([float(gold[q] or 0.0) for q in both])
     labels, others = np.array([known[q] for q in both]), np.array([known[q] for q in rest])
     of_both, of_rest = (
-        [groups.get(q, f"query {q}") for q in ids] if groups is not None else None
-        for ids in (both, rest)
+        group_names(ids, groups) if groups is not None else None for ids in (both, rest)
     )
     every = np.concatenate([labels, others])
     most = float(every.var(ddof=1)) * (1 + n / more)

@@ -12,6 +12,7 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
 from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
+from rag_pipeline.evaluation.intervals import group_names
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
@@ -117,8 +118,7 @@ def summarize_over(
 ) -> Summary:
     """Summarize a metric over some queries. `groups` is by query id (see `runs.load_groups`)."""
     ids = list(ids)
-    of_query = [groups.get(q, f"query {q}") for q in ids]
-    return summarize([values.get(q) for q in ids], of_query, metric)
+    return summarize([values.get(q) for q in ids], group_names(ids, groups), metric)
 
 
 def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Summary]:

@@ -15,6 +15,7 @@ import numpy as np
 from rag_pipeline.evaluation.intervals import (
     FEWEST_GROUPS,
     difference_interval,
+    group_names,
     lower_tail,
     unit_sums,
 )
@@ -152,16 +153,13 @@ def loss_p_values(
     if not ids:
         return {}
     columns = [[own.get(query_id, 0.0) for query_id in ids] for own in gains.values()]
-    names = np.array([groups.get(query_id, f"query {query_id}") for query_id in ids])
-    distinct, code = np.unique(names, return_inverse=True)
+    distinct, code = np.unique(group_names(ids, groups), return_inverse=True)
     if len(distinct) == 1:
         distinct, code = np.array(ids), np.arange(len(ids))
     n = len(distinct)
     if n < min(FEWEST_GROUPS, len(ids)):
         tails = (
-            lower_tail(list(own.values()), [groups.get(q, f"query {q}") for q in own])
-            if len(own) > 1
-            else 1.0
+            lower_tail(list(own.values()), group_names(own, groups)) if len(own) > 1 else 1.0
             for own in gains.values()
         )
         return {name: min(1.0, len(gains) * p) for name, p in zip(gains, tails, strict=True)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rag_pipeline.config import STAGES, Configuration
 from rag_pipeline.evaluation.comparison import Groups
+from rag_pipeline.evaluation.intervals import group_names
 from rag_pipeline.evaluation.scores import Scores, Values, summarize_scores
 from rag_pipeline.evaluation.significance import Comparison, compare_family
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
@@ -82,7 +83,7 @@ def _effect(
         v: [(value, means[first][at].get(query_id)) for query_id, value in means[v][at].items()]
         for v in variants[1:]
     }
-    own = {v: [groups.get(q, f"query {q}") for q in means[v][at]] for v in variants[1:]}
+    own = {v: group_names(means[v][at], groups) for v in variants[1:]}
     return StageEffect(
         stage=stage,
         reference=first,

@@ -256,7 +256,7 @@ def key_of(origin: str | None) -> str:
 
 
 def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
-    """Return the ids with a row that was read from another object than the id's origin."""
+    """Return the ids with a row that was read from an object other than the id's origin."""
     ids = [document_id for document_id, origin in origins.items() if origin]
     found: set[str] = set()
     for table in (workspace.documents(), workspace.quarantine("documents")):

@@ -110,7 +110,7 @@ class Template:
         return hashlib.sha256(sent.encode()).hexdigest()[:8]
 
     def using(self, own: str | None) -> "Template":
-        """Return a template of a user's text alone, without a task and examples."""
+        """Return a template with only a user's text, or this template if there is none."""
         return self if own is None else Template(own)
 
     def check(self, own: str | None) -> str | None:

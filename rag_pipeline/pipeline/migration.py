@@ -20,6 +20,7 @@ from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, StoreError, UnknownReplyError
+from rag_pipeline.evaluation.intervals import group_names
 from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.significance import Comparison, compare_family
@@ -93,10 +94,9 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
         _answered(vectors, by, ids, gold)
         for vectors, by in zip((vectors_of(rows), made), searched, strict=True)
     ]
-    groups = load_groups(workspace)
     gain = compare_family(
         {METRIC: list(zip(found[1], found[0], strict=True))},
-        groups={METRIC: [groups.get(q.query_id, f"query {q.query_id}") for q in asked]},
+        groups={METRIC: group_names((q.query_id for q in asked), load_groups(workspace))},
     )[METRIC]
     left, tokens = _left(workspace, new, table)
     speed = counts.made / seconds if counts.made else None

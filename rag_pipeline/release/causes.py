@@ -50,8 +50,8 @@ _OTHER_DOCUMENTS = 5
 class Cause:
     """The change that makes a query better in one build, with its document or setting.
 
-    A rank is the rank of the first chunk that answers, or None if no chunk answers. Only the worse
-    build has `change`.
+    A rank is the rank of the first chunk that answers, or None if no chunk answers. `change` names
+    the difference that makes the worse build worse.
     """
 
     query_id: str

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from rag_pipeline.evaluation.comparison import Groups, gains_of
-from rag_pipeline.evaluation.intervals import lower_tail
+from rag_pipeline.evaluation.intervals import group_names, lower_tail
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
@@ -109,8 +109,7 @@ def compare_with_reference(
     alpha = spent(max(1, number - reference.first + 1)) / max(1, len(measured))
     lost, shown, better = [], [], False
     for metric, gains in measured.items():
-        values = list(gains.values())
-        of_query = [groups.get(q, f"query {q}") for q in gains]
+        values, of_query = list(gains.values()), group_names(gains, groups)
         mean = math.fsum(values) / len(values)
         if mean < 0:
             lost.append(f"{metric} {mean:+.4f}")

@@ -134,7 +134,7 @@ def _fastembed() -> Any:
 
 
 def _known(model: str) -> int | None:
-    """Return the dimension of one of fastembed's own models, None for another."""
+    """Return the dimension of one of fastembed's own models, or None for any other model."""
     models = _fastembed().TextEmbedding.list_supported_models()
     found = [m["dim"] for m in models if m["model"].lower() == model.lower()]
     return int(found[0]) if found else None
