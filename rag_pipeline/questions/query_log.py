@@ -61,7 +61,7 @@ def read_log(path: Path) -> Counter[str]:
 def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
     """Return the judged questions of a corpus, with the passages that people named.
 
-    A line is what `/v1/feedback` keeps. A right passage counts, or else the sources of a helpful
+    `/v1/feedback` writes such a file. A right passage counts, or else the sources of a helpful
     answer. A wrong answer without a right passage leaves the question without passages.
     """
     judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}

@@ -111,7 +111,7 @@ def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) 
 
 def _problem(source: KeptSource, held: Held) -> str | None:
     if source.origin is not None:
-        return "it was found outside the corpus, which keeps no proof"
+        return "it was found outside the corpus, so the release cannot prove it"
     if source.document_id not in held.documents:
         return f"{held.release.release_id} has no such document"
     text, content_hash = held.documents[source.document_id]

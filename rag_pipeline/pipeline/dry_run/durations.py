@@ -1,8 +1,9 @@
 """Expect the duration of each planned step at the present speed and load of the machine.
 
-A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*: the
-time of a fixed piece of Python code, which a plan measures. So they hold on other machines and
-under load. Each run stores how its times differed, and the next plan is corrected by that.
+A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*. A round
+is the time of a fixed piece of Python code, which a plan measures. Therefore the numbers hold on
+other machines and under load. Each run stores the ratio of its rounds to the usual ones. The next
+plan multiplies by it.
 """
 
 import time
@@ -18,15 +19,15 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 _FILE = "durations.json"
-"""The store's file with the correction of each asset: the last run's rounds to the usual ones."""
+"""The store's file with each asset's ratio of the last run's rounds to the usual ones."""
 START = "start"
-"""The name of the time that a run takes beside its steps: imports, and looks at every step."""
+"""The key of the time that a run takes to import modules and to check every step."""
 
 
 class _Rounds(NamedTuple):
     fixed: float
     each: float = 0.0
-    """For each chunk of a step that makes a table, and for each query of another step."""
+    """Rounds for each chunk of a step that makes a table, and for each query of another step."""
 
 
 _ROUNDS = 6
@@ -102,7 +103,7 @@ def measure(
 def keep_durations(
     workspace: Workspace, chunks: Mapping[Step, int], cpu_seconds: Mapping[Step, float]
 ) -> None:
-    """Store how the processor times of steps, and of a run's start, differed from the usual ones.
+    """Store the ratio of the processor time of steps, and of a run's start, to the usual one.
 
     `chunks` counts the chunks that each step wrote. The step `START` stands for the run's start.
     """
