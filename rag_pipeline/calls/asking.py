@@ -1,4 +1,4 @@
-"""Keys of calls -> answers: each call is made once, by one of all runs that want its answer."""
+"""Answer calls by their keys: of all runs that want an answer, one makes the call."""
 
 import asyncio
 from collections.abc import (

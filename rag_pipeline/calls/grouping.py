@@ -1,4 +1,4 @@
-"""Sizes -> groups of neighbours that fit a request, a file or a shard."""
+"""Group neighbours so that each group fits a request, a file or a shard."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Hosts -> whether they are this machine."""
+"""Tell whether a host is this machine."""
 
 import ipaddress
 

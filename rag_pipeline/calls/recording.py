@@ -75,7 +75,8 @@ class RecordingCache(CallCache):
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not self.database.exists:
             return {}
-        rows = self.database.read_keys(select(answers), answers.c.key, keys)  # without their use
+        # Unlike a run, this does not note the last use of the answers.
+        rows = self.database.read_keys(select(answers), answers.c.key, keys)
         found = ((row.key, self._content(row)) for row in rows)
         return {key: value for key, value in found if value is not None}
 

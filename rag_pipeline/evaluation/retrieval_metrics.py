@@ -42,7 +42,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff. The cutoff is also the depth of labels."""
+    """Yield a metric at each cutoff. If it needs labels, it needs them to this depth."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",

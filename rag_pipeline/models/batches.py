@@ -1,4 +1,4 @@
-"""Prompts -> replies through a provider's batches; each prompt is submitted once.
+"""Ask a chat model through a provider's batches, each prompt once.
 
 Before a run submits prompts, it notes their keys under a token. The batch carries the token in its
 metadata, so the next run finds the batch of a killed run. A run also waits for the batches of

@@ -1,4 +1,4 @@
-"""Prompts -> replies of a chat model, each distinct prompt asked once."""
+"""Ask a chat model, each distinct prompt once."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Texts -> vectors, and vectors of their tokens, each distinct text embedded once."""
+"""Embed texts and their tokens, each distinct text once."""
 
 import json
 from collections.abc import Mapping, Sequence

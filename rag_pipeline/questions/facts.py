@@ -1,4 +1,4 @@
-"""Documents -> facts by rules for English and German, each with the sentence that states it.
+"""Find facts in documents by rules for English and German, with the sentences that state them.
 
 Facts are quantities, parties, definitions, abbreviations, options of programs, sections with a
 heading, and sentences of a known form (`forms`). Other languages give none.

@@ -1,4 +1,4 @@
-"""Sentences -> questions, by a table of English and German sentence forms.
+"""Turn sentences into questions, by a table of English and German sentence forms.
 
 A question keeps the words of its sentence. The finite verb moves before the subject. A sentence
 fits a form as a whole or not at all.

@@ -1,4 +1,4 @@
-"""Documents -> balanced, certified questions with gold spans, without a model."""
+"""Make balanced, certified questions with gold spans from documents, without a model."""
 
 import hashlib
 import re
@@ -65,9 +65,9 @@ def make_questions(
 
     Questions name their document, except definitions that only one document has, and questions
     about a single document. Up to `several` questions need two documents, and up to `unanswerable`
-    questions have no answer. Documents take turns, and so do the kinds of facts. Near copies of a
-    document are left out. The same documents give the same questions. `progress` gets the number
-    of tried facts and the number of all facts to try.
+    questions have no answer. Documents and kinds of facts take turns. Near copies of a document
+    are left out. The same documents give the same questions. `progress` gets the number of tried
+    facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
     documents = distinct_documents(documents)
@@ -151,7 +151,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
-    """Yield facts. Documents take turns, and so do the kinds of facts in a document."""
+    """Yield facts by turns of the documents, and by turns of the kinds in each document."""
     queues: list[list[StatedFact]] = []
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]

@@ -1,4 +1,4 @@
-"""Documents -> their names in questions: owner and kind ("Acme’s lease"), else the title."""
+"""Name documents in questions by owner and kind ("Acme’s lease"), or else by title."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Questions of a server's log -> a representative sample to be labelled."""
+"""Draw a representative sample of the questions in a server's log, for people to label."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Synthetic questions without a review -> accepted, edited or rejected."""
+"""Review synthetic questions: accept, edit or reject each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Facts of two documents -> one question about both: "How long … under A and under B?"."""
+"""Make one question about facts of two documents: "How long … under A and under B?"."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Facts -> questions without an answer, to measure whether a configuration abstains.
+"""Make questions without an answer from facts, to measure whether a configuration abstains.
 
 There are two sorts. `not_stated` asks about a fact of one document in another document that lacks
 it. `no_such_document` asks about a document with an invented name.

@@ -1,4 +1,4 @@
-"""Facts -> questions in several wordings, by reordering the sentence that states the fact."""
+"""Ask for a fact in several wordings, by reordering the sentence that states the fact."""
 
 import re
 from collections.abc import Iterable, Iterator

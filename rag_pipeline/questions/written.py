@@ -1,4 +1,4 @@
-"""Passages -> questions by a chat model, certified like those of the rules.
+"""Write questions about passages with a chat model, certified like those of the rules.
 
 A question needs a verbatim quote of its passage, which becomes its gold span. Questions that the
 model calls unanswerable are tried on the document.

@@ -1,4 +1,4 @@
-"""Texts -> exact token counts of OpenAI's models, if their vocabularies are on this machine.
+"""Count the tokens of OpenAI's models exactly, if their vocabularies are on this machine.
 
 `tiktoken` would download a vocabulary. Here it reads files of this machine only: from the folder
 TIKTOKEN_CACHE_DIR, or from litellm, which the extra `dspy` installs. The packages of Anthropic,

@@ -1,4 +1,4 @@
-"""Charged calls -> estimates of the next calls: tokens by model and alphabet, length of replies.
+"""Estimate the tokens and the length of replies of the next calls from the charged calls.
 
 Few tokenizers of hosted models are available, but each reply names the tokens of its request.
 Sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of the

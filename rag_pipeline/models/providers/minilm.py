@@ -1,4 +1,4 @@
-"""The packaged all-MiniLM-L6-v2 (int8 ONNX): texts -> vectors with no key and no network."""
+"""Embed texts by the packaged all-MiniLM-L6-v2 (int8 ONNX), without a key and a network."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""OpenAI's web search tool in the Responses API: a question -> paragraphs that cite pages."""
+"""Search the web with OpenAI's tool in the Responses API, for paragraphs that cite pages."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
