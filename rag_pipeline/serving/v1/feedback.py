@@ -29,8 +29,8 @@ def feedback_endpoint(file: Path) -> Endpoint:
             "id": uuid.uuid4().hex,
             **wanted.model_dump(exclude={"sources", "passage"}),
             "labels": "*" if labels is None else sorted(labels),
-            "sources": [_quoted(seen, wanted.corpus, one) for one in wanted.sources],
-            "passage": wanted.passage and _quoted(seen, wanted.corpus, wanted.passage),
+            "sources": [quoted_passage(seen, wanted.corpus, one) for one in wanted.sources],
+            "passage": wanted.passage and quoted_passage(seen, wanted.corpus, wanted.passage),
         }
         try:
             if not lines.add(record):
@@ -48,7 +48,8 @@ def feedback_endpoint(file: Path) -> Endpoint:
     )
 
 
-def _quoted(seen: Assistant, corpus: str, passage: NamedPassage) -> dict[str, Any]:
+def quoted_passage(seen: Assistant, corpus: str, passage: NamedPassage) -> dict[str, Any]:
+    """Return a passage with its text. Raise InputError for a document that is not seen."""
     _, document = seen.find_document(passage.document_id, [corpus])
     if not passage.start < passage.end <= len(document.text):
         span = f"{passage.start} to {passage.end}"

@@ -188,10 +188,9 @@ def openai_endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
     def search(seen: Assistant, wanted: VectorStoreQuery, request: Request) -> VectorStorePage:
         name = _known(seen, request.path_params["vector_store_id"])
-        queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
-        for query in queries:
+        for query in [wanted.query] if isinstance(wanted.query, str) else wanted.query:
             log.keep(query, [name])
-        return _results(seen, wanted, name, queries)
+        return vector_store_page(seen, wanted, name)
 
     def complete(seen: Assistant, wanted: ChatBody, request: Request) -> ChatCompletion:
         made = answered(seen, _question(seen, wanted), log)
@@ -250,9 +249,9 @@ def _known(seen: Assistant, name: str) -> str:
     return name
 
 
-def _results(
-    seen: Assistant, wanted: VectorStoreQuery, name: str, queries: list[str]
-) -> VectorStorePage:
+def vector_store_page(seen: Assistant, wanted: VectorStoreQuery, name: str) -> VectorStorePage:
+    """Return the passages of a corpus that answer one or several queries best."""
+    queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
     if wanted.rewrite_query:
         model = seen.model
         if model is None:

@@ -16,16 +16,20 @@ from fastmcp.client.transports import StreamableHttpTransport
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.assistant.released import ReleasedCorpus
-from rag_pipeline.client.records import PageQuery, SearchBody
+from rag_pipeline.client.records import AskBody, NamedPassage, PageQuery, SearchBody
 from rag_pipeline.datamodels import ANYBODY, OPERATOR, Caller, SearchRequest
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.providers.minilm import MiniLM
 from rag_pipeline.release import bundle
 from rag_pipeline.serving.langchain import RagPipelineRetriever
 from rag_pipeline.serving.pages import page_view
+from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import ReviewRequest, next_question
 from rag_pipeline.serving.tools import AssistantAnswer, document_of, health_of
-from rag_pipeline.serving.v1.routes import found_passages
+from rag_pipeline.serving.v1.feedback import quoted_passage
+from rag_pipeline.serving.v1.filters import Comparison
+from rag_pipeline.serving.v1.openai import VectorStoreQuery, vector_store_page
+from rag_pipeline.serving.v1.routes import answered, found_passages
 from rag_pipeline_tests.testing.app_server import call_mcp, serving
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import said
@@ -41,7 +45,7 @@ from rag_pipeline_tests.testing.labelled import (
 )
 
 CASES = int(os.environ.get("RAG_LEAK_CASES", "4000"))
-REQUESTS = 300
+REQUESTS = 400
 WORDS = {document: word for document, (word, _) in LABELS.items()}
 COMPARED = [(), ("hr",), ("board",)]
 """Labels whose answers are compared with a corpus that has only their documents."""
@@ -82,6 +86,26 @@ PATHS = {
     "v1 search": (
         3,
         lambda seen, q, d, w: found_passages(seen, SearchBody(query=q, where=w or "")),
+    ),
+    "v1 follow-up": (
+        3,
+        lambda seen, q, d, w: answered(
+            seen, AskBody(query="and how long?", turns=[q], where=w or ""), QuestionLog()
+        ).model_dump(exclude={"trace"}),
+    ),
+    "vector store": (
+        4,
+        lambda seen, q, d, w: vector_store_page(
+            seen,
+            VectorStoreQuery(query=q, filters=Comparison(type="gte", key="filename", value=d)),
+            "tiny",
+        ),
+    ),
+    "feedback": (
+        10,
+        lambda seen, q, d, w: quoted_passage(
+            seen, "tiny", NamedPassage(document_id=d, start=3, end=40)
+        ),
     ),
     "search document": (4, lambda seen, q, d, w: seen.search(q, document_id=d, where=w)),
     "discover": (4, lambda seen, q, d, w: seen.discover(q, where=w)),
@@ -213,13 +237,17 @@ def callers_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(own, callers_file):
-    with serving(own, callers=callers_file, review=True) as running:
+    kept = callers_file.with_name("feedback.jsonl")
+    with serving(own, callers=callers_file, review=True, feedback=kept) as running:
         yield running
 
 
 def http_paths(query, document, where):
     dify = {"knowledge_id": "tiny", "query": query, "retrieval_setting": {"top_k": 5}}
     name, operator = ("budget", "is") if where else ("document_id", "start with")
+    asked = [{"role": "user", "content": query}]
+    span = {"document_id": document, "start": 3, "end": 40}
+    judged = {"query": query, "corpus": "tiny", "verdict": "wrong", "passage": span}
     only = {"name": name, "comparison_operator": operator, "value": "periwinkle"}
     return [
         ("/v1/ask", {"query": query}),
@@ -228,6 +256,15 @@ def http_paths(query, document, where):
         ("/v1/ask", {"query": "and how long?", "turns": [query]}),
         ("/v1/search", {"query": query, "where": where}),
         ("/v1/search", {"query": query, "document_id": document}),
+        ("/v1/vector_stores/tiny/search", {"query": query}),
+        (
+            "/v1/vector_stores/tiny/search",
+            {"query": [query], "filters": {"type": "gte", "key": "budget", "value": "periw"}},
+        ),
+        ("/v1/chat/completions", {"model": "tiny", "messages": asked}),
+        ("/v1/chat/completions", {"model": "tiny", "messages": asked, "stream": True}),
+        ("/v1/models", None),
+        ("/v1/feedback", judged),
         (f"/v1/documents/{quote(document, safe='')}?corpus=tiny", None),
         (f"/v1/pages/{quote(document, safe='')}?page=1", None),
         ("/v1/corpora", None),
@@ -256,6 +293,10 @@ def test_nothing_leaks_over_http(server):
     assert {path for path, status in statuses if status == 200} >= {
         "/v1/ask",
         "/v1/search",
+        "/v1/vector_stores",
+        "/v1/chat",
+        "/v1/models",
+        "/v1/feedback",
         "/v1/documents",
         "/v1/corpora",
         "/retrieval",
@@ -317,6 +358,13 @@ def test_a_token_names_only_its_corpora(server):
         unknown = client.post("/retrieval", json={**asked, "knowledge_id": "no such corpus"})
         assert client.post("/retrieval", json=asked).json() == unknown.json()
         assert client.get("/v1/documents/open%2Fnutmeg.txt").status_code == 404
+        assert client.get("/v1/models").json()["data"] == []
+        found = client.post("/v1/vector_stores/tiny/search", json={"query": "nutmeg"})
+        told = {"model": "tiny", "messages": [{"role": "user", "content": "nutmeg"}]}
+        judged = {"query": "nutmeg", "corpus": "tiny", "verdict": "wrong"}
+        statuses = [client.post("/v1/chat/completions", json=told).status_code]
+        statuses.append(client.post("/v1/feedback", json=judged).status_code)
+        assert [found.status_code, *statuses] == [404, 404, 400]
 
 
 def test_counts_are_of_visible_chunks_and_review_needs_all(server):
@@ -401,6 +449,6 @@ def test_the_command_line_shows_what_labels_see(corpus):
     assert sources("--as", "public") == seen_with(())
     assert sources("--as", "hr, finance") == seen_with({"hr", "finance"})
     question = "How long does the periwinkle agreement last?"
-    for labels, answered in (("hr", False), ("board", True)):
+    for labels, is_told in (("hr", False), ("board", True)):
         shown = said("ask", question, corpus.config.file, "--as", labels, "--trace")
-        assert ("13 years" in shown) is answered
+        assert ("13 years" in shown) is is_told
