@@ -43,16 +43,18 @@ def room(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+(CONTRACT,) = (c for c in TOOLS["importlinter"]["contracts"] if c["type"] == "layers")
+
+
 def layers() -> dict[str, int]:
     """Return each room's layer, 0 for the highest, as the import contract lists them."""
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    (contract,) = (c for c in tools["importlinter"]["contracts"] if c["type"] == "layers")
-    rows = enumerate(contract["layers"])
+    rows = enumerate(CONTRACT["layers"])
     return {name.strip(): number for number, row in rows for name in row.split("|")}
 
 
 def test_no_import_points_up_the_layers() -> None:
-    # Therefore no circle of imports covers more than one room.
+    # Therefore no circle of imports covers more than one room, but for `Corpus.ask`.
     layer = {"": -1, "defs": -1, **layers()}
     upward = [
         f"{module} -> {other}"
@@ -60,7 +62,7 @@ def test_no_import_points_up_the_layers() -> None:
         for other in others
         if room(module) != room(other) and layer[room(other)] <= layer[room(module)]
     ]
-    assert upward == []
+    assert upward == CONTRACT["ignore_imports"] == ["rag_pipeline.corpus -> rag_pipeline.assistant"]
 
 
 def test_settings_and_models_have_no_circle() -> None:

@@ -130,7 +130,6 @@ def verify(
 
     \b
     Examples:
-      rag ask "Which law governs the Acme NDA?" contracts --json > answer.json
       rag verify answer.json contracts
       rag verify answer.json contracts --bundle contracts.zip
     """
