@@ -1,17 +1,19 @@
 """Estimate the probability that retrieved passages answer a query, calibrated for each release.
 
-A logistic model estimates it from the match between the passages and the whole query. The model is
-fitted to a release's queries with gold spans. Each of these queries is searched twice: in all
-documents, and without its gold documents.
+A logistic model estimates it from the match between the passages and the whole query. People's
+queries with gold spans fit the model. Each is searched twice: in all documents, and without its
+gold documents. With few such queries, the model is placed between questions that rules made from
+the documents and general questions, which the documents do not answer.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.naming import unheld_names
+from rag_pipeline.answering.naming import lacks_year, unheld_names
 from rag_pipeline.answering.reading import (
     Floats,
     Passage,
@@ -30,6 +32,28 @@ EVIDENCE = ("late interaction", "worst met", "lead", "same document", "unheld na
 """The inputs of the model (see `evidence`)."""
 FEWEST = 20
 """Least number of queries with an answer, and of queries without an answer, to fit a model."""
+_FEWEST_MADE = 8
+"""Least number of made questions that place a model (see `placed`)."""
+_SCORE = np.array([8.5, 0.0, 3.4, 0.0, -12.0])
+"""The weight of each input in the score of a placed model.
+
+This weight and the following ones: chosen by `benchmarks.bench_silence`, leaving out one set.
+"""
+_SLOPE = 4.5
+"""The increase of the logit from general questions to made ones."""
+_LEAST = 0.3
+"""The probability at the threshold of a placed model."""
+_LOWEST_MADE = 0.08
+"""The quantile of the made questions' scores from which the threshold is measured."""
+_BELOW_MADE = 0.3
+"""How far the threshold is below it, as a share of the distance from general to made questions.
+
+People's wordings match passages less well than made questions do.
+"""
+_SPREAD = 3.0
+"""The distance from general to made questions where there are too few made ones."""
+_HIGHEST_GENERAL = 0.9
+"""The quantile of the general questions' scores that is the threshold there."""
 _UNSURE = 0.35
 """Probability by `DEFAULT` below which more passages are read (see `read_result`).
 
@@ -57,7 +81,7 @@ class Calibration:
     If the probability is below `least`, the answer is "nothing found". This is wrong for about the
     share `error` of the queries that the passages answer (see `threshold`). The other fields
     describe the fit: the numbers of queries with and without an answer, and the `auc` of
-    cross-fitted probabilities.
+    cross-fitted probabilities. A placed model has neither `error` nor `auc`.
     """
 
     weights: tuple[float, ...]
@@ -113,7 +137,8 @@ def evidence(
     - worst met: the mean of the three lowest of these cosines.
     - lead: late interaction minus its mean over the first five passages, this passage excluded.
     - same document: the share of these passages that are from the same document.
-    - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`).
+    - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`), or
+      years of which this passage holds none.
 
     With a single passage, lead and same document are 0. For an unknown query (see `_UNKNOWN`), late
     interaction below `_FOREIGN` is 0.
@@ -129,7 +154,9 @@ def evidence(
     documents = np.array([one.chunk.document_id for one in read])
     rows = np.zeros((len(read), len(EVIDENCE)))
     rows[:, 0], rows[:, 1] = late, worst
-    rows[:, 4] = bool(unheld_names(query if asked is None else asked, (p.chunk for p in read)))
+    asked = query if asked is None else asked
+    is_unheld = bool(unheld_names(asked, (p.chunk for p in read)))
+    rows[:, 4] = [is_unheld or lacks_year(asked, one.chunk) for one in read]
     for n in numbers:
         others = (numbers < _COMPARED) & (numbers != n)
         if others.any():
@@ -205,6 +232,28 @@ def fit(
         int((~held).sum()),
         auc(cross[held], cross[~held]),
     )
+
+
+def placed(made: Floats, general: Floats) -> Calibration | None:
+    """Return a model by the evidence of made questions and of general questions.
+
+    The threshold is a little below the least scores of made questions. With few made questions, it
+    is near the highest scores of general questions. Return None if made questions do not score
+    higher than general ones.
+    """
+    if not len(general):
+        return None
+    near, far = made @ _SCORE, general @ _SCORE
+    spread, least = _SPREAD, float(np.quantile(far, _HIGHEST_GENERAL))
+    if len(near) >= _FEWEST_MADE:
+        spread = float(np.median(near) - np.median(far))
+        least = float(np.quantile(near, _LOWEST_MADE)) - _BELOW_MADE * spread
+    if spread <= 0:
+        return None
+    slope = _SLOPE / spread
+    intercept = math.log(_LEAST / (1 - _LEAST)) - slope * least
+    weights = tuple((slope * _SCORE).tolist())
+    return Calibration(weights, intercept, _LEAST, answerable=len(made), unanswerable=len(general))
 
 
 def threshold(chances: Floats, error: float) -> float:

@@ -1,8 +1,9 @@
 """Answer with verbatim sentences, in a form that fits the kind of the query."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choose, rank_sentences
@@ -14,6 +15,7 @@ from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
+from rag_pipeline.search.standing import are_versions
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
@@ -163,8 +165,10 @@ def _sides(
     names: list[str] = []
     quoted: list[Sequence[Citation]] = []
     plain: list[Sequence[Sentence]] = []
+    versions = _versions(found.chunks, sides)
     for side, other in (sides, sides[::-1]):
-        own = [c for c in found.chunks if _has_side(c, side)]
+        own = [c for c in found.chunks if c.document_id == versions.get(side)]
+        own = own or [c for c in found.chunks if _has_side(c, side)]
         own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
         first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
         asked = _side_query(found.query, other)
@@ -176,6 +180,9 @@ def _sides(
         names.append(first[0].document_id if first else side)
         quoted.append(structured.citations if structured else ())
         plain.append([] if structured else ranked.first(1))
+    if versions:
+        of_versions = _of_versions(found, versions, sides, surely, reader, calibration)
+        plain = [s if p else p for s, p in zip(of_versions, plain, strict=True)]
     kept = _to_the_point(found.search_text, plain)
     rows = [
         (n, q or as_answer(0.0, k).citations) for n, q, k in zip(names, quoted, kept, strict=True)
@@ -184,6 +191,31 @@ def _sides(
     if best < least or not any(citations for _, citations in rows):
         return None
     return _compared(rows, best)
+
+
+def _of_versions(
+    found: SearchResult,
+    versions: Mapping[str, str],
+    sides: tuple[str, str],
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration,
+) -> list[list[Sentence]]:
+    """Return the best sentence of each version, without sentences about the other version.
+
+    Words of the documents' names tell nothing about a sentence.
+    """
+    both = [c for c in found.chunks if c.document_id in versions.values()]
+    names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
+    query = found.query
+    asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
+    text = " ".join(w for w in asked if not _has_words(names, w)) or query
+    one = replace(found, search_text=text, chunks=both)
+    sentences = rank_sentences(one, settings, reader, calibration).sentences
+    return [
+        [s for s in sentences if s.chunk.document_id == versions[side] and other not in s.text][:1]
+        for side, other in (sides, sides[::-1])
+    ]
 
 
 def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float) -> Answer:
@@ -209,7 +241,23 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
 
 def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
-    about = f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
+    return _has_words(f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}", side)
+
+
+def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
+    """Return the documents of two compared years or versions, or {} without such documents.
+
+    The names of the two documents differ by the year or version alone.
+    """
+    if not all(any(map(str.isdigit, side)) for side in sides):
+        return {}
+    titles = {c.document_id: f"{c.title}\n{c.document_id}" for c in chunks}
+    one, other = ([d for d in titles if _has_words(titles[d], side)] for side in sides)
+    pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
+    return dict(zip(sides, next(pairs, ()), strict=False))
+
+
+def _has_words(about: str, side: str) -> bool:
     words = Words(side, [about])
     return bool(words.asked) and words.in_text(about) == words.asked
 

@@ -43,12 +43,14 @@ _COMPARISON = (
     r" (?!من\b).{1,40} من ",
 )
 _NAME = r"[^\W\d_a-z][\w.&-]*(?:\s+(?:de\s+|of\s+|the\s+)?(?:[^\W\d_a-z]|\d)[\w.&-]*){0,4}"
+_SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
 _SIDES = re.compile(
-    rf"(?P<one>{_NAME})(?:,| the| der| die| das| le| la| el)*"
+    rf"(?P<one>{_SIDE})(?:,| the| der| die| das| le| la| el)*"
     r"\s+(?P<join>or|and|oder|und|ou|et|o|y|vs\.?|versus|than|als|gegenüber)\s+"
-    rf"(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit)\s+)*(?P<other>{_NAME})"
+    rf"(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit|of|from|von)\s+)*"
+    rf"(?P<other>{_SIDE})"
 )
-"""Two names that a question compares, such as "Acme or Brightwater"."""
+"""Two names, years or versions that a question compares, such as "Acme or Brightwater"."""
 _GREATER = re.compile(
     r"\b(?:more|less|fewer|most|least|better|worse|longer|higher|mehr|weniger|besser|meisten|plus|"
     r"moins|más|menos|[a-z]{2,}(?:st|sten)\b|(?!over|under|other|either|whether|after|never|number|"

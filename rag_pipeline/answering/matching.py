@@ -89,6 +89,8 @@ def _is_alike(word: str, other: str) -> bool:
     if not (word.isalpha() and other.isalpha()):
         return False
     short, long = (word, other) if len(word) <= len(other) else (other, word)
+    if long.endswith("ies") and f"{long[:-3]}y" == short:
+        return True
     if long.startswith(short) and _ENDING.fullmatch(long, len(short)) and len(short) > 2:
         return True
     if len(short) < _SHORTEST:

@@ -11,6 +11,7 @@ from rag_pipeline.loading.quality import dictionary
 
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_CODE = re.compile(r"\b[A-Za-z]{1,6}-\d+[A-Za-z]?\b")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“])\s*\Z")
 """The end of the text before a word that starts a sentence or clause."""
 _NO_NAMES = frozenset(
@@ -21,28 +22,48 @@ _NO_NAMES = frozenset(
 _ADJECTIVE = ("an", "ans", "ese", "ish")
 """Endings of adjectives such as `Danish`. Texts may have the noun instead."""
 _SHORTEST = 4
+_LONG = 6
 
 
 def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     """Return the words of names in a question that no chunk, title, context or id holds.
 
-    A name is a year, a word of letters and digits, or a run of capitalized words inside a sentence.
-    German capitalizes all nouns. In a German question, a run has at least two words, and no
-    dictionary has them. The last two letters of a word may differ. If a chunk holds a part of a
-    name, such as `Party`, the other part counts only if no English dictionary has it.
+    A name is a year, a code such as `R15` or `H-120`, or a run of capitalized words inside a
+    sentence. German capitalizes all nouns. In a German question, a run has at least two words, and
+    no dictionary has them. The last letter of a word may differ, and the last two of a long one. If
+    a chunk holds a part of a name, such as `Party`, the other part counts only if no English
+    dictionary has it.
     """
     names = _names(question)
     if not names:
         return []
-    texts = (f"{c.text}\n{c.context}\n{c.title}\n{c.document_id}" for c in chunks)
-    held = "\n".join(texts).casefold()
+    held = "\n".join(map(_about, chunks)).casefold()
     found = []
     for name in names:
-        missing = [word for word in name if word[: max(_SHORTEST, len(word) - 2)] not in held]
+        missing = [word for word in name if _stem(word) not in held]
         if len(missing) < len(name):
             missing = [word for word in missing if word not in dictionary("en")]
         found += missing
     return found
+
+
+def lacks_year(question: str, chunk: ScoredChunk) -> bool:
+    """Return whether a question names years, and a chunk, its title, context and id none of them.
+
+    Another chunk of the same document may tell another year.
+    """
+    years = _YEAR.findall(question)
+    return bool(years) and not any(year in _about(chunk) for year in years)
+
+
+def _about(chunk: ScoredChunk) -> str:
+    return f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
+
+
+def _stem(word: str) -> str:
+    if any(map(str.isdigit, word)):
+        return word
+    return word[: max(_SHORTEST, len(word) - (2 if len(word) > _LONG else 1))]
 
 
 def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str]:
@@ -74,6 +95,7 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
 def _names(question: str) -> list[list[str]]:
     words = list(_WORD.finditer(question))
     alone = [[m[0].casefold()] for m in words if _YEAR.fullmatch(m[0]) or _is_code(m[0])]
+    alone += [[code.casefold()] for code in _CODE.findall(question)]
     shouted = question.isupper()
     proper = [
         not shouted and m[0][0].isupper() and not _STARTS.search(question[: m.start()])

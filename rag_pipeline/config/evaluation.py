@@ -53,7 +53,7 @@ class RelevanceJudge(RelevanceSettings):
         """Return for each pair of query and passage whether it is relevant, or the error."""
 
 
-RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
+RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge", default="gold")]
 
 
 class AnswerSettings(Settings):
@@ -72,7 +72,7 @@ class ExtractiveAnswers(AnswerSettings):
     found". The default of `confidence` rejects about the share `error` of answerable questions.
     """
 
-    code_version = 12
+    code_version = 13
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None
@@ -89,7 +89,7 @@ class AnswerMethod(AnswerSettings):
         """Return for each query an answer from all of its `chunks`, or the error."""
 
 
-Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
+Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method", default="extractive")]
 
 
 class EntityExtractor(Settings):
@@ -105,7 +105,7 @@ class EntityExtractor(Settings):
         """Return the facts of each text, or the error."""
 
 
-Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")]
+Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor", default="rules")]
 
 
 class ContextJudge(Settings):
@@ -139,7 +139,7 @@ class ContextJudge(Settings):
         return self
 
 
-Context = Annotated[ContextJudge, VariantsOf(CONTEXT_JUDGES, "judge")]
+Context = Annotated[ContextJudge, VariantsOf(CONTEXT_JUDGES, "judge", default="rules")]
 
 AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 """Settings of further scores of answers."""

@@ -101,12 +101,14 @@ class VariantsOf:
     The setting `key` selects the class. Its type in each class is `Literal["the name"]`. A model
     with such a field builds the union at its first use. So it needs `defer_build=True`, and
     `default_factory` for a default. All classes of the group must be subclasses of `among`. The
-    union leaves out classes that are not subclasses of the annotated class.
+    union leaves out classes that are not subclasses of the annotated class. A mapping without the
+    `key` selects the class named `default`, if there is one.
     """
 
     group: str
     key: str
     among: type[Settings] | None = None
+    default: str | None = None
 
     def __get_pydantic_core_schema__(
         self, source: type[Settings], handler: GetCoreSchemaHandler
@@ -121,7 +123,15 @@ class VariantsOf:
                 wrong = f"{each.__name__}: {error.message.splitlines()[0]}"
                 refused[name] = ConfigError(f"{origin(self.group, name)}: {wrong}")
         choices |= {name: _refusing(error) for name, error in refused.items()}
-        return core_schema.tagged_union_schema(choices, self.key)
+        union = core_schema.tagged_union_schema(choices, self.key)
+        if self.default is None:
+            return union
+        return core_schema.no_info_before_validator_function(self._with_key, union)
+
+    def _with_key(self, given: object) -> object:
+        if isinstance(given, Mapping) and self.key not in given:
+            return {self.key: self.default, **dict[str, object](given)}
+        return given
 
     def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
         """Return the group's valid settings classes by name."""

@@ -1,7 +1,8 @@
-"""Fit a calibration, which estimates the probability that passages answer, to a run with gold.
+"""Fit a calibration, which estimates the probability that passages answer, to a configuration.
 
-Each query counts twice: with the passages of the run, and with passages of all documents but its
-gold documents, which cannot answer. Unanswerable queries count, too.
+Each query of the run with gold counts twice: with the passages of the run, and with passages of all
+documents but its gold documents, which cannot answer. Unanswerable queries count, too. With few
+such queries, questions made from the documents and general questions are searched instead.
 """
 
 import zlib
@@ -20,20 +21,23 @@ from rag_pipeline.answering import (
     most_contexts_of,
     sentence_vectors,
 )
-from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, fit, read_result
-from rag_pipeline.answering.reading import Floats
+from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, Evidence, fit, placed, read_result
+from rag_pipeline.answering.reading import Floats, Passage
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
+from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.relevance import gold_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
+from rag_pipeline.indexing import read_documents
+from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Searcher, cached
+from rag_pipeline.search.retrieval import Searcher, cached, parse_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
@@ -44,6 +48,10 @@ _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
 _MOST_EMBEDDED = 40
 """The same maximum without token vectors in the index, because the passages are then embedded."""
+_MOST_MADE = 50
+"""Maximum number of questions that are made from the documents."""
+_MOST_DOCUMENTS, _MOST_CHARACTERS = 60, 300_000
+"""Maximum number of documents and of their characters that questions are made from."""
 
 
 class Examples(NamedTuple):
@@ -66,14 +74,94 @@ def calibrated(
     ranked: Mapping[str, Sequence[ScoredChunk]],
     counts: CallCounts,
 ) -> Calibration:
-    """Fit a calibration to a run. Return the default if too few queries have gold."""
+    """Fit a calibration to the run, or to questions made by rules if too few queries have gold.
+
+    Synthetic queries do not count: they match their passages better than people's wordings do.
+    """
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
-    found = None
-    if sum(bool(query.answering_documents) for query in queries) >= FEWEST:
-        found = examples(workspace, configuration, queries, ranked, counts)
-    fitted = fit(found.rows, found.answers, found.asked, error) if found else None
-    return fitted or DEFAULT
+    asked = [query for query in queries if not query.synthetic]
+    fitted = None
+    if sum(bool(query.answering_documents) for query in asked) >= FEWEST:
+        found = examples(workspace, configuration, asked, ranked, counts)
+        fitted = fit(found.rows, found.answers, found.asked, error) if found else None
+    if fitted:
+        return fitted
+    found_both = examples_without_gold(workspace, configuration, counts)
+    return (placed(*found_both) if found_both else None) or DEFAULT
+
+
+def examples_without_gold(
+    workspace: Workspace, configuration: Configuration, counts: CallCounts
+) -> tuple[Floats, Floats] | None:
+    """Return evidence of questions made from the documents, and of general questions.
+
+    Return None without a run, or if the questions can't be embedded.
+    """
+    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    if pinned is None:  # a dry run has no run
+        return None
+    made = _made_questions(workspace, Pinned(**pinned).documents_version)
+    with_signs = searched_index(workspace, configuration)
+    searcher = _searcher(workspace, configuration, with_signs, Pinned(**pinned), counts)
+    parsed = (parse_query(searcher.index, q, searcher.retriever) for q in (*made, *GENERAL))
+    try:
+        searcher.embed([one.search_text for one in parsed])
+    except (UnknownReplyError, TextsFailedError):  # a dry run, or a model that failed
+        return None
+    rows: list[list[Floats]] = []
+    for questions in (made, GENERAL):
+        found = searcher.search_all(SearchRequest(query=question) for question in questions)
+        read = (_read(workspace, with_signs, one)[1] for one in found)
+        rows.append([met.row for met in read if met is not None])
+    of_made, of_general = (np.array(own).reshape(-1, len(EVIDENCE)) for own in rows)
+    return of_made, of_general
+
+
+def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
+    """Return questions that rules make from some of the documents."""
+    ids = sorted(workspace.documents().state(version), key=lambda d: zlib.crc32(d.encode()))
+    documents, characters = [], 0
+    for document in read_documents(workspace, sorted(ids[:_MOST_DOCUMENTS]), version):
+        text = document.text[: _MOST_CHARACTERS - characters]
+        characters += len(text)
+        documents.append(replace(document, text=text))
+        if characters >= _MOST_CHARACTERS:
+            break
+    made = make_questions(documents, _MOST_MADE, workspace.config.lexical)
+    return [row["query"] for row in made.rows]
+
+
+def _searcher(
+    workspace: Workspace,
+    configuration: Configuration,
+    with_signs: Index | None,
+    pinned: Pinned,
+    counts: CallCounts,
+) -> Searcher:
+    """Return a searcher without a paid reranker and without boosted queries."""
+    config = workspace.config
+    reranker = config.rerankers[configuration.reranker]
+    if isinstance(reranker, PassageReranker):
+        reranker = NoReranker(method="none")
+    return Searcher(
+        index=with_signs or open_index(workspace, pinned),
+        retriever=single_pass(config.retrievers[configuration.retriever]),
+        reranker=reranker,
+        embed=cached(workspace.embed(configuration.embedding, counts, "query")),
+    )
+
+
+def _read(
+    workspace: Workspace, with_signs: Index | None, searched: SearchResult
+) -> tuple[list[Passage], Evidence | None]:
+    """Return the passages that an answer reads, and their evidence."""
+    settings = workspace.config.evaluation.answers
+    kind = detect(searched.query).kind
+    most = most_contexts_of(searched.query, kind, settings)
+    found = replace(searched, chunks=distinct(searched.chunks[:most]))
+    found = with_token_vectors(with_signs, found)
+    return read_result(found, sentence_vectors, contexts_of(searched.query, kind, settings))
 
 
 def examples(
@@ -89,26 +177,15 @@ def examples(
     The search without gold documents uses no paid reranker and no boosted query. It makes no other
     calls than the run.
     """
-    config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run has no run
         return None
     with_signs = searched_index(workspace, configuration)
-    index = with_signs or open_index(workspace, Pinned(**pinned))
+    searcher = _searcher(workspace, configuration, with_signs, Pinned(**pinned), counts)
     most = most or (_MOST_SEARCHED if with_signs else _MOST_EMBEDDED)
     usable = [q for q in queries if q.answering_documents or _UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
-    reranker = config.rerankers[configuration.reranker]
-    if isinstance(reranker, PassageReranker):
-        reranker = NoReranker(method="none")
-    searcher = Searcher(
-        index=index,
-        retriever=single_pass(config.retrievers[configuration.retriever]),
-        reranker=reranker,
-        embed=cached(workspace.embed(configuration.embedding, counts, "query")),
-    )
     search_texts = load_search_texts(workspace, configuration.name)
-    settings = config.evaluation.answers
     rows: list[Floats] = []
     made = Examples(np.empty((0, len(EVIDENCE))), [], [], [], [])
     for query in chosen:
@@ -118,20 +195,17 @@ def examples(
         if gold := query.answering_documents:
             where = f"document_id NOT IN ({', '.join(map(quoted, gold))})"
             try:
-                request = SearchRequest(query=query.query, where=where, allowed=index.outside(gold))
+                request = SearchRequest(
+                    query=query.query, where=where, allowed=searcher.index.outside(gold)
+                )
                 without = replace(searcher.search(request), search_text=known.search_text)
             except UnknownReplyError:  # a dry run, and the query is not embedded yet
                 return None
             except TextsFailedError:  # the run reports it too
                 continue
             asked.append((without, True))
-        kind = detect(query.query).kind
-        contexts = contexts_of(query.query, kind, settings)
-        most_contexts = most_contexts_of(query.query, kind, settings)
         for searched, removed in asked:
-            found = replace(searched, chunks=distinct(searched.chunks[:most_contexts]))
-            found = with_token_vectors(with_signs, found)
-            read, met = read_result(found, sentence_vectors, contexts)
+            read, met = _read(workspace, with_signs, searched)
             if met is not None:
                 rows.append(met.row)
                 read_chunks = [one.chunk for one in read]

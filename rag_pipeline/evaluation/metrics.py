@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from rag_pipeline.chunking.spans import SpanLike
 from rag_pipeline.datamodels import GoldSpan, Query, ScoredChunk
-from rag_pipeline.evaluation.relevance import SpanLike
 
 Direction = Literal["higher", "lower", "neither"]
 Needs = Literal["labels", "relevant", "spans", "documents", "chunks"]

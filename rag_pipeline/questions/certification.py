@@ -20,11 +20,11 @@ import pyarrow as pa
 from rag_pipeline.answering.quantities.values import Quantity, quantities, same_value
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.sizes import Limit
+from rag_pipeline.chunking.spans import answers
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
 from rag_pipeline.datamodels import Chunk, Document, GoldSpan
-from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
 from rag_pipeline.search.lexical_index.postings import idf

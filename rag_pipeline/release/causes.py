@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from rag_pipeline.chunking.spans import answers
 from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.errors import InputError, UnknownReplyError
-from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.compared_builds import (
     ComparedBuild,

@@ -63,6 +63,11 @@ def is_marked(document_id: str) -> bool:
     return _parts(document_id).kind is not None
 
 
+def are_versions(one: str, other: str) -> bool:
+    """Return whether two document ids differ by years, versions and words such as `draft` alone."""
+    return _parts(one).words == _parts(other).words
+
+
 def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
     """Return each document that another document replaces, with the id of that document.
 

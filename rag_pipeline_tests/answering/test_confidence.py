@@ -11,6 +11,7 @@ from rag_pipeline.answering.confidence import (
     evidence,
     fit,
     passage_chances,
+    placed,
     threshold,
 )
 from rag_pipeline.answering.naming import unheld_names
@@ -120,6 +121,33 @@ def test_the_promised_error_is_held_on_questions_that_were_not_seen():
     assert np.mean(wrong) == pytest.approx(0.1, abs=0.02)
 
 
+def test_a_model_is_placed_between_general_and_made_questions():
+    # Scores of 8.5 x late interaction: general 0 to 0.85, made 3.4 to 5.1.
+    def rows(low, high, n):
+        made = np.zeros((n, len(EVIDENCE)))
+        made[:, 0] = np.linspace(low, high, n)
+        return made
+
+    made, general = rows(0.4, 0.6, 51), rows(0.0, 0.1, 11)
+    found = placed(made, general)
+    # Medians at 0.5 and 0.05; the quantile 0.08 of the made ones is 0.416.
+    least = 0.416 - 0.3 * 0.45
+    # The logit rises by 4.5 from median to median, and the chance is 0.3 at the threshold.
+    logit = np.log(0.3 / 0.7) + 4.5 * (np.array([0.5, least, 0.25]) - least) / 0.45
+    row = np.zeros((3, len(EVIDENCE)))
+    row[:, 0] = 0.5, least, 0.25
+    assert found.chances(row) == pytest.approx(1 / (1 + np.exp(-logit)))
+    assert (found.least, found.answerable, found.unanswerable) == (0.3, 51, 11)
+    # Seven made questions are too few: nine of ten general ones are below the threshold.
+    few = placed(made[:7], general)
+    high = np.zeros((1, len(EVIDENCE)))
+    high[:, 0] = 0.21
+    far = 8.5 * (0.21 - 0.09) * 4.5 / 3.0 + np.log(0.3 / 0.7)
+    assert few.chances(high) == pytest.approx(1 / (1 + np.exp(-far)))
+    assert placed(general, made) is None
+    assert placed(made, rows(0, 0, 0)) is None
+
+
 def test_the_threshold_is_a_rank_of_the_chances():
     chances = np.array([0.9, 0.1, 0.5, 0.3, 0.7, 0.2, 0.8, 0.4, 0.6])
     # floor(0.1 x 10) = 1: the lowest; floor(0.25 x 10) = 2: the next; 0.05 x 10 is before any.
@@ -156,6 +184,8 @@ def test_the_default_tells_what_is_met_from_what_is_not():
     [
         ("Does Tambor deliver Geisha beans?", ["geisha"]),
         ("What did Tambor deliver in 2019?", ["2019"]),
+        ("When does Tambor deliver H-120?", ["h-120"]),
+        ("Does Tambor deliver to the Parthenon?", ["parthenon"]),
         ("What does error F07 on the R15 mean?", ["r15"]),
         ("Is the Honduran or the Sumatran bean meant by Tambors?", []),
         ("When is the delivery in June?", []),

@@ -72,3 +72,19 @@ def test_a_choice_between_two_names_quotes_each_from_its_own_document():
 def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
     text = "# Leave\n\nAll get ten days off.\nCooks get twelve days off.\n\nThe deck is swept."
     assert "Cooks get twelve" in answered("How many days off are there?", text).citations[0].text
+
+
+def test_two_years_are_compared_in_the_versions_of_one_document():
+    texts = {
+        "travel_2022.md": "# Travel\n\nA hotel costs up to 110 euros.\n\nTrains are slow.",
+        "budget_2025.md": "# Budget\n\nHotels cost 9000 euros.",
+        "travel_2025.md": "It replaces the rules of 2022.\n\nA hotel costs up to 140 euros.",
+    }
+    chunks = [scored(name, text) for name, text in texts.items()]
+    question = "Compare the hotel limits of the travel rules of 2022 and 2025"
+    found = SearchResult(query=question, chunks=chunks, kind="comparison")
+    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
+    assert [(row.document_id, row.text[:40]) for row in answer.table] == [
+        ("travel_2022.md", "“A hotel costs up to 110 euros.” [1]"),
+        ("travel_2025.md", "“A hotel costs up to 140 euros.” [2]"),
+    ]

@@ -102,6 +102,7 @@ def test_bounds_and_words_that_only_sound_alike_are_no_comparison_or_definition(
         ("Which port charges less, Porto or Lyon?", ("Porto", "Lyon")),
         ("Wird Porto oder Kiel länger gesperrt?", ("Porto", "Kiel")),
         ("Compare the fees of Acme Ltd and Globex.", ("Acme Ltd", "Globex")),
+        ("Compare the limits of 2022 and of 2025.", ("2022", "2025")),
         ("May the Licensee or the Licensor assign it?", None),
         ("Is Porto in Portugal?", None),
     ],

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rag_pipeline.config import fingerprint, load_config, parse_config
+from rag_pipeline.config import ExtractiveAnswers, fingerprint, load_config, parse_config
 from rag_pipeline.errors import ConfigError, MissingExtraError
 from rag_pipeline_tests.testing.broken_settings import WRONG_SETTINGS
-from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus
+from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus, write_file
 
 ATTRIBUTES = yaml.safe_load("""
 corpus: contracts
@@ -291,3 +291,13 @@ def test_a_copy_with_other_settings_keeps_no_cached_configurations():
     assert list(config.all_configurations) == ["one", "two"]
     only = config.model_copy(update={"configurations": config.configurations[1:]})
     assert list(only.all_configurations) == ["two"]
+
+
+def test_a_section_without_its_method_configures_the_default_method(tmp_path: Path) -> None:
+    evaluation = {"answers": {"confidence": 0.35}, "entities": {"similarity": 90}}
+    config = load_config(write_file(tmp_path, evaluation=evaluation))
+    assert config.evaluation.answers == ExtractiveAnswers(confidence=0.35)
+    assert config.evaluation.entities.extractor == "rules"
+    wrong = write_file(tmp_path, evaluation={"answers": {"confidence": 2}})
+    with pytest.raises(ConfigError, match="confidence"):
+        load_config(wrong)

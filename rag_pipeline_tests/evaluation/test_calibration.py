@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.answering import DEFAULT
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.answers import load_answers, load_calibration, update_answers
 from rag_pipeline.evaluation.calibration import examples
+from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
 from rag_pipeline.release import current
 from rag_pipeline.search.index import Index
@@ -110,8 +110,18 @@ def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
     assert first[1] == pytest.approx(sure)
 
 
-def test_few_questions_leave_the_default(tmp_path):
-    config = written(tmp_path, 19)
+@pytest.mark.parametrize("asked", [0, 24])
+def test_without_people_s_questions_general_ones_place_the_calibration(tmp_path, asked):
+    write_documents(tmp_path / "documents", DOCUMENTS)
+    synthetic = [{**question(*one), "synthetic": True} for one in QUERIES[:asked]]
+    if synthetic:
+        write_questions(tmp_path, synthetic)
+    config = load_config(write_file(tmp_path, **({} if synthetic else {"queries": None})))
     list(run(config, "default"))
     corpus = Corpus(config)
-    assert corpus.calibration() == DEFAULT
+    made = corpus.calibration()
+    assert (made.least, made.error, made.unanswerable) == (0.3, None, len(GENERAL))
+    assistant = open_assistant([corpus])
+    assert assistant.ask("What is the rent of Quince House?").answered
+    assert not assistant.ask("Which river flows through Vienna?").answered
+    assert not assistant.ask("What is the rent of Quorvik House?").answered

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline import Chunk, GoldSpan, Query
+from rag_pipeline.chunking.spans import answers
 from rag_pipeline.evaluation.metrics import recall
 from rag_pipeline.evaluation.relevance import (
-    answers,
     judge_chunks,
     relevance_labels,
     relevant_chunks,

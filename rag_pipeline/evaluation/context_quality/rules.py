@@ -8,11 +8,11 @@ from typing import Literal
 
 from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.spans import SpanLike, answers
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.datamodels import Answered, ContextJudgement, Judged, Level, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities.matching import find
-from rag_pipeline.evaluation.relevance import SpanLike, answers
 
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")
