@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.callers import Callers
-from rag_pipeline.serving.dify import retrieval
+from rag_pipeline.serving.dify import PATH, retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.metrics import Metrics
 from rag_pipeline.serving.operations import operating, paths_of, turns_of
@@ -75,7 +75,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         Route("/openapi.json", openapi_json),
         *metadata_routes(callers.issuers if callers else []),
         *(endpoint.route(own) for endpoint in described),
-        Route("/retrieval", clear(dify), methods=["POST"]),
+        Route(PATH, clear(dify), methods=["POST"]),
     ]
     if settings.review:
         routes += [

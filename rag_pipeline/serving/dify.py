@@ -19,8 +19,8 @@ from rag_pipeline.serving.conditions import MetadataCondition
 from rag_pipeline.serving.messages import told
 from rag_pipeline.serving.outgoing import post_json
 
-_NO_KNOWLEDGE = 2001
-_INVALID = 1002
+PATH = "/retrieval"
+_BAD_HEADER, _NOT_AUTHORIZED, _NO_KNOWLEDGE, _INVALID = 1001, 1002, 2001, 400
 _MOST = 100
 """Maximum number of segments that Dify returns."""
 _STAGES = (3, 1)
@@ -83,6 +83,13 @@ def retrieval(
         if score >= wanted.retrieval_setting.score_threshold
     ]
     return 200, {"records": records}
+
+
+def refusal(status: int, reason: str, has_token: bool) -> dict[str, Any]:
+    """Return the JSON of a request that the guards refuse."""
+    if status == 401:
+        return _failure(_NOT_AUTHORIZED if has_token else _BAD_HEADER, reason)
+    return _failure(status, reason)
 
 
 def _failure(code: int, message: str) -> dict[str, Any]:

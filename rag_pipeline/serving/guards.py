@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rag_pipeline import deadlines
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.datamodels import Caller
+from rag_pipeline.serving import dify
 from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.messages import REQUEST_ID, logged
 from rag_pipeline.serving.protected_resource import METADATA_PATHS, challenge
@@ -95,6 +96,9 @@ class Guards:
                 await self._answer(scope, receive, reply)
             except Refused as refused:
                 told = {"error": refused.reason, "request_id": request_id}
+                if scope["path"] == dify.PATH:
+                    has_token = bool(bearer_token(_headers(scope)))
+                    told = dify.refusal(refused.status, refused.reason, has_token)
                 await JSONResponse(told, refused.status, refused.headers)(scope, receive, reply)
             finally:
                 seconds = time.perf_counter() - started
@@ -110,7 +114,7 @@ class Guards:
             answered(span, reply.status or 500)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = _headers(scope)
         self._check_rate(_client(scope), self._settings.requests_per_minute, "this address")
         self._check_headers(scope, headers)
         scope["state"]["caller"] = await self._caller(scope, headers)
@@ -266,6 +270,10 @@ class _Reply:
             self.status = message["status"]
             message = {**message, "headers": [*message["headers"], self._header]}
         await self._send(message)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

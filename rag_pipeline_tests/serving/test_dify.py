@@ -1,12 +1,17 @@
+import json
 from contextlib import ExitStack
 
 import httpx
 import pytest
 
-from rag_pipeline.assistant import Assistant, sentence_vectors
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import Assistant, open_assistant, sentence_vectors
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.serving.dify import DifyDataset
+from rag_pipeline_tests.testing import app_server
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.labelled import write_labelled
 from rag_pipeline_tests.testing.web import web
 
 
@@ -45,15 +50,15 @@ def test_what_nothing_answers_has_no_record_above_the_threshold(serving):
     ("changes", "status", "code"),
     [
         ({"knowledge_id": "other"}, 404, 2001),
-        ({"query": ""}, 400, 1002),
-        ({"retrieval_setting": {"top_k": 0}}, 400, 1002),
-        ({"retrieval_setting": None}, 400, 1002),
-        ({"metadata_condition": {"conditions": [{"name": ["year"]}]}}, 400, 1002),
-        ({"metadata_condition": only("year", "like", "x")}, 400, 1002),
-        ({"metadata_condition": only("year", "≥", "soon")}, 400, 1002),
-        ({"metadata_condition": only("year", "before", "soon")}, 400, 1002),
-        ({"metadata_condition": only("year", "is", None)}, 400, 1002),
-        ({"metadata_condition": only("year", "in", [])}, 400, 1002),
+        ({"query": ""}, 400, 400),
+        ({"retrieval_setting": {"top_k": 0}}, 400, 400),
+        ({"retrieval_setting": None}, 400, 400),
+        ({"metadata_condition": {"conditions": [{"name": ["year"]}]}}, 400, 400),
+        ({"metadata_condition": only("year", "like", "x")}, 400, 400),
+        ({"metadata_condition": only("year", "≥", "soon")}, 400, 400),
+        ({"metadata_condition": only("year", "before", "soon")}, 400, 400),
+        ({"metadata_condition": only("year", "is", None)}, 400, 400),
+        ({"metadata_condition": only("year", "in", [])}, 400, 400),
     ],
 )
 def test_dify_is_told_what_is_wrong(serving, changes, status, code):
@@ -91,6 +96,71 @@ def test_dify_conditions_filter_what_is_searched(serving, condition, kept):
     reply = ask(serving().url, retrieval_setting=setting, metadata_condition=condition)
     found = {r["metadata"]["document_id"] for r in reply.json()["records"]}
     assert {one.removeprefix("policy/").removesuffix(".md") for one in found} == kept
+
+
+ABOUT = {
+    "open/lighthouse.txt": {"kind": "lease", "budget": "14", "day": "2024-05-01"},
+    "open/nutmeg.txt": {"kind": "loan", "budget": "12.5", "day": "2023-01-15"},
+    "open/clarinet.md": {},
+}
+LEASE, LOAN, NEITHER = ({document} for document in ABOUT)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    """Serve a corpus with metadata of each kind."""
+    folder = tmp_path_factory.mktemp("described")
+    file = write_labelled(folder, ABOUT, queries=None)
+    lines = [json.dumps({"document_id": document, **about}) for document, about in ABOUT.items()]
+    (folder / "about.jsonl").write_text("\n".join(lines))
+    corpus = Corpus.load(file)
+    list(run(corpus.config))
+    with app_server.serving(open_assistant([corpus])) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "value", "kept"),
+    [
+        ("kind", "contains", "eas", LEASE),
+        ("kind", "not contains", "eas", LOAN),
+        ("kind", "start with", "lo", LOAN),
+        ("kind", "end with", "se", LEASE),
+        ("kind", "is", "lease", LEASE),
+        ("kind", "is not", "lease", LOAN),
+        ("kind", "in", ["lease", "sale"], LEASE),
+        ("kind", "in", "sale, loan", LOAN),
+        ("kind", "not in", ["lease"], LOAN),
+        ("kind", "empty", None, NEITHER),
+        ("kind", "not empty", None, LEASE | LOAN),
+        ("budget", "=", 14, LEASE),
+        ("budget", "≠", "14", LOAN),
+        ("budget", ">", 12.5, LEASE),
+        ("budget", "<", 14, LOAN),
+        ("budget", "≥", 12.5, LEASE | LOAN),
+        ("budget", "≤", 12.5, LOAN),
+        ("day", "before", "2024-01-01", LOAN),
+        ("day", "after", "2024-01-01", LEASE),
+        (["day", "kind"], "start with", "2023", LOAN),
+    ],
+)
+def test_each_operator_of_dify_means_as_its_contract_says(described, name, operator, value, kept):
+    setting = {"top_k": 100, "score_threshold": 0.0}
+    condition = only(name, operator, value)
+    reply = ask(described.url, retrieval_setting=setting, metadata_condition=condition)
+    assert reply.status_code == 200, reply.text
+    records = reply.json()["records"]
+    assert {record["metadata"]["document_id"] for record in records} == kept
+    assert all({"content", "score", "title", "metadata"} == {*record} for record in records)
+
+
+def test_dify_reads_why_a_key_is_refused(serving):
+    server = serving(token="a-token-of-some-length")
+    for header, code in (("Token abc", 1001), ("Bearer abc", 1002)):
+        reply = httpx.post(f"{server.url}/retrieval", json={}, headers={"Authorization": header})
+        told = reply.json()
+        assert (reply.status_code, told["error_code"]) == (401, code)
+        assert told["error_msg"] == "a bearer token is needed"
 
 
 def over(dataset, **settings):

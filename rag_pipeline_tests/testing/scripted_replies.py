@@ -21,6 +21,8 @@ OUTPUTS = {
 
 def signature_of(body: Body) -> str:
     fields = body["response_format"]["json_schema"]["schema"]["properties"]
+    if "earlier questions, oldest first" in body["messages"][0]["content"]:
+        return "follow_up"
     return next((name for name, field in OUTPUTS.items() if field in fields), "answer")
 
 
