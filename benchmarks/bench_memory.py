@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.bench_datasets import SETS, prepared
-from benchmarks.bench_serving import Load, server
-from benchmarks.processes import run_watched
+from benchmarks.bench_serving import Load, await_answer
+from benchmarks.processes import run_watched, watched
 from benchmarks.shared import working
 from rag_pipeline.config import load_config
 from rag_pipeline.loading.queries import read_queries
@@ -27,11 +27,13 @@ RUN_MIB, SERVER_MIB, GROWTH = 900, 600, 1.3
 def serve(file: Path, questions: list[str], seconds: float, clients: int) -> int:
     """Return the peak of `rag serve` in MiB while clients ask it."""
     port = free_port()
-    with server(file, port, file.with_suffix(".serve.log")) as (_, watch):
-        load = Load(port, questions)
-        load.run(clients, seconds)
-    if load.failures or not load.seconds:
-        raise SystemExit(f"{len(load.seconds)} requests, failed: {dict(load.failures)}")
+    log = file.with_suffix(".serve.log")
+    with watched("serve", str(file), "--port", str(port), log=log) as (process, watch):
+        await_answer(process, port)
+        load = Load(port, "/v1/ask", questions)
+        load.run(clients, seconds, process.pid, "ask")
+    if set(load.statuses) - {"200", "429"} or not load.answered:
+        raise SystemExit(f"{len(load.answered)} answers: {dict(load.statuses)}")
     return watch.mib
 
 

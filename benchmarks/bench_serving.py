@@ -1,36 +1,43 @@
-"""Load on `rag serve`: 50 clients at once on the sample corpus, a release switching meanwhile.
+"""Load on `rag serve`: searches and answers a second, latency, memory, and releases that switch.
 
-    python -m benchmarks.bench_serving [--seconds N] [--clients N] [--work FOLDER]
+    python -m benchmarks.bench_serving [--seconds N] [--chunks N] [--soak MINUTES] [--work FOLDER]
 
 The server is a process of its own, set up as by default; the clients share the machine with it.
-Four of five requests ask the assistant, the fifth is the MCP tool `search_chunks`. With --work, the
-corpus that an earlier run built there is used again.
+Every question is asked once, so that no cache answers; `repeated` asks the same questions again.
+Beside it stand the bare model as the limit, and LanceDB's hybrid search behind a plain Starlette
+application as the peer. With --chunks, generated documents of that many chunks are served, too.
+With --work, what an earlier run built there is used again. CPU is that of the server alone.
 """
 
 import http.client
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from random import random
 
 import numpy as np
 
 from benchmarks.bench_answers import sample
 from benchmarks.bench_datasets import rag
-from benchmarks.processes import Watch, kibibytes, watched
-from benchmarks.shared import working
+from benchmarks.bench_scale import Scale, run_step
+from benchmarks.processes import kibibytes, watched
+from benchmarks.serving_peer import copy_table
+from benchmarks.shared import heading, row, working
 from rag_pipeline import Corpus, release
 from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline_tests.testing.servers import free_port
 
-_MCP = {"Accept": "application/json, text/event-stream"}
+_BUILD = "generate documents chunks contexts lexical vectors vector_maintenance".split()
+_SWITCHES = 5
 
 
 def released_twice(work: Path) -> Path:
@@ -45,114 +52,179 @@ def released_twice(work: Path) -> Path:
     return file
 
 
+def released_generated(work: Path, chunks: int) -> Path:
+    """Build a generated corpus with random vectors, and release it."""
+    scale = Scale(work / f"generated_{chunks}", chunks)
+    if not Corpus(scale.config).releases():
+        for name in _BUILD:
+            run_step(scale, name)
+        release.publish(scale.workspace)
+    return scale.file
+
+
 @contextmanager
-def server(file: Path, port: int, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], Watch]]:
-    """Run `rag serve`; yield it when it answers, with the count of its memory."""
-    with watched("serve", str(file), "--port", str(port), log=log) as (process, watch):
-        until = time.monotonic() + 120
-        while not answers(port):
-            if process.poll() is not None or time.monotonic() > until:
-                raise SystemExit(log.read_text())
-            time.sleep(0.2)
-        yield process, watch
+def server(port: int, log: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `rag` or, as `-m`, another module; yield it when it answers."""
+    if command[0] == "-m":
+        process = subprocess.Popen([sys.executable, "-W", "ignore", *command])
+        try:
+            await_answer(process, port)
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+        return
+    with watched(*command, log=log) as (process, _):
+        await_answer(process, port)
+        yield process
 
 
-def answers(port: int) -> bool:
-    """Tell whether the server answers."""
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
+def await_answer(process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a server answers."""
+    while process.poll() is None:
+        with suppress(OSError):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("GET", "/live")
+            if connection.getresponse().status == 200:
+                return
+        time.sleep(0.2)
+    raise SystemExit("the server has ended; see its log")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Load:
-    """What some clients saw."""
+    """Some clients, each with one connection, and what they saw."""
 
-    def __init__(self, port: int, questions: list[str]) -> None:
-        self._port = port
-        self._questions = questions
-        self._number = count()
-        self.seconds: list[float] = []
-        self.failures: Counter[str] = Counter()
+    _numbers = count()
+
+    def __init__(self, port: int, path: str, questions: list[str], repeats: bool = False) -> None:
+        self._port, self._path, self._questions, self._repeats = port, path, questions, repeats
+        self.answered: list[tuple[float, float]] = []
+        """The end and the duration of each answer, in seconds."""
+        self.statuses: Counter[str] = Counter()
 
     def client(self, until: float) -> None:
-        """Ask one question after the other by one connection, until a time."""
+        """Ask one question after the other, until a time."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
         while time.monotonic() < until:
-            started = time.perf_counter()
+            number = next(self._numbers)
+            query = self._questions[number % len(self._questions)]
+            body = json.dumps({"query": query if self._repeats else f"{query} (case {number})"})
+            started = time.monotonic()
             try:
-                failure = self._ask(connection, next(self._number))
+                connection.request("POST", self._path, body, {"Content-Type": "application/json"})
+                reply = connection.getresponse()
+                text, status = reply.read(), str(reply.status)
             except (OSError, http.client.HTTPException) as error:
-                failure = type(error).__name__
+                self.statuses[type(error).__name__] += 1
                 connection.close()
-            self.seconds.append(time.perf_counter() - started)
-            if failure:
-                self.failures[failure] += 1
+                continue
+            if status == "200" and b'"text"' not in text:
+                status = "empty"
+            self.statuses[status] += 1
+            if status == "200":
+                self.answered.append((time.monotonic(), time.monotonic() - started))
+            elif status == "429":
+                time.sleep(float(reply.headers["Retry-After"]) * random())
 
-    def _ask(self, connection: http.client.HTTPConnection, number: int) -> str:
-        """Send a request; return what was wrong with its answer."""
-        question = self._questions[number % len(self._questions)]
-        headers = {"Content-Type": "application/json"}
-        body: dict[str, Any]
-        if number % 5:
-            path, body = "/api/ask", {"question": question}
-        else:
-            path, headers = "/mcp", {**headers, **_MCP}
-            call = {"name": "search_chunks", "arguments": {"query": question}}
-            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-        connection.request("POST", path, json.dumps(body), headers)
-        reply = connection.getresponse()
-        text = reply.read()
-        if reply.status != 200:
-            return f"{reply.status} {text[:80]!r}"
-        well = b'"answered"' in text if number % 5 else b'"isError":false' in text
-        return "" if well else f"an answer without content: {text[:80]!r}"
-
-    def run(self, clients: int, seconds: float) -> None:
-        """Run some clients at once."""
-        until = time.monotonic() + seconds
+    def run(self, clients: int, seconds: float, pid: int, what: str) -> float:
+        """Run some clients at once; print and return the answers a second."""
+        busy, began = cpu_seconds(pid), time.monotonic()
+        until = began + seconds
         threads = [threading.Thread(target=self.client, args=(until,)) for _ in range(clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        rate = len(self.answered) / (time.monotonic() - began)
+        p50, p95 = np.percentile([1000 * s for _, s in self.answered] or [np.nan], [50, 95])
+        cpu = 1000 * (cpu_seconds(pid) - busy) / max(len(self.answered), 1)
+        others = {s: n for s, n in self.statuses.items() if s not in ("200", "429")}
+        refused, failed = self.statuses["429"], others or 0
+        shown = f"{rate:.1f}", f"{p50:.0f}", f"{p95:.0f}", f"{cpu:.1f}"
+        row(what, clients, *shown, refused, failed, kibibytes(pid, "VmRSS") >> 10)
+        return rate
+
+    @property
+    def longest_pause(self) -> float:
+        """Return the longest time in ms in which no client got an answer."""
+        ends = np.sort([end for end, _ in self.answered])
+        return float(1000 * np.diff(ends).max(initial=0.0))
+
+
+def model_rate(questions: list[str], seconds: float) -> float:
+    """Print and return the queries a second that the bare model embeds."""
+    model, number = MiniLMTokens(), 0
+    model.embed_together(questions[:1], "query")
+    busy, began = time.process_time(), time.monotonic()
+    while time.monotonic() < began + seconds:
+        query = f"{questions[number % len(questions)]} (case {number})"
+        model.embed_together([query], "query")
+        number += 1
+    rate = number / (time.monotonic() - began)
+    cpu = 1000 * (time.process_time() - busy) / number
+    row("bare model", 1, f"{rate:.1f}", "", "", f"{cpu:.1f}", 0, 0, "")
+    return rate
+
+
+def switched(corpus: Corpus, seconds: float) -> None:
+    """Serve two releases in turn, at equal distances."""
+    ids = [r.release_id for r in corpus.releases()[:2]]
+    for number in range(_SWITCHES):
+        time.sleep(seconds / (_SWITCHES + 1))
+        release.serve(corpus.workspace, ids[number % 2])
+
+
+def measure(file: Path, work: Path, questions: list[str], seconds: float, soak: float) -> None:
+    corpus = Corpus.load(file)
+    corpus.search(questions[0])
+    opened = corpus._served
+    assert opened is not None
+    rows = len(opened.searcher.index)
+    print(f"\n{corpus.name}: {rows:,} chunks, {seconds:g} s each\n")
+    heading("what", "clients", "a second", "p50 ms", "p95 ms", "CPU ms", "429", "failed", "MiB")
+    limit = model_rate(questions, seconds / 2)
+    port, log = free_port(), work / "server.log"
+    with server(port, log, "serve", str(file), "--port", str(port)) as process:
+        pid, best = process.pid, 0.0
+        for clients in (1, 16, 200):
+            rate = Load(port, "/v1/search", questions).run(clients, seconds, pid, "search")
+            best = rate if clients == 16 else best
+        Load(port, "/v1/search", questions, True).run(16, seconds, pid, "search, repeated")
+        for clients in (1, 16, 200):
+            Load(port, "/v1/ask", questions).run(clients, seconds, pid, "ask")
+        if len(corpus.releases()) > 1:
+            load = Load(port, "/v1/search", questions)
+            switching = threading.Thread(target=switched, args=(corpus, seconds))
+            switching.start()
+            load.run(16, seconds, pid, f"search, {_SWITCHES} releases switch")
+            switching.join()
+            print(f"\nlongest time without any answer: {load.longest_pause:.0f} ms\n")
+        for minute in range(round(soak)):
+            Load(port, "/v1/search", questions).run(16, 60, pid, f"search, minute {minute + 1}")
+    tables = work / f"peer_{corpus.name}"
+    copy_table(opened.searcher.index.table, str(tables))
+    port = free_port()
+    with server(port, log, "-m", "benchmarks.serving_peer", str(tables), str(port)) as process:
+        load = Load(port, "/v1/search", questions)
+        peer = load.run(16, seconds, process.pid, "LanceDB hybrid, Starlette")
+    print(f"\nsearch / bare model {best / limit:.2f}, search / peer {best / peer:.2f}")
 
 
 def main() -> None:
-    with working(__doc__, seconds=60.0, clients=50) as arguments:
-        file = released_twice(arguments.work)
-        corpus = Corpus.load(file)
-        second, first = (r.release_id for r in corpus.releases()[:2])
-        release.serve(corpus.workspace, first)
-        questions = [q.query for q in read_queries(corpus.config.queries_path)]
-        port = free_port()
-        with server(file, port, arguments.work / "server.log") as (process, _):
-            warm = Load(port, questions)
-            warm.run(arguments.clients, arguments.seconds / 4)
-            before = kibibytes(process.pid, "VmRSS") / 1024
-            load = Load(port, questions)
-            switch = threading.Timer(
-                arguments.seconds / 2, release.serve, (corpus.workspace, second)
-            )
-            switch.start()
-            started = time.monotonic()
-            load.run(arguments.clients, arguments.seconds)
-            took = time.monotonic() - started
-            switch.join()
-            after = kibibytes(process.pid, "VmRSS") / 1024
-            connection = http.client.HTTPConnection("127.0.0.1", port)
-            connection.request("GET", "/api/datasets")
-            served = json.loads(connection.getresponse().read())["datasets"][0]["release"]
-    p50, p95, p99 = np.percentile(load.seconds, [50, 95, 99])
-    print(f"load average at the end {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-    print(f"{arguments.clients} clients, {took:.0f} s: {len(load.seconds)} requests")
-    print(f"throughput {len(load.seconds) / took:.1f}/s, p50 {p50:.2f} s, p95 {p95:.2f} s,", end="")
-    print(f" p99 {p99:.2f} s")
-    print(f"failed {sum(load.failures.values())} {dict(load.failures) or ''}")
-    print(f"memory {before:.0f} MB before, {after:.0f} MB after")
-    print(f"release switched from {first} to {second}; served at the end: {served}")
+    with working(__doc__, seconds=10.0, chunks=0, soak=0.0) as arguments:
+        work, timed = arguments.work, (arguments.seconds, arguments.soak)
+        file = released_twice(work)
+        questions = [q.query for q in read_queries(Corpus.load(file).config.queries_path)]
+        measure(file, work, questions, *timed)
+        if arguments.chunks:
+            measure(released_generated(work, arguments.chunks), work, questions, *timed)
+        print(f"load average at the end {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

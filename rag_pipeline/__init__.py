@@ -7,6 +7,7 @@ checks both rules.
 Shared by all
     errors             all own errors in one tree
     deadlines          the end of work that nobody waits for
+    entry_points       objects of this and other packages by their entry points
     imports, memory    late imports of large packages; the memory of the process
     datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
@@ -43,20 +44,21 @@ How it is used
 
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline.datamodels import (
-    Caller,
-    Chunk,
-    ContextualizedChunk,
-    Document,
-    GoldSpan,
-    Query,
-    ScoredChunk,
-)
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.imports import late
 
 if TYPE_CHECKING:
     from rag_pipeline.client import AsyncClient, Client
     from rag_pipeline.corpus import Corpus
+    from rag_pipeline.datamodels import (
+        Caller,
+        Chunk,
+        ContextualizedChunk,
+        Document,
+        GoldSpan,
+        Query,
+        ScoredChunk,
+    )
     from rag_pipeline.orchestration.component import RagPipeline
 
 __all__ = [
@@ -76,20 +78,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Corpus` (with LanceDB), `RagPipeline` (with Dagster) and clients on first use."""
-    if name in ("AsyncClient", "Client"):
-        from rag_pipeline import client
-
-        return getattr(client, name)
-    if name == "Corpus":
-        from rag_pipeline.corpus import Corpus
-
-        return Corpus
-    if name == "RagPipeline":
-        from rag_pipeline.orchestration.component import RagPipeline
-
-        return RagPipeline
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a name on first use: `Corpus` comes with LanceDB, `RagPipeline` with Dagster."""
+    modules = {
+        "client": "AsyncClient Client",
+        "corpus": "Corpus",
+        "datamodels": "Caller Chunk ContextualizedChunk Document GoldSpan Query ScoredChunk",
+        "orchestration.component": "RagPipeline",
+    }
+    return late(__name__, name, modules)
 
 
 def __dir__() -> list[str]:

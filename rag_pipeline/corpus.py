@@ -31,9 +31,6 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.errors import DocumentError, InputError, StoreError
-from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
-from rag_pipeline.evaluation.results import PRESENCE
-from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
@@ -50,11 +47,14 @@ from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant import Assistant, AssistedAnswer
+    from rag_pipeline.evaluation.leaderboard import Board
 
 _log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
+_LOOK_SECONDS = 1.0
+"""Seconds between two looks of a server at a bucket for a new release. A look takes 20 ms."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -83,7 +83,7 @@ class Corpus:
         self._validated: tuple[str, ReleaseSettings] | None = None
         self._answered: tuple[str, list[Query]] | None = None
         """A release, and the queries that its first chunk answers."""
-        self._not_before = 0.0
+        self._not_before = self._next_look = 0.0
         self._logged: tuple[str, float] | None = None
         """The last logged error about a new release, and the time of logging."""
 
@@ -181,6 +181,9 @@ class Corpus:
         """
         release = self.searched()
         if self._answered is None or self._answered[0] != release.release_id:
+            from rag_pipeline.evaluation.results import PRESENCE
+            from rag_pipeline.evaluation.runs import load_queries
+
             scores = PRESENCE.rows(self.workspace, release.configuration)
             right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
             known = (q for q in load_queries(self.workspace) if q.query_id in right)
@@ -297,12 +300,14 @@ class Corpus:
         """Return `board` as plain JSON values."""
         return self.board(metric).record()
 
-    def board(self, metric: str | None = None) -> Board:
+    def board(self, metric: str | None = None) -> "Board":
         """Return every evaluated configuration with its metrics, best first.
 
         Each row is compared with the baseline and with the served configuration. The comparisons
         cover the metrics of the tables, and `metric`.
         """
+        from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+
         board = load_leaderboard(self.workspace)
         also = [metric] if metric else []
         served = manifests.served_reference(self.workspace)
@@ -315,8 +320,12 @@ class Corpus:
         be read.
         """
         served = self._served
+        if served is not None and time.monotonic() < self._next_look:
+            return served
         try:
             release_id = current_id(self.workspace)
+            if self.is_server and self.workspace.store.files.shared:
+                self._next_look = time.monotonic() + _LOOK_SECONDS
             if served is not None and served.release.release_id == release_id:
                 return served
             release = manifests.current(self.workspace)

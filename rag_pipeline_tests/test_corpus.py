@@ -6,8 +6,10 @@ from concurrent.futures import Future
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline import corpus as module
 from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import InputError, NotReleasedError, StoreError
+from rag_pipeline.release.manifest import current_id
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
@@ -180,3 +182,26 @@ def test_a_corpus_answers_with_the_questions_before(released):
     nobody = Caller(frozenset(), frozenset())
     with pytest.raises(InputError):
         released.ask("Which law governs the Acme NDA?", caller=nobody)
+
+
+def test_a_server_looks_into_a_bucket_once_a_second(built_file, monkeypatch):
+    looks = []
+
+    def counted(workspace):
+        looks.append(1)
+        return current_id(workspace)
+
+    monkeypatch.setattr(module, "current_id", counted)
+    corpus = Corpus.load(built_file)
+    for _ in range(3):
+        corpus.search("hotel price a night", k=1)
+    assert len(looks) == 3, "a look into a folder costs nothing"
+    corpus.is_server = True
+    monkeypatch.setattr(type(corpus.workspace.store.files), "shared", True)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 600.0)
+    for _ in range(3):
+        corpus.search("hotel price a night", k=1)
+    assert len(looks) == 4
+    corpus._next_look = 0.0  # the second is over
+    corpus.search("hotel price a night", k=1)
+    assert len(looks) == 5

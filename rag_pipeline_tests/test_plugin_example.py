@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from rag_pipeline.config import plugins
+from rag_pipeline import entry_points
+from rag_pipeline.entry_points import EMBEDDINGS, load_group
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, QUERIES, write_documents
 from rag_pipeline_tests.testing.plugins import ROOT, done, rag
 
@@ -219,7 +220,7 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "provider: hashing",
             "provider: hash",
             "embeddings.hashing.provider: 'hash' is not one of: "
-            + ", ".join(map(repr, sorted([*plugins.load_group(plugins.EMBEDDINGS), "hashing"]))),
+            + ", ".join(map(repr, sorted([*load_group(EMBEDDINGS), "hashing"]))),
         ),
         (
             "over: {method: spread}",
@@ -284,7 +285,7 @@ def test_each_kind_takes_less_than_thirty_lines():
         group: [target.partition(":")[2] for target in own.values()]
         for group, own in points["entry-points"].items()
     }
-    groups = {value for name, value in vars(plugins).items() if name.isupper()}
+    groups = {value for name, value in vars(entry_points).items() if name.isupper()}
     assert set(named) == {group for group in groups if str(group).startswith("rag_pipeline.")}
     shown = [name for names in named.values() for name in names]
     assert {name: EXAMPLE[name][0] for name in shown if EXAMPLE[name][0] >= 30} == {}

@@ -19,7 +19,8 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.find import rag
-from rag_pipeline.cli.tables import coloured_verdict, source_of
+from rag_pipeline.cli.passages import source_of
+from rag_pipeline.cli.tables import coloured_verdict
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import (

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_pipeline.cli.console import did_you_mean
-from rag_pipeline.config.parsing import corpus_files
 from rag_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
     wanted = wanted or option or os.environ.get("RAG_CORPUS")
     if wanted and (Path(wanted).suffix in (".yaml", ".yml") or os.sep in wanted):
         return Path(wanted)
+    from rag_pipeline.config.parsing import corpus_files
+
     found = list(corpus_files())
     if wanted:
         named = [(file, name) for file, name in found if name == wanted]
@@ -90,6 +91,8 @@ def shown_path(path: Path) -> str:
 
 
 def _shortest(file: Path, corpus: str) -> list[str]:
+    from rag_pipeline.config.parsing import corpus_files
+
     found = [(candidate.resolve(), name) for candidate, name in corpus_files()]
     here = file.resolve()
     if [candidate for candidate, _ in found] == [here] and "RAG_CORPUS" not in os.environ:

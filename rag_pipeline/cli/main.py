@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from rag_pipeline.cli.commands import asking, building, evaluating, releases
 from rag_pipeline.cli.console import make_legible, say_error, set_quiet, set_verbose
-from rag_pipeline.config.plugins import COMMANDS, load_group, origin, warn_once
+from rag_pipeline.entry_points import COMMANDS, load_group, origin, warn_once
 from rag_pipeline.errors import (
     BudgetError,
     CheckFailedError,

@@ -4,8 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from rag_pipeline.config.parsing import corpus_files
-
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
     """Declare a positional argument."""
@@ -24,6 +22,8 @@ def flag(name: str, help: str, *short: str) -> Any:
 
 def names(incomplete: str) -> list[str]:
     """Return the names of corpora that begin with `incomplete`, for shell completion."""
+    from rag_pipeline.config.parsing import corpus_files
+
     return [name for _, name in corpus_files() if name.startswith(incomplete)]
 
 

@@ -25,7 +25,8 @@ from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
-from rag_pipeline.cli.tables import readable_names, show_chunks, show_leaderboard
+from rag_pipeline.cli.passages import show_chunks
+from rag_pipeline.cli.tables import readable_names, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard

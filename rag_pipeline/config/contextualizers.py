@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 from rag_pipeline.config.chunkings import Models
-from rag_pipeline.config.plugins import CONTEXTUALIZERS, VariantsOf
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
+from rag_pipeline.entry_points import CONTEXTUALIZERS
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 
 Chunked = tuple[Document, Sequence[Chunk]]

@@ -21,7 +21,6 @@ from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
 from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, packaged_embedding
-from rag_pipeline.config.plugins import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.config.rerankers import Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
@@ -35,6 +34,7 @@ from rag_pipeline.config.settings import (
     Retention,
     Settings,
 )
+from rag_pipeline.entry_points import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError, blaming
 
 _VECTORS_VERSION = 2

@@ -7,15 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.chunkings import Models
-from rag_pipeline.config.plugins import (
-    ANSWER_METHODS,
-    ANSWER_SCORES,
-    CONTEXT_JUDGES,
-    ENTITY_EXTRACTORS,
-    JUDGES,
-    VariantsOf,
-    load_group,
-)
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import Settings, Share
 from rag_pipeline.datamodels import (
     Answer,
@@ -25,6 +17,14 @@ from rag_pipeline.datamodels import (
     Query,
     ScoredChunk,
     SearchResult,
+)
+from rag_pipeline.entry_points import (
+    ANSWER_METHODS,
+    ANSWER_SCORES,
+    CONTEXT_JUDGES,
+    ENTITY_EXTRACTORS,
+    JUDGES,
+    load_group,
 )
 from rag_pipeline.errors import ProviderError
 

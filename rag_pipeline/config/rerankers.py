@@ -18,9 +18,10 @@ from pydantic import Field
 
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.models import ChatSettings
-from rag_pipeline.config.plugins import RERANKERS, VariantsOf
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Usage
+from rag_pipeline.entry_points import RERANKERS
 from rag_pipeline.errors import ProviderError
 
 

@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rag_pipeline.config.plugins import RETRIEVERS, VariantsOf
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import Settings
+from rag_pipeline.entry_points import RETRIEVERS
 
 Expand = Literal["none", "neighbours", "section"]
 LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group, origin, warn_once
+from rag_pipeline.entry_points import ANSWER_SCORES, METRICS, load_group, origin, warn_once
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS

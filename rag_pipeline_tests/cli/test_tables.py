@@ -7,7 +7,8 @@ from rag_pipeline.answering.intent import detect
 from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
-from rag_pipeline.cli.tables import show_answer, show_chunks, show_leaderboard, show_releases
+from rag_pipeline.cli.passages import show_answer, show_chunks
+from rag_pipeline.cli.tables import show_leaderboard, show_releases
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError

@@ -16,7 +16,7 @@ import upath  # noqa: F401
 
 import rag_pipeline.models.chat
 import rag_pipeline.orchestration.one_run  # noqa: F401
-from rag_pipeline.config import plugins
+from rag_pipeline import entry_points
 from rag_pipeline.imports import import_great_expectations, import_lancedb
 from rag_pipeline.release.checks import _batch_definition
 from rag_pipeline.report import _template
@@ -28,6 +28,6 @@ _batch_definition()
 _template()
 dg.DagsterInstance.ephemeral().dispose()  # imports its storage
 warnings.simplefilter("ignore")
-plugins._installed.cache_clear()  # each process has its own
+entry_points._installed.cache_clear()  # each process has its own
 gc.collect()
 gc.freeze()  # or each process goes through it all, and so copies it

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError
 
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.config import Settings
-from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group, warn_once
 from rag_pipeline.config.prices import ChargedTokens as ChargedTokens
 from rag_pipeline.config.prices import Price as Price
+from rag_pipeline.entry_points import CHATS, EMBEDDINGS, RERANKERS, load_group, warn_once
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")

@@ -16,7 +16,6 @@ from rag_pipeline.cli.options import (
     names,
     option,
 )
-from rag_pipeline.config.access import read_caller
 from rag_pipeline.errors import InputError, import_extra
 
 app = typer.Typer()
@@ -54,6 +53,8 @@ def search(
     """
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
+    from rag_pipeline.config.access import read_caller
+
     searched = open_corpus(corpus, named, _QUOTE)
     chunks = searched.search(query, k=k, where=where, caller=read_caller(labels))
     places = searched.places(chunks)
@@ -61,7 +62,7 @@ def search(
         pairs = zip(chunks, places, strict=True)
         print_json([{**chunk.record(), "place": p and p.record()} for chunk, p in pairs])
         return
-    from rag_pipeline.cli.tables import show_chunks
+    from rag_pipeline.cli.passages import show_chunks
 
     show_chunks(chunks, query, places)
 
@@ -98,7 +99,8 @@ def ask(
       rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
     from rag_pipeline.assistant import open_assistant
-    from rag_pipeline.cli.tables import answer_record, show_answer
+    from rag_pipeline.cli.passages import answer_record, show_answer
+    from rag_pipeline.config.access import read_caller
 
     assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
     assistant = assistant.seen_by(read_caller(labels))
@@ -249,6 +251,7 @@ def serve(
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
       rag serve contracts --host 0.0.0.0 --callers callers.yaml
     """
+    from rag_pipeline.config.access import read_caller
     from rag_pipeline.serving.settings import ServerSettings, read_token
 
     if transport not in ("http", "stdio"):

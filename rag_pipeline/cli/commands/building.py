@@ -107,8 +107,8 @@ def demo(
       rag demo --folder ~/contracts
     """
     from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.cli.passages import show_answer
     from rag_pipeline.cli.run import run_corpus
-    from rag_pipeline.cli.tables import show_answer
     from rag_pipeline.corpus import Corpus
 
     folder = folder.expanduser()

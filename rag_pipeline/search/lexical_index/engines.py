@@ -26,6 +26,7 @@ import pyarrow as pa
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.imports import import_bm25s
 from rag_pipeline.search.lexical_index.postings import (
     Matrix,
     PostingsBuilder,
@@ -129,7 +130,7 @@ class Bm25sEngine(_ScoringEngine):
     """Searches precomputed scores with the library bm25s."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
-        import bm25s
+        bm25s = import_bm25s()
 
         self._index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
         self._index.vocab_dict = read_vocabulary(folder / "vocab.index.json")
@@ -151,7 +152,7 @@ class Bm25sEngine(_ScoringEngine):
     def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
         """Write the index of a matrix and return the number of distinct terms."""
         if matrix.vocabulary:
-            import bm25s
+            bm25s = import_bm25s()
 
             index = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
             index.vocab_dict = matrix.vocabulary

@@ -5,8 +5,9 @@ from typing import Annotated, Self
 
 import numpy as np
 
-from rag_pipeline.config.plugins import RETRIEVERS, VariantsOf
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.retrievers import LexicalEngine, RetrieverSettings
+from rag_pipeline.entry_points import RETRIEVERS
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.search.ranking import Ranking as Ranking
 from rag_pipeline.search.ranking import Search as Search
