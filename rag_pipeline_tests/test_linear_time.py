@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
+from rag_pipeline.answering.intent import detect
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.fixed import FixedChunking
 from rag_pipeline.chunking.markdown import MarkdownChunking
@@ -160,6 +161,17 @@ def test_work_is_linear_in_the_text(work):
     function("warm up", settings)
     for name, run in RUNS.items():
         held_to_linear_time(name, partial(_of_runs, function, run, settings))
+
+
+@pytest.mark.parametrize(
+    "run", ["A", "A.", "A ", "A or ", "a", "1.", "which ", "all the ", '"', '"a', "( ", " "]
+)
+def test_a_question_is_read_in_linear_time(run):
+    def read(size):
+        return detect(run * (size // len(run)))
+
+    read(100)
+    held_to_linear_time(run, read)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,11 @@ _COMPARISON = (
     r"قارن|مقارنة|الفرق|يختلف|تختلف|أي العقدين|أيهما|(?:أطول|أقصر|أعلى|أقل|أكثر)"
     r" (?!من\b).{1,40} من ",
 )
-_NAME = r"[^\W\d_a-z][\w.&-]*(?:\s+(?:de\s+|of\s+|the\s+)?(?:[^\W\d_a-z]|\d)[\w.&-]*){0,4}"
+# Without the look behind, a long word takes a time that grows with the square of its length.
+_NAME = (
+    r"(?<![\w.&-])[^\W\d_a-z][\w.&-]*"
+    r"(?:\s+(?:de\s+|of\s+|the\s+)?(?:[^\W\d_a-z]|\d)[\w.&-]*){0,4}"
+)
 _SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
 _SIDES = re.compile(
     rf"(?P<one>{_SIDE})(?:,| the| der| die| das| le| la| el)*"
@@ -119,7 +123,8 @@ _DOMAIN_PATTERNS = {
 _ENTITY = re.compile(
     r"[“\"'](?P<quoted>[^“”\"']{2,80})[”\"']"
     r"|(?P<name>\b(?:[A-Z][\w&.-]*|[A-Z]{2,})(?:\s+(?:of|and|the|for|&)?\s*[A-Z][\w&.-]*)*)"
-    r"|(?P<number>[$€£]\s?\d[\d,.]*|\b\d[\d,.]*\s?(?:%|percent|days?|weeks?|months?|years?|hours?))"
+    r"|(?P<number>[$€£]\s?\d[\d,.]*"
+    r"|(?<![\w,.])\d[\d,.]*\s?(?:%|percent|days?|weeks?|months?|years?|hours?))"
 )
 _OPENERS = frozenset(
     "a an are can could did do does for from give has have how i if in is it list may must name "
@@ -160,11 +165,12 @@ def sides_of(question: str) -> tuple[str, str] | None:
 
     The question has "or" between the names and a comparative, or the words of a comparison.
     """
+    compares = bool(compiled(_KINDS[0][1], re.IGNORECASE).search(question))
+    is_graded = bool(_GREATER.search(question))
     for found in _SIDES.finditer(question):
         one = " ".join(w for w in found["one"].split() if w.lower() not in _ASKING)
         is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
-        compares = compiled(_KINDS[0][1], re.IGNORECASE).search(question)
-        if one and (compares or (is_choice and _GREATER.search(question))):
+        if one and (compares or (is_choice and is_graded)):
             return one, found["other"].rstrip(".")
     return None
 

@@ -59,11 +59,6 @@ def test_entities_are_names_quotes_and_amounts_without_the_question_word() -> No
     )
 
 
-def test_a_hostile_question_is_read_in_linear_time() -> None:
-    for text in ("A" * 20_000, "A B " * 5_000, "which " * 5_000, '"' * 9_000, "all the " * 5_000):
-        assert detect(text).domain == "general"
-
-
 def test_labelled_questions_of_six_languages_are_told_apart() -> None:
     """The author of the rules wrote the 382 questions, by templates and by hand.
 
