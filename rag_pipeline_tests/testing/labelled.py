@@ -148,13 +148,16 @@ def random_question(rng: random.Random, document_id: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a result as plain values: scores to six digits, no times, no name of a release."""
+    """Return a result as plain values: scores to six digits, no times, no name of a release.
+
+    The questions of a corpus are left out, because a corpus to compare with has none.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         value = {f: v for f, v in asdict(value).items() if f not in ("trace", "token_weights")}
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
     if isinstance(value, dict):
-        leave = ("latency_ms", "milliseconds", "released", "seconds", "token_signs")
+        leave = ("latency_ms", "milliseconds", "questions", "released", "seconds", "token_signs")
         return {str(k): plain(v) for k, v in value.items() if k not in leave}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
