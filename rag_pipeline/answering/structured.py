@@ -27,6 +27,7 @@ _LEAST_COVERED = 0.35
 _MARGIN = 0.02
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
+_ITEMS_QUOTED = 2
 _LONGEST_ITEM = 250
 """Maximum mean number of characters of a list's items. Longer items are clauses."""
 
@@ -82,7 +83,8 @@ def _list(
     """Return the list that a question asks for, with the weight of its words.
 
     Steps need no sentence among the best. Any other list holds one of the best sentences. Words of
-    the question are in its heading or in the line above, not in a single item.
+    the question are in its heading or in the line above, not in a single item. If they are only in
+    the document's title, the list holds two of the best sentences.
     """
     steps = asks_for_steps(question)
     pairs = documents[:_DOCUMENTS]
@@ -95,17 +97,17 @@ def _list(
         return None
     chunk = next(chunk for chunk, own in pairs if own is document)
     if not (steps and block.numbered):
-        if kinds_asked(question) or not any(
+        held = [
             one.chunk.document_id == document.document_id and start <= one.start < end
             for one in ranked.first(_QUOTED)
-        ):
+        ]
+        if kinds_asked(question) or not any(held):
             return None
         title, above = words.in_text(document.title), words.in_text(block.above)
-        if not above - title:
-            return None
-        above |= title
-        own = [words.in_text(document.text[slice(*item)]) - above for item in block.items]
+        own = [words.in_text(document.text[slice(*item)]) - above - title for item in block.items]
         if sum(map(bool, own)) == 1:
+            return None
+        if not above - title and (any(own) or sum(held) < _ITEMS_QUOTED):
             return None
     return share, chunk, document, block.span
 

@@ -6,6 +6,7 @@ passes a corrupt file to the converter of another type.
 
 import io
 import json
+import re
 import threading
 import warnings
 import zipfile
@@ -33,6 +34,7 @@ from rag_pipeline.loading.formats import (
 from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
 from rag_pipeline.loading.unseen import (
+    FORMULAS,
     WITHOUT_WIDTH,
     docx_without_unseen,
     unseen_metadata,
@@ -100,6 +102,10 @@ def _parse_docx(_: str, raw: bytes) -> Parsed:
     return Parsed(to_markdown(raw, ".docx"), unseen=unseen)
 
 
+_NOT_COMPUTED = re.compile(rb"(?:</f>|<f\b[^<>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
+"""The end of a cell of Excel with a formula and without its value."""
+
+
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     """Write each sheet as a Markdown table, row by row.
 
@@ -119,7 +125,10 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
         if sheet.sheet_state != "visible":
             title = f"{title} (hidden sheet)"
             hidden["hidden sheets"] += 1
-        hidden_rows, hidden_columns = _hidden_parts(raw, sheet._worksheet_path)
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            written = archive.read(sheet._worksheet_path.lstrip("/"))
+        hidden_rows, hidden_columns = _hidden_parts(written)
+        hidden[FORMULAS] += len(_NOT_COMPUTED.findall(written))
         rows: list[str] = []
         filled = 0
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
@@ -150,8 +159,8 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     return Parsed("\n\n".join(parts), metadata=metadata, unseen=hidden)
 
 
-def _hidden_parts(raw: bytes, part: str) -> tuple[set[int], set[int]]:
-    """Return the numbers of the hidden rows and columns of a sheet, from 1.
+def _hidden_parts(sheet: bytes) -> tuple[set[int], set[int]]:
+    """Return the numbers of the hidden rows and columns of a sheet's XML, from 1.
 
     openpyxl reads them only if it keeps the whole sheet in memory.
     """
@@ -159,8 +168,6 @@ def _hidden_parts(raw: bytes, part: str) -> tuple[set[int], set[int]]:
 
     rows: set[int] = set()
     columns: set[int] = set()
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        sheet = archive.read(part.lstrip("/"))
     before = 0
     for _, element in iterparse(io.BytesIO(sheet), forbid_dtd=True) if b"hidden=" in sheet else ():
         kind, given = element.tag.rpartition("}")[2], element.attrib

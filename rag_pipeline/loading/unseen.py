@@ -21,6 +21,14 @@ _UNKNOWN = "unknown"
 _WHITE = frozenset({"#fff", "#ffffff", "white", "rgb(255,255,255)"})
 _FAR = -400
 """Pixels to the left or the top that move a text off the page."""
+FORMULAS = "formulas without a stored value"
+"""The reason for cells of Excel that a program wrote and no program computed."""
+_TOLD = {
+    "hidden ": "read and marked",
+    FORMULAS: "read as empty",
+    "": "characters that nobody sees were left out",
+}
+"""A warning's words by the start of the reason."""
 WITHOUT_WIDTH = "without a width"
 """The reason for characters that match `NO_WIDTH`."""
 NO_WIDTH = re.compile(
@@ -50,11 +58,11 @@ def unseen_warning(stored: object) -> str:
         counts = {str(reason): int(count) for reason, count in json.loads(str(stored)).items()}
     except (ValueError, TypeError, AttributeError):
         return ""  # absent, or a field of this name from the file or a person
-    told: tuple[list[str], list[str]] = [], []
+    told: dict[str, list[str]] = {words: [] for words in _TOLD.values()}
     for reason, count in counts.items():
-        told[reason.startswith("hidden ")].append(f"{count:,} {reason}")
-    words = "characters that nobody sees were left out", "read and marked"
-    return "; ".join(f"{w}: {', '.join(own)}" for w, own in zip(words, told, strict=True) if own)
+        start = next(start for start in _TOLD if reason.startswith(start))
+        told[_TOLD[start]].append(f"{count:,} {reason}")
+    return "; ".join(f"{words}: {', '.join(own)}" for words, own in told.items() if own)
 
 
 class StyleSheet:

@@ -51,6 +51,15 @@ def test_steps_are_quoted_in_their_order_from_the_first():
     assert stowing.text.startswith("1. Lift") and stowing.text.endswith("deck.")
 
 
+def test_a_list_is_quoted_whole_if_only_the_title_is_asked_for():
+    items = "- The slipway is lengthened.\n- No robot is bought.\n- Hall two gets panels."
+    minutes = f"# Minutes of the board, April\n\nPresent: Petra.\n\n## Decisions\n\n{items}\n"
+    quotes = [c.text for c in answered("What did the board decide in April?", minutes).citations]
+    assert quotes == [items]
+    quotes = [c.text for c in answered("Did the board buy a robot in April?", minutes).citations]
+    assert items not in quotes
+
+
 def test_a_list_is_quoted_whole():
     (citation,) = answered("What is never allowed at the winch?", WINCH).citations
     assert (

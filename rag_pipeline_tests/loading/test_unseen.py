@@ -1,5 +1,9 @@
 """Text that no reader sees is left out and counted; text that a reader sees stays."""
 
+import io
+import re
+import zipfile
+
 import docx
 import openpyxl
 import pytest
@@ -130,6 +134,25 @@ def test_hidden_rows_columns_and_sheets_are_read_and_marked():
     )
     expected = "read and marked: 1 hidden columns, 1 hidden rows, 1 hidden sheets"
     assert warnings_of(found.metadata) == [expected]
+
+
+def test_formulas_that_no_program_computed_are_counted():
+    file = openpyxl.Workbook()
+    for row in (["item", "cost", "tax"], ["pump", "=4+5", "=B2*0.2"], ["valve", 7, "=B3*0.2"]):
+        file.active.append(row)
+    file.active.title = "Fees"
+    raw = saved(file)
+    found = read("a.xlsx", raw)
+    assert "| pump |\n| valve | 7 |" in found.text
+    expected = "read as empty: 3 formulas without a stored value"
+    assert warnings_of(found.metadata) == [expected]
+    computed = io.BytesIO()  # as Excel saves it
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(computed, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, re.sub(rb"</f><v\s*/?>(?:</v>)?", b"</f><v>9</v>", old.read(name)))
+    found = read("a.xlsx", computed.getvalue())
+    assert "| pump | 9 | 9 |" in found.text
+    assert warnings_of(found.metadata) == []
 
 
 def test_characters_without_a_width_are_left_out_where_they_join_nothing():
