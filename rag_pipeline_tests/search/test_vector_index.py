@@ -136,7 +136,7 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("cycles", "fragments"), [(20, 8), pytest.param(48, 16, marks=pytest.mark.bench)]
+    ("cycles", "fragments"), [(12, 8), pytest.param(48, 16, marks=pytest.mark.bench)]
 )
 def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch, cycles, fragments):
     monkeypatch.setattr(tables, "MAX_FRAGMENTS", fragments)

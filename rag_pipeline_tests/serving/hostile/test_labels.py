@@ -44,7 +44,7 @@ from rag_pipeline_tests.testing.labelled import (
     seen_with,
 )
 
-CASES = int(os.environ.get("RAG_LEAK_CASES", "4000"))
+CASES = int(os.environ.get("RAG_LEAK_CASES", "2000"))
 REQUESTS = 400
 WORDS = {document: word for document, (word, _) in LABELS.items()}
 COMPARED = [(), ("hr",), ("board",)]
