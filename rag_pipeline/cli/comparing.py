@@ -165,7 +165,8 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     unit = f" Unit: the document or `group` ({groups})." if groups else ""
     console.print(
         f"In percent; AP@k: Answer Presence@k; p is adjusted (Holm) for these {len(found)} "
-        f"metrics. n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
+        f"metrics; the leaderboard adjusts one metric for all configurations, so verdicts may "
+        f"differ. n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
         style="dim",
     )
 

@@ -116,6 +116,11 @@ def say(markup: str) -> None:
     console.print(markup, soft_wrap=True)
 
 
+def tell(markup: str) -> None:
+    """Print prose, wrapped at words on a terminal. In a pipe, a line stays whole."""
+    console.print(markup, soft_wrap=not (console.is_terminal or "COLUMNS" in os.environ))
+
+
 def show_next(line: str) -> None:
     """Print the command that users usually run next."""
     say(f"Next: {command(line)}")

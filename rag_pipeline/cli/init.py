@@ -108,14 +108,16 @@ def _show_files(found: Survey) -> None:
         say(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
     if found.languages:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
-        say(f"languages: {shares}")
+        say(f"languages of {counted(len(found.texts), 'text')} read: {shares}")
     if found.scans:
         read = len(found.texts) + len(found.scans)
         say(f"scans without text, of {counted(read, 'file')} read: {_examples(found.scans)}")
     if found.copies:
-        say(f"identical files: {_examples([' = '.join(group) for group in found.copies])}")
-    if found.versions:
-        groups = _examples([" | ".join(group) for group in found.versions])
+        groups = _examples([" = ".join(group) for group in found.copies])
+        say(f"identical files, indexed once and cited by each name: {groups}")
+    same = {path for group in found.copies for path in group}
+    if versions := [group for group in found.versions if not same.issuperset(group)]:
+        groups = _examples([" | ".join(group) for group in versions])
         say(f"versions of one document? {groups}\n  each is indexed; leave one out by --exclude")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline.cli.console import console, indented, say, visible
+from rag_pipeline.cli.console import console, indented, say, tell, visible
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.excerpt import excerpt
 
@@ -51,7 +51,7 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
         shown = visible(line)
         for sentence in map(visible, made.doubted):
             shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
-        say(shown)
+        tell(shown)
     if not made.answered and made.passages:
         console.print("\nThe nearest passages, which may not answer it:\n")
         show_chunks(made.passages[:_NEAREST], made.query)
@@ -74,9 +74,9 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
         if source.copies:
             say(f"    [dim]{visible(same_as(source.copies))}[/dim]")
     for problem in made.problems:
-        say(f"[red]{visible(problem)}[/red]")
+        tell(f"[red]{visible(problem)}[/red]")
     for warning in made.warnings:
-        say(f"[yellow]{visible(warning)}[/yellow]")
+        tell(f"[yellow]{visible(warning)}[/yellow]")
     if trace:
         console.print()
         for entry in made.trace:

@@ -18,6 +18,7 @@ from rag_pipeline.cli.console import (
     outside_capture,
     progress_bar,
     say,
+    tell,
     visible,
 )
 from rag_pipeline.cli.costs import keep_outcome
@@ -172,18 +173,18 @@ def _show_problems(workspace: Workspace) -> None:
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
-        say(f"[yellow]{escape(line)}[/yellow]")
+        tell(f"[yellow]{escape(line)}[/yellow]")
     problems = QUERIES.note(workspace).get("problems", [])
     _warn("not in the documents", "gold span", problems)
     if lost := left_out(workspace):
-        say(f"[yellow]{lost}[/yellow]")
+        tell(f"[yellow]{lost}[/yellow]")
 
 
 def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
     if problems:
         console.print(f"[yellow]{counted(len(problems), noun)} {what}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
-        say(f"  {visible(problem)}")
+        tell(indented(visible(problem), "  "))
     if len(problems) > _MOST_PROBLEMS:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 

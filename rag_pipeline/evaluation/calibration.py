@@ -33,6 +33,7 @@ from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.questions.generation import make_questions
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.search.ranking import with_tokens
@@ -42,7 +43,6 @@ from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
 
-_UNANSWERABLE = "unanswerable"
 """The tag of queries without an answer, as `rag questions --unanswerable` writes it."""
 _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
@@ -183,7 +183,7 @@ def examples(
     with_signs = searched_index(workspace, configuration)
     searcher = _searcher(workspace, configuration, with_signs, Pinned(**pinned), counts)
     most = most or (_MOST_SEARCHED if with_signs else _MOST_EMBEDDED)
-    usable = [q for q in queries if q.answering_documents or _UNANSWERABLE in q.tags]
+    usable = [q for q in queries if q.answering_documents or UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
     search_texts = load_search_texts(workspace, configuration.name)
     rows: list[Floats] = []

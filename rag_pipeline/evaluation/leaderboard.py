@@ -26,10 +26,11 @@ from rag_pipeline.evaluation.scores import (
     check_metric_names,
     direction,
     ranking_metrics,
-    summarize_scores,
+    summarize_over,
 )
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
@@ -173,16 +174,18 @@ class Board:
             return ""
         sure = ""
         if found.low is not None and found.high is not None:
-            sure = f" (95 %: {100 * found.low:.0f} to {100 * found.high:.0f})"
+            sure = f"; 95 %: {100 * found.low:.0f} to {100 * found.high:.0f}"
         compared, more = row.comparison("baseline", _PRESENCE), ""
         if compared and compared.mean is not None and self.references["baseline"] != name:
             gain = round(100 * compared.mean)
-            amount = f"{abs(gain)} {'more' if gain > 0 else 'fewer'} than" if gain else "as many as"
+            points = f"{abs(gain)} point{'s' * (abs(gain) > 1)}"
+            amount = f"{points} {'more' if gain > 0 else 'less'} than" if gain else "as many as"
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
             verdict = f" ({verdict})" if gain else ""
             more = f", {amount} {self.references['baseline']}{verdict}"
-        share = f"{100 * found.mean:.0f} of 100 questions"
-        return f"{name} finds the answer among the first 5 chunks for {share}{sure}{more}."
+        share = f"{round(found.mean * found.n)} of {found.n} questions"
+        percent = f"({100 * found.mean:.0f} %{sure})"
+        return f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
 
     def sorted_on(self, metric: str) -> "Board":
         """Return the board sorted by another metric. Raise InputError for an unknown metric."""
@@ -238,12 +241,19 @@ def update_leaderboard(
     scores = evaluated_scores(workspace)
     check_metric_names(config, (m for own in scores.values() for m in own))
     rows = []
-    groups = load_groups(workspace)
+    groups, queries = load_groups(workspace), load_queries(workspace)
+    unanswerable = {q.query_id for q in queries if UNANSWERABLE in q.tags}
+    rankings = {metric.name for metric in ranking_metrics()}
     for name, own in scores.items():
         note = RUN.note(workspace, name)
         if not note:
             continue
-        summaries = summarize_scores(own, groups)
+        # A ranking has no right answer to a question that has none: that is no missing value.
+        ranked = {
+            m: {q: v for q, v in values.items() if m not in rankings or q not in unanswerable}
+            for m, values in own.items()
+        }
+        summaries = {m: summarize_over(v, v, groups, m) for m, v in ranked.items()}
         names = dict.fromkeys((*(m.name for m in ranking_metrics()), *own))
         rows.append(
             BoardRow(
@@ -258,7 +268,6 @@ def update_leaderboard(
             )
         )
     (sorted_by,) = measured_metrics([config.serve_metric], scores.values())
-    queries = load_queries(workspace)
     board = Board(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,

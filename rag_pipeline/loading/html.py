@@ -13,13 +13,15 @@ from rag_pipeline.loading.unseen import StyleSheet, drop_unseen_elements
 
 _MAX_DEPTH = 100
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
+_SURROUNDINGS = "nav, footer, aside, [role=navigation], [role=contentinfo], [role=complementary]"
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 
 
-def read_html(document_id: str, raw: bytes) -> tuple[str, str, Counter[str]]:
+def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str, str, Counter[str]]:
     """Return the Markdown, the title, and the number of unseen characters by reason.
 
-    Raise DocumentError for a wrong encoding.
+    With `of_page`, leave out what surrounds the main content of a page. Raise DocumentError for a
+    wrong encoding.
     """
     from bs4 import BeautifulSoup
 
@@ -33,7 +35,24 @@ def read_html(document_id: str, raw: bytes) -> tuple[str, str, Counter[str]]:
     unseen = drop_unseen_elements(soup)
     for element in soup(["script", "style"]):
         element.extract()
+    if of_page:
+        _drop_surroundings(soup)
     return to_markdown(str(soup).encode(), ".html"), title, unseen
+
+
+def _drop_surroundings(soup: Any) -> None:
+    """Drop menus, footers and side columns outside the main content, if other text remains."""
+    found = [
+        element
+        for element in soup.select(_SURROUNDINGS)
+        if element.find_parent(["main", "article"]) is None
+        and element.find(["main", "article"]) is None
+    ]
+    total = len(soup.get_text(strip=True))
+    outermost = [one for one in found if not any(above in found for above in one.parents)]
+    if sum(len(one.get_text(strip=True)) for one in outermost) < total:
+        for element in outermost:
+            element.extract()
 
 
 def html_text(document_id: str, raw: bytes, unseen: Counter[str]) -> str:

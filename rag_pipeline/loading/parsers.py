@@ -93,7 +93,7 @@ def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
 
 
 def _parse_html(document_id: str, raw: bytes) -> Parsed:
-    text, title, unseen = read_html(document_id, raw)
+    text, title, unseen = read_html(document_id, raw, of_page=True)
     return Parsed(text, title, unseen=unseen)
 
 
@@ -237,8 +237,8 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 PARSER_VERSIONS = {
     ".pdf": 5,
-    **dict.fromkeys((".eml", ".msg", ".epub"), 3),
-    **dict.fromkeys((".html", ".htm", ".xhtml", ".docx", ".xlsx", ".pptx"), 2),
+    **dict.fromkeys((".eml", ".msg", ".epub", ".html", ".htm", ".xhtml"), 3),
+    **dict.fromkeys((".docx", ".xlsx", ".pptx"), 2),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""

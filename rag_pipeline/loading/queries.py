@@ -29,6 +29,8 @@ EntityType = Literal[
 ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
 """The types of facts that are checked in an answer."""
 
+UNANSWERABLE = "unanswerable"
+"""The tag of a query that no document answers."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_MISTAKES = 8
 _MAX_SHOWN = 80

@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, starmap, zip_longest
+from pathlib import PurePosixPath
 from random import Random
 from typing import Any, TypeVar
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
@@ -27,7 +29,6 @@ _ENTITY: dict[FactKind, str] = {
     "percentage": "PERCENTAGE",
     "party": "ORGANIZATION",
 }
-UNANSWERABLE = "unanswerable"
 _SEED = 15
 _TRIED = 3
 """Maximum number of wordings of a fact, each tried whole and shorter."""
@@ -151,13 +152,14 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
-    """Yield facts by turns of the documents, and by turns of the kinds in each document."""
-    queues: list[list[StatedFact]] = []
-    for number, (_, facts) in enumerate(by_document):
+    """Yield facts. Folders and formats take turns, their documents, and the documents' facts."""
+    queues: defaultdict[tuple[str, str], list[list[StatedFact]]] = defaultdict(list)
+    for number, (document, facts) in enumerate(by_document):
+        path = PurePosixPath(document.document_id)
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
         kinds = [_spread(k) for k in (*kinds[number % len(kinds) :], *kinds[: number % len(kinds)])]
-        queues.append(list(round_robin(kinds)))
-    return round_robin(queues)
+        queues[str(path.parent), path.suffix].append(list(round_robin(kinds)))
+    return round_robin([list(round_robin(group)) for group in queues.values()])
 
 
 def round_robin(queues: Sequence[Iterable[T]]) -> Iterator[T]:

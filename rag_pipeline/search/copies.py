@@ -14,6 +14,8 @@ from rag_pipeline.workspace import Workspace
 
 Copies = Mapping[str, str]
 """The document that is indexed in place of each copy, by the copy's id."""
+_ASIDE = frozenset({"backup", "backups", "bak", "sicherung", "tmp", "temp"})
+"""Names of folders with documents that are rather not indexed than their copies elsewhere."""
 _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 
 
@@ -21,7 +23,7 @@ def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     """Return the copies in the newest or a pinned version of the documents table.
 
     Copies have the same text and the same readers. The document that is indexed has a name without
-    words such as `draft` or `copy`, lies in the fewest folders, and has the shortest name.
+    words such as `draft`, no folder such as `backup`, the fewest folders, and the fewest letters.
     """
     documents = workspace.documents()
     if not documents.exists():
@@ -63,7 +65,9 @@ def _readers(
 
 
 def _order(document_id: str) -> tuple[bool, int, int, str]:
-    return is_marked(document_id), document_id.count("/"), len(document_id), document_id
+    *folders, _ = document_id.lower().split("/")
+    is_aside = is_marked(document_id) or not _ASIDE.isdisjoint(folders)
+    return is_aside, len(folders), len(document_id), document_id
 
 
 def copies_matching(workspace: Workspace, version: int, copies: Copies, where: str) -> set[str]:

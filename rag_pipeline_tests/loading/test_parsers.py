@@ -110,3 +110,15 @@ def test_a_thousand_open_paragraphs_are_not_deep(tmp_path: Path) -> None:
 )
 def test_the_same_bytes_give_the_same_document(tmp_path: Path, name: str, raw: bytes) -> None:
     assert load(tmp_path / name, raw) == load(tmp_path / name, raw)
+
+
+def test_menus_and_footers_of_a_page_are_left_out() -> None:
+    page = (
+        "<body><nav>Home Shop</nav><div role=navigation>Menu</div><main><h1>Pumps</h1><p>They turn."
+        "</p><aside>Mind the seal.</aside><footer>Checked in May.</footer></main>"
+        "<aside>Offers</aside><footer>Imprint</footer></body>"
+    )
+    read = parse("page.html", page.encode(), ".html", 10**6).text
+    assert read.split() == "# Pumps They turn. Mind the seal. Checked in May.".split()
+    only = parse("menu.html", b"<nav>All there is</nav>", ".html", 10**6).text
+    assert only.strip() == "All there is"

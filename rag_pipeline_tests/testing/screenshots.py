@@ -142,7 +142,7 @@ def take(browser: Browser, visits: Mapping[str, Visit], folder: Path) -> None:
                 continue
             visit(page)
             page.wait_for_load_state("networkidle")
-            whole = not name.startswith("dagster") and name != "page-document"
+            whole = name in ("page-answer", "page-no-answer")
             page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=whole)
         context.close()
 
