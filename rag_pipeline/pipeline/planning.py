@@ -14,6 +14,7 @@ from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
+from rag_pipeline.search.copies import find_copies
 from rag_pipeline.workspace import Workspace
 
 FAILED_BEFORE = "failed judgements are asked for again"
@@ -184,7 +185,8 @@ class FileChanges(NamedTuple):
 
 def changed_files(workspace: Workspace) -> FileChanges:
     """Compare the loaded documents with the built tables. Empty and missing tables are left out."""
-    loaded = workspace.documents().state()
+    copies = find_copies(workspace)
+    loaded = {d: s for d, s in workspace.documents().state().items() if d not in copies}
     edited: set[str] = set()
     added: set[str] = set()
     deleted: dict[str, str] = {}
@@ -200,7 +202,8 @@ def changed_files(workspace: Workspace) -> FileChanges:
                 added |= {document_id} if partition.covers(document_id) else set()
             elif built[document_id].content_hash != state.content_hash:
                 edited.add(document_id)
-        deleted |= {d: s.content_hash for d, s in built.items() if d not in loaded}
+        gone = built.keys() - loaded.keys() - copies.keys()
+        deleted |= {d: built[d].content_hash for d in gone}
     renamed = []
     for old, content in sorted(deleted.items()):
         new = next((d for d in sorted(added) if loaded[d].content_hash == content), None)

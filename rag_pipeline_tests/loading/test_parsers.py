@@ -5,6 +5,7 @@ from pathlib import Path
 import openpyxl
 import pytest
 
+from rag_pipeline.loading.parsers import parse
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import load
 

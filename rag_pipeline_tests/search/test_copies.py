@@ -8,6 +8,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.evaluation.queries import renamed_documents
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.pipeline.planning import changed_files
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
@@ -73,6 +74,8 @@ def test_a_copy_is_indexed_once_and_found_by_each_name(tmp_path):
     assert gold == {"q1": (ACME,), "q2": (ACME,), "q3": (ACME,)}
     scores = corpus.leaderboard()["configurations"][0]["metrics"]["AnswerPresence@20"]
     assert (scores["mean"], scores["n"]) == (1.0, 2)
+
+    assert changed_files(corpus.workspace) == ([], [], [], [])
 
     # Without the indexed document, a copy takes its place. A renamed document keeps its gold.
     (documents / ACME).rename(documents / "nda/rockets.txt")
