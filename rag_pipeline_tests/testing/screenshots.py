@@ -34,6 +34,7 @@ from rag_pipeline_tests.testing.servers import free_port
 
 _CHECKOUT = Path(__file__).parents[2]
 _ANSWERED = "How long does confidentiality last under the Halvorsk NDA?"
+_ON_A_PAGE = "How much of an Okonjo-Reyes bonus hinges on how the company itself performs?"
 _UNANSWERED = "Who won the cycling race around Lake Constance?"
 _SHAPES: list[tuple[int, Literal["light", "dark"]]] = [
     (1280, "light"),
@@ -111,8 +112,10 @@ def pages(served: str, written: Path, ui: str, run_id: str) -> Mapping[str, Visi
         return visit
 
     def document(page: Page) -> None:
-        asks(_ANSWERED)(page)
-        page.locator("#document-title").scroll_into_view_if_needed()
+        asks(_ON_A_PAGE)(page)
+        page.wait_for_selector(".sheet i")
+        if page.viewport_size and page.viewport_size["width"] < 1000:
+            page.locator("#document-title").evaluate("title => title.scrollIntoView()")
 
     return {
         "page-start": shows(served, "Questions to start with"),
