@@ -174,7 +174,7 @@ class Board:
             return ""
         sure = ""
         if found.low is not None and found.high is not None:
-            sure = f"; 95 %: {100 * found.low:.0f} to {100 * found.high:.0f}"
+            sure = f", 95 % interval {100 * found.low:.0f} to {100 * found.high:.0f}"
         compared, more = row.comparison("baseline", _PRESENCE), ""
         if compared and compared.mean is not None and self.references["baseline"] != name:
             gain = round(100 * compared.mean)
