@@ -1,0 +1,38 @@
+"""The expected time of a run, by the pace of the machine and by what earlier runs took."""
+
+import pytest
+
+from rag_pipeline.pipeline.dry_run import START, PlannedStep, durations, keep_durations, measure
+from rag_pipeline.pipeline.planning import Step
+
+BOARD, CONTEXTS = Step("leaderboard"), Step("contextualized_chunks", "recursive_150.none")
+
+
+def test_a_plan_is_as_slow_as_the_machine_and_as_the_last_run(workspace, monkeypatch):
+    # A round takes 2 s on the clock now: the machine is busy. It takes 1 s of the processor.
+    monkeypatch.setattr(durations, "pace", lambda: durations.Pace(clock=2.0, cpu=1.0))
+    planned = [
+        PlannedStep(BOARD, runs=True),
+        PlannedStep(CONTEXTS, runs=True, chunks=250),
+        PlannedStep(Step("release"), runs=False),
+        PlannedStep(Step("answers", "plain"), runs=True, asks=3, model="of a vendor"),
+    ]
+    found, start = measure(workspace, planned)
+    # 7 rounds and 0.28 for each of 4 queries; 1 round and 0.004 for each of 250 chunks.
+    expected = [2 * (7 + 4 * 0.28), 2 * (1 + 250 * 0.004), 0.0]
+    assert [row.seconds for row in found[:3]] == pytest.approx(expected)
+    assert found[3].seconds is None, "nobody knows how fast a vendor is"
+    assert start == pytest.approx(2 * 31)
+
+    # The run took three times as long for the leaderboard, and half of the time for the start.
+    keep_durations(workspace, {}, {BOARD: 3 * (7 + 4 * 0.28), Step(START): 31 / 2})
+    again, start = measure(workspace, planned)
+    expected[0] *= 3
+    assert [row.seconds for row in again[:3]] == pytest.approx(expected, rel=1e-3)
+    assert start == pytest.approx(31)
+
+
+def test_a_round_takes_the_same_work_each_time():
+    first, second = durations.pace(), durations.pace()
+    assert 0.3 < first.cpu / second.cpu < 3
+    assert first.clock > 0.9 * first.cpu
