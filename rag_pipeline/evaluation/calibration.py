@@ -32,8 +32,8 @@ from rag_pipeline.evaluation.relevance import gold_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
 from rag_pipeline.indexing import read_documents
-from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.loading.queries import UNANSWERABLE
+from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.search.ranking import with_tokens

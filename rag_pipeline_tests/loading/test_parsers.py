@@ -116,7 +116,7 @@ def test_the_same_bytes_give_the_same_document(tmp_path: Path, name: str, raw: b
 def test_menus_and_footers_of_a_page_are_left_out() -> None:
     page = (
         "<body><nav>Home Shop</nav><div role=navigation>Menu</div><main><h1>Pumps</h1><p>They turn."
-        "</p><aside>Mind the seal.</aside><footer>Checked in May.</footer></main>"
+        "</p><aside><p>Mind the seal.</p></aside><footer><p>Checked in May.</p></footer></main>"
         "<aside>Offers</aside><footer>Imprint</footer></body>"
     )
     read = parse("page.html", page.encode(), ".html", 10**6).text
