@@ -176,12 +176,14 @@ def test_answers_read_no_more_than_the_release_was_measured_with(tmp_path, run_a
 
 
 def test_a_corpus_answers_with_the_questions_before(released):
-    made = released.ask("And the Cedar NDA?", turns=["Which law governs the Acme NDA?"])
+    made = released.ask(
+        "And the Cedar NDA?", turns=["How long does confidentiality last under the Acme NDA?"]
+    )
     assert made.sources[0].document_id == "nda/cedar.txt"
     assert made.releases[0].release == released.release().release_id
     nobody = Caller(frozenset(), frozenset())
     with pytest.raises(InputError):
-        released.ask("Which law governs the Acme NDA?", caller=nobody)
+        released.ask("How long does confidentiality last under the Acme NDA?", caller=nobody)
 
 
 def test_a_server_looks_into_a_bucket_once_a_second(built_file, monkeypatch):

@@ -190,7 +190,7 @@ def test_what_is_in_the_json_of_a_search(released: Any) -> None:
     assert len(found) == 2
     assert set(found[0]) == {
         *("chunk_id", "document_id", "start", "end", "text", "score", "context", "title"),
-        *("metadata", "place"),
+        *("metadata", "place", "copies"),
     }
     assert found[0]["place"]["section"]
     assert found[0]["document_id"] == "policy/travel.md"
@@ -326,3 +326,13 @@ def test_the_working_folder_stays_empty(released: Any, here: Path, arguments: li
     corpus = [] if arguments == ["--version"] else [str(released[0])]
     said(*arguments, *corpus)
     assert list(here.iterdir()) == []
+
+
+def test_a_question_follows_earlier_questions(released: Any) -> None:
+    before = ("--follow", "How long does confidentiality last under the Acme NDA?")
+    made = json.loads(rag("ask", "And the Cedar NDA?", released[0], *before, "--json").out)
+    assert made["sources"][0]["document_id"] == "nda/cedar.txt"
+    assert (
+        made["trace"][0]["detail"]["rewritten"]
+        == "How long does confidentiality last under the Cedar NDA?"
+    )

@@ -27,7 +27,7 @@ def test_a_client_returns_typed_records(server):
         found = client.search(QUESTION, k=2, corpora=["tiny"])
         made = client.ask(QUESTION, where="document_id LIKE 'policy/%'")
         *stages, last = client.stream(
-            "And the Cedar NDA?", turns=["Which law governs the Acme NDA?"]
+            "And the Cedar NDA?", turns=["How long does confidentiality last under the Acme NDA?"]
         )
         part = client.document("policy/leave.md", start=10, characters=20)
         (corpus,) = client.corpora()

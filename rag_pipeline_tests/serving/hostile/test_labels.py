@@ -70,15 +70,16 @@ def own(corpus):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone(corpus, tmp_path_factory):
     """Return an assistant for each of COMPARED over a corpus without the hidden documents."""
     folder = tmp_path_factory.mktemp("alone")
-    return {
-        frozenset(labels): open_assistant(
-            [labelled_corpus(folder / str(n), sorted(seen_with(labels)), queries=None)]
-        )
-        for n, labels in enumerate(COMPARED)
-    }
+    made = {}
+    for n, labels in enumerate(COMPARED):
+        one = labelled_corpus(folder / str(n), sorted(seen_with(labels)), queries=None)
+        # A release has one calibration for every caller.
+        setattr(one, "calibration", corpus.calibration)  # noqa: B010
+        made[frozenset(labels)] = open_assistant([one])
+    return made
 
 
 PATHS = {
