@@ -39,8 +39,8 @@ from rag_pipeline.pipeline.planning import (
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 
-_SAMPLE = 16
-"""Number of texts that are embedded to measure the speed of a model."""
+_SAMPLE = 40
+"""Number of texts that are embedded to measure the speed of a model. Their vectors are kept."""
 
 RERANKING = "reranking"
 """The name of a run's reranking, which has its own row in plans because it calls another model."""
