@@ -25,6 +25,7 @@ from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, Evidence, fit, p
 from rag_pipeline.answering.reading import Floats, Passage
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
+from rag_pipeline.config.models import LocalEmbedder
 from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.general_questions import GENERAL
@@ -96,8 +97,10 @@ def examples_without_gold(
 ) -> tuple[Floats, Floats] | None:
     """Return evidence of questions made from the documents, and of general questions.
 
-    Return None without a run, or if the questions can't be embedded.
+    Return None without a run, or if a model elsewhere embeds: a plan has no calls for this.
     """
+    if not isinstance(workspace.embedder(configuration.embedding), LocalEmbedder):
+        return None
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run has no run
         return None
