@@ -181,6 +181,7 @@ def test_a_corpus_answers_with_the_questions_before(released):
     )
     assert made.sources[0].document_id == "nda/cedar.txt"
     assert made.releases[0].release == released.release().release_id
+    assert "Switzerland" in released.ask("Which law governs the Cedar NDA?").text
     nobody = Caller(frozenset(), frozenset())
     with pytest.raises(InputError):
         released.ask("How long does confidentiality last under the Acme NDA?", caller=nobody)

@@ -32,8 +32,11 @@ EVIDENCE = ("late interaction", "worst met", "lead", "same document", "unheld na
 """The inputs of the model (see `evidence`)."""
 FEWEST = 20
 """Least number of queries with an answer, and of queries without an answer, to fit a model."""
-_FEWEST_MADE = 8
-"""Least number of made questions that place a model (see `placed`)."""
+_FEWEST_MADE = 20
+"""Least number of made questions that place a model (see `placed`).
+
+The lowest scores of fewer questions are too uncertain.
+"""
 _SCORE = np.array([8.5, 0.0, 3.4, 0.0, -12.0])
 """The weight of each input in the score of a placed model.
 

@@ -144,7 +144,7 @@ def test_a_model_is_placed_between_general_and_made_questions():
     high[:, 0] = 0.21
     far = 8.5 * (0.21 - 0.09) * 4.5 / 3.0 + np.log(0.3 / 0.7)
     assert few.chances(high) == pytest.approx(1 / (1 + np.exp(-far)))
-    assert placed(general, made) is None
+    assert placed(np.repeat(general, 2, axis=0), made) is None
     assert placed(made, rows(0, 0, 0)) is None
 
 
