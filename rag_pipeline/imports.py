@@ -57,7 +57,11 @@ def _postpone(*packages: str) -> None:
     """Make packages load when their first attribute is read."""
     with _LOCK:
         for name in packages:
-            if name in sys.modules or (spec := importlib.util.find_spec(name)) is None:
+            try:
+                spec = None if name in sys.modules else importlib.util.find_spec(name)
+            except ModuleNotFoundError:  # its parent is not installed
+                spec = None
+            if spec is None:
                 continue
             module = importlib.util.module_from_spec(spec)
             module.__class__ = Postponed

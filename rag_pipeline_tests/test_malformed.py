@@ -50,8 +50,8 @@ BROKEN_YAML: list[tuple[bytes, str]] = [
     (b"---\na: 1\n---\nb: 2", "not valid YAML"),
     (b"{" * 5000, "not valid YAML"),
     (b"a: " + b"1" * 5000, "not valid YAML"),
-    (FILE.replace(b"  queries:", b"  corpus: two\n  queries:"), "'corpus' is there twice; rename"),
-    (b"a: {? [1] : 2, b: 1, b: 2}", "'b' is there twice"),
+    (FILE.replace(b"  queries:", b"  corpus: two\n  queries:"), "'corpus' occurs twice; rename"),
+    (b"a: {? [1] : 2, b: 1, b: 2}", "'b' occurs twice"),
     (FILE.replace(b"corpus: tiny", b"corpus: caf\xe9"), "not UTF-8 text"),
     (FILE.decode().encode("utf-16"), "not UTF-8 text"),
     (b"\x89PNG\r\n\x1a\n" + bytes(20), "not UTF-8 text"),
@@ -216,7 +216,7 @@ def test_a_given_chunk_outside_its_document_excludes_that_document_only(tmp_path
         "hollow.txt": (4, 4),
         "good.txt": (0, len(text)),
     }
-    write_documents(tmp_path / "documents", dict.fromkeys(spans, text))
+    write_documents(tmp_path / "documents", {name: f"{text} {name}" for name in spans})
     chunks = [{"document_id": n, "start": s, "end": e} for n, (s, e) in spans.items()]
     (tmp_path / "chunks.jsonl").write_text("".join(json.dumps(c) + "\n" for c in chunks))
     write_file(

@@ -111,7 +111,10 @@ The weight of unheld names and the threshold were chosen on questions about a mi
 
 
 class Evidence(NamedTuple):
-    """Holds one row of evidence per passage. `best` has the highest late interaction."""
+    """Holds one row of evidence per passage.
+
+    `best` has the highest late interaction. Passages that lack the query's years come last.
+    """
 
     rows: Floats
     best: int
@@ -165,7 +168,7 @@ def evidence(
         if others.any():
             rows[n, 2] = late[n] - late[others].mean()
             rows[n, 3] = (documents[others] == documents[n]).mean()
-    return Evidence(rows, int(late.argmax()))
+    return Evidence(rows, int((late - 2 * rows[:, 4]).argmax()))
 
 
 def _is_unknown(ids: TokenIds, weights: Weights | None) -> bool:

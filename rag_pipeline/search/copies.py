@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.search.standing import is_marked
 from rag_pipeline.search.vector_index import reading
@@ -38,6 +37,8 @@ def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
 
 
 def _found(workspace: Workspace, rows: pa.Table, version: int) -> Copies:
+    import pyarrow.compute as pc  # slow to import
+
     counts = rows.group_by("text_hash").aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts["count_all"], 1))["text_hash"]
     alike = rows.filter(pc.is_in(rows["text_hash"], value_set=repeated.combine_chunks()))

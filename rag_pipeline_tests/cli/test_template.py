@@ -198,7 +198,11 @@ def test_the_file_names_the_schema_beside_it(here: Path) -> None:
 @pytest.mark.parametrize(
     ("sentence", "embedding", "told"),
     [
-        ("The notice period is three months. ", "minilm", "languages: English 100%\n"),
+        (
+            "The notice period is three months. ",
+            "minilm",
+            "languages of 1 text read: English 100%\n",
+        ),
         ("Die Kündigungsfrist beträgt drei Monate. ", "e5", "embedding: e5 reads German, and"),
     ],
 )
