@@ -44,7 +44,6 @@ from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
 
-"""The tag of queries without an answer, as `rag questions --unanswerable` writes it."""
 _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
 _MOST_EMBEDDED = 40

@@ -5,7 +5,7 @@ A table is built in shards of documents. One commit replaces the old rows of a s
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -63,8 +63,8 @@ class TablePartition:
     """Maximum size of a shard: characters for chunks, rows for the other tables."""
     shard_documents: int | None = None
     """Maximum number of documents in a shard, by default `MAX_SHARD_DOCUMENTS`."""
-    covers: Callable[[str], bool] = lambda _: True
-    """A function that returns whether a document belongs into the table."""
+    covered: Callable[[Iterable[str]], set[str]] = set
+    """A function that returns the documents that belong into the table, of the given ones."""
     maintain: Callable[[Table], object] = Table.compact
 
     @property
@@ -77,9 +77,10 @@ def _chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("chunking")
     has_spans = partial(config.chunkings[key.chunking].covers, config)
 
-    def covers(document_id: str) -> bool:
-        indexed = find_copies(workspace).get(document_id)
-        return has_spans(document_id) and not (indexed and has_spans(indexed))
+    def covered(document_ids: Iterable[str]) -> set[str]:
+        copies = find_copies(workspace)
+        known = {d for d in document_ids if has_spans(d)}
+        return {d for d in known if d not in copies or not has_spans(copies[d])}
 
     return TablePartition(
         workspace=workspace,
@@ -90,7 +91,7 @@ def _chunks(workspace: Workspace, key: Key) -> TablePartition:
         upstream_fingerprint=config.documents_fingerprint(),
         build=partial(build_chunks, workspace, key),
         shard_weight=2_000_000,
-        covers=covers,
+        covered=covered,
     )
 
 
@@ -144,7 +145,7 @@ def plan(partition: TablePartition) -> Plan:
     """Return the documents to build and drop, from the states of a table and its upstream table."""
     before, mine = partition.upstream.state(), partition.table.state()
     refused = partition.quarantine.state()
-    covered = {d for d in before if partition.covers(d)}
+    covered = partition.covered(before)
     per_chunk = "chunk_id" in partition.upstream.schema.names
     stale: list[str] = []
     missing: list[str] = []

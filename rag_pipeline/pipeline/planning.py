@@ -166,7 +166,7 @@ def pending_documents(
             own = indexing.plan(partition)
             here = set(partition.table.state()) | set(partition.quarantine.state())
             gone = here.intersection(before.orphaned).union(own.orphaned)
-            carried = {d for d in before.stale if partition.covers(d)}
+            carried = partition.covered(before.stale)
             stale = carried.union(own.stale).difference(before.orphaned)
             left = len(here - stale - gone)
             pending[step] = Plan(tuple(stale), tuple(gone), left, why=own.why)
@@ -197,11 +197,9 @@ def changed_files(workspace: Workspace) -> FileChanges:
         if not (built := partition.table.state()):
             continue
         built = {**partition.quarantine.state(), **built}
-        for document_id, state in loaded.items():
-            if document_id not in built:
-                added |= {document_id} if partition.covers(document_id) else set()
-            elif built[document_id].content_hash != state.content_hash:
-                edited.add(document_id)
+        added |= partition.covered(loaded.keys() - built.keys())
+        here = loaded.keys() & built.keys()
+        edited |= {d for d in here if built[d].content_hash != loaded[d].content_hash}
         gone = built.keys() - loaded.keys() - copies.keys()
         deleted |= {d: built[d].content_hash for d in gone}
     renamed = []

@@ -96,7 +96,7 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
     parts = (partition.table, partition.quarantine, partition.upstream)
     table, quarantine, documents = (part.fixed() for part in parts)
     made, refused = table.state(), quarantine.state()
-    wanted = {d for d in documents.state() if partition.covers(d) and d not in refused}
+    wanted = partition.covered(documents.state()) - refused.keys()
     every = wanted | set(made)
     # A document that only one of the tables has is a fault, changed or not.
     checked = every if only is None else (every & only) | (wanted ^ set(made))
