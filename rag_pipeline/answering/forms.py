@@ -10,6 +10,7 @@ from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choos
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of
 from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.naming import about
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
@@ -241,7 +242,7 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
 
 def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
-    return _has_words(f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}", side)
+    return _has_words(about(chunk), side)
 
 
 def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
@@ -257,9 +258,9 @@ def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str
     return dict(zip(sides, next(pairs, ()), strict=False))
 
 
-def _has_words(about: str, side: str) -> bool:
-    words = Words(side, [about])
-    return bool(words.asked) and words.in_text(about) == words.asked
+def _has_words(text: str, side: str) -> bool:
+    words = Words(side, [text])
+    return bool(words.asked) and words.in_text(text) == words.asked
 
 
 def _side_query(query: str, other: str) -> str:

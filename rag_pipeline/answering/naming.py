@@ -37,7 +37,7 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     names = _names(question)
     if not names:
         return []
-    held = "\n".join(map(_about, chunks)).casefold()
+    held = "\n".join(map(about, chunks)).casefold()
     found = []
     for name in names:
         missing = [word for word in name if _stem(word) not in held]
@@ -53,10 +53,11 @@ def lacks_year(question: str, chunk: ScoredChunk) -> bool:
     Another chunk of the same document may tell another year.
     """
     years = _YEAR.findall(question)
-    return bool(years) and not any(year in _about(chunk) for year in years)
+    return bool(years) and not any(year in about(chunk) for year in years)
 
 
-def _about(chunk: ScoredChunk) -> str:
+def about(chunk: ScoredChunk) -> str:
+    """Return a chunk's text with its context, title and document id, a line each."""
     return f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
 
 

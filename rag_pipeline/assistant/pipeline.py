@@ -205,11 +205,8 @@ class _Answering:
         self._trace.append(TraceEntry(name=name, seconds=seconds, detail=detail, began=began))
 
     def _read_intent(self, question: str, rewrite: bool | None, detail: Detail) -> None:
-        query, model, turns = (
-            complete(question, self.turns)[:MAX_CHARACTERS],
-            self.model,
-            self.turns,
-        )
+        model, turns = self.model, self.turns
+        query = complete(question, turns)[:MAX_CHARACTERS]
         rewrites = self.settings.rewrite_queries if rewrite is None else rewrite
         if model and (rewrites or turns):
             by_rules = query

@@ -57,6 +57,11 @@ class VectorStoreQuery(BaseModel):
     ranking_options: RankingOptions = RankingOptions()
     rewrite_query: bool = Field(False, description="Needs a chat model (`assistant.chat`).")
 
+    @property
+    def queries(self) -> list[str]:
+        """Return the query, or all queries."""
+        return [self.query] if isinstance(self.query, str) else self.query
+
 
 class TextContent(Record):
     """The text of a result."""
@@ -188,7 +193,7 @@ def openai_endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
     def search(seen: Assistant, wanted: VectorStoreQuery, request: Request) -> VectorStorePage:
         name = _known(seen, request.path_params["vector_store_id"])
-        for query in [wanted.query] if isinstance(wanted.query, str) else wanted.query:
+        for query in wanted.queries:
             log.keep(query, [name])
         return vector_store_page(seen, wanted, name)
 
@@ -251,7 +256,7 @@ def _known(seen: Assistant, name: str) -> str:
 
 def vector_store_page(seen: Assistant, wanted: VectorStoreQuery, name: str) -> VectorStorePage:
     """Return the passages of a corpus that answer one or several queries best."""
-    queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
+    queries = wanted.queries
     if wanted.rewrite_query:
         model = seen.model
         if model is None:
