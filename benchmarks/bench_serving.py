@@ -160,11 +160,11 @@ class Load:
 def model_rate(questions: list[str], seconds: float) -> float:
     """Print and return the queries a second that the bare model embeds."""
     model, number = MiniLMTokens(), 0
-    model.embed_together(questions[:1], "query")
+    model.embed_unseen(questions[:1], "query")
     busy, began = time.process_time(), time.monotonic()
     while time.monotonic() < began + seconds:
         query = f"{questions[number % len(questions)]} (case {number})"
-        model.embed_together([query], "query")
+        model.embed_unseen([query], "query")
         number += 1
     rate = number / (time.monotonic() - began)
     cpu = 1000 * (time.process_time() - busy) / number

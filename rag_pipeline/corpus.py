@@ -53,8 +53,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
-_LOOK_SECONDS = 1.0
-"""Seconds between two looks of a server at a bucket for a new release. A look takes 20 ms."""
+_LOOK_SECONDS = {False: 0.1, True: 1.0}
+"""Seconds between two looks of a server for a new release, True for a bucket (20 ms a look)."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -324,8 +324,10 @@ class Corpus:
             return served
         try:
             release_id = current_id(self.workspace)
-            if self.is_server and self.workspace.store.files.shared:
-                self._next_look = time.monotonic() + _LOOK_SECONDS
+            if self.is_server:
+                self._next_look = (
+                    time.monotonic() + _LOOK_SECONDS[self.workspace.store.files.shared]
+                )
             if served is not None and served.release.release_id == release_id:
                 return served
             release = manifests.current(self.workspace)

@@ -201,7 +201,7 @@ def test_a_server_looks_into_a_bucket_once_a_second(built_file, monkeypatch):
     assert len(looks) == 3, "a look into a folder costs nothing"
     corpus.is_server = True
     monkeypatch.setattr(type(corpus.workspace.store.files), "shared", True)
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", {True: 600.0})
     for _ in range(3):
         corpus.search("hotel price a night", k=1)
     assert len(looks) == 4

@@ -138,7 +138,7 @@ def find_list(
 
 def _sections(text: str) -> list[tuple[Sequence[str], Span]]:
     """Return the headings and the span of each section of a Markdown text."""
-    marks = list(heading_paths(text))
+    marks = heading_paths(text)
     ends = [*(at for at, _ in marks), len(text)]
     sections: list[tuple[Sequence[str], Span]] = []
     if text[: ends[0]].strip():

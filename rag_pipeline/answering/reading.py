@@ -19,7 +19,7 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config.models import LocalEmbedder, Tokens
 from rag_pipeline.datamodels import ScoredChunk, Span, Vectors, Weights
 from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, TokenIds
-from rag_pipeline.search.reranking.late_interaction import small_products
+from rag_pipeline.search.reranking.late_interaction import small_products, unpacked
 from rag_pipeline.search.tokenization import default_tokenizer
 
 _MAX_VECTORS = 20_000
@@ -171,7 +171,7 @@ class SentenceVectors:
             kept = spans[: len(packed)].tolist()
             return ids[: len(packed)], [(start, end) for start, end in kept]
 
-        return Passage(chunk, np.unpackbits(packed, axis=1).astype(np.float32), tokens)
+        return Passage(chunk, unpacked(packed, _packaged().dimension), tokens)
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ class PageMap:
         return zlib.compress(packed.encode(), 6)
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_bytes(cls, packed: bytes) -> "PageMap":
         """Return the map that `to_bytes` packed."""
         stored = json.loads(zlib.decompress(packed))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 from rag_pipeline.datamodels import Document
@@ -112,8 +113,9 @@ def _section(document: Document, start: int) -> str:
     """Return the headings above an offset, without the title if there are other headings."""
     if document.media_type == "text/plain":
         return ""
-    above = takewhile(lambda one: one[0] <= start, heading_paths(document.text))
-    path = [heading for _, path in deque(above, maxlen=1) for heading in path]
+    paths = heading_paths(document.text)
+    above = bisect_right(paths, start, key=itemgetter(0))
+    path = paths[above - 1][1] if above else ()
     names = [one_line(re.sub(r"[*`]+", "", heading)) for heading in path]
     if len(names) > 1 and names[0] == document.title:
         names = names[1:]

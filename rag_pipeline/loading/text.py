@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -171,12 +172,16 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
                 yield offset, len(heading[1]), title
 
 
-def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the offset and the path of each Markdown heading: the headings above, and itself."""
+@lru_cache(maxsize=64)
+def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return the offset and the path of each Markdown heading: the headings above, and itself."""
+    # Cached, because searches find mostly the same documents.
     path: list[tuple[int, str]] = []
+    found = []
     for offset, level, title in headings(text):
         path = [*(step for step in path if step[0] < level), (level, title)]
-        yield offset, tuple(title for _, title in path)
+        found.append((offset, tuple(title for _, title in path)))
+    return tuple(found)
 
 
 def without_links(text: str) -> str:

@@ -56,12 +56,12 @@ def open_release(
 ) -> Served:
     """Open a release. Copy the vectors that it shares with the release `before`.
 
-    For a server, the index reads rows by pylance, and a first search fills the caches.
+    For a server, the rows are read ahead, and a first search fills the caches.
     """
     shared = None if before is None else before.searcher.index
     index = open_builds(workspace, release.pinned, shared)
     if is_server:
-        index = replace(index, dataset=index.table.to_lance())
+        index = index.for_server()
     served = searched_with(workspace, release, index)
     if is_server:
         _warm(served)

@@ -18,7 +18,7 @@ from rag_pipeline.search.reranking.late_interaction import Weights, token_weight
 from rag_pipeline.store.lance import data_files, id_filter
 
 RESIDENT_BYTES = 400 << 20
-"""Maximum size in bytes of vectors in memory. Reading hundreds of vectors would slow a query."""
+"""Maximum bytes of vectors, and of a server's rows, in memory. Reading them slows a query."""
 
 _TAKEN = 4096
 """Number of rows that are copied at once. If more rows are new, all vectors are read again."""
@@ -44,8 +44,8 @@ class Index:
     _chunk_ids: pa.Array
     """Sorted."""
     _document_ids: pa.Array
-    _document_of: Positions
-    """The index into `_document_ids` at each position."""
+    document_of: Positions
+    """The number of the document at each position: an index into `_document_ids`."""
     _by_row_id: Positions
     probes: int
     """Number of partitions of the vector index that a search reads. 0 without a vector index."""
@@ -55,6 +55,8 @@ class Index:
     _token_weights: Weights | None
     dataset: Any | None = None
     """The table opened by pylance, if it should read rows (see `vector_index.take`)."""
+    rows: pa.Table | None = None
+    """The row at each position, for a server. None above `RESIDENT_BYTES`."""
     documents: PinnedDocuments | None = None
     """Reads documents by id. None if the build has no documents table."""
     copies: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +97,12 @@ class Index:
             *(table, row_ids, neighbours, chunk_ids, documents.dictionary, document_of, by_row_id),
             *(probes, vectors, terms, weights),
         )
+
+    def for_server(self) -> "Index":
+        """Return the index with its rows in memory, or else read by pylance."""
+        dataset = self.table.to_lance()
+        rows = vector_index.rows_of(dataset, self.row_ids, RESIDENT_BYTES)
+        return replace(self, dataset=dataset, rows=rows)
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -158,7 +166,7 @@ class Index:
 
         wanted = pa.array(sorted(document_ids), pa.string())
         shown = pc.is_in(self._document_ids, value_set=wanted)
-        visible = shown.to_numpy(zero_copy_only=False)[self._document_of]
+        visible = shown.to_numpy(zero_copy_only=False)[self.document_of]
         condition = weights = None
         if self.vectors is None:
             lists = self._document_ids.filter(shown), self._document_ids.filter(pc.invert(shown))
@@ -198,7 +206,7 @@ class Index:
         """Return the mask of the chunks of one document."""
         import pyarrow.compute as pc
 
-        found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
+        found: Mask = self.document_of == pc.index(self._document_ids, document_id).as_py()
         return found
 
     def outside(self, document_ids: Sequence[str]) -> Mask:
@@ -221,6 +229,8 @@ class Index:
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:
         """Read columns of some chunks, in the order of the positions."""
+        if self.rows is not None and {*columns} <= {*self.rows.schema.names}:
+            return self.rows.select(columns).take(positions)
         return vector_index.take(self.table, self.row_ids[positions], columns, self.dataset)
 
 

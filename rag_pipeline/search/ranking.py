@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
+from rag_pipeline.datamodels import FoundDocument, Mask, ScoredChunk, Vectors
 from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.search import vector_index
+from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
 from rag_pipeline.search.reranking.late_interaction import maxsim
@@ -18,8 +19,6 @@ from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
 """Least number of neighbours by quantised vectors that are compared by their exact vectors."""
-COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata")
-"""Columns of the vector table that make a `ScoredChunk`."""
 
 Ranking = list[tuple[int, float]]
 """Pairs (position, score), best first. Ties are in the order of the positions."""
@@ -189,6 +188,18 @@ def read_rows(index: Index, ranking: Ranking, columns: Sequence[str]) -> pa.Tabl
     positions = positions_of(ranking)
     rows = index.take(positions, list(columns)).select(columns)
     return rows.append_column("position", pa.array(positions))
+
+
+def documents_at(index: Index, ranking: Ranking) -> list[FoundDocument]:
+    """Return the documents of the ranked chunks, in the order of their best chunks."""
+    _, first = np.unique(index.document_of[positions_of(ranking)], return_index=True)
+    best = [ranking[rank] for rank in sorted(first.tolist())]
+    rows = read_rows(index, best, ("document_id", "title"))
+    found = [] if rows is None else rows.to_pylist()
+    return [
+        FoundDocument(row["document_id"], row["title"], score)
+        for row, (_, score) in zip(found, best, strict=True)
+    ]
 
 
 def load_chunks(index: Index, ranking: Ranking, known: pa.Table | None = None) -> list[ScoredChunk]:

@@ -20,13 +20,13 @@ from rag_pipeline.config.rerankers import Relevance, RerankInput
 from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.search.filters import conjunction, parse_filter
+from rag_pipeline.search.filters import COLUMNS, conjunction, parse_filter
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import ParsedQuery, analyse, whole
 from rag_pipeline.search.ranking import (
-    COLUMNS,
     Ranking,
     Search,
+    documents_at,
     load_chunks,
     positions_of,
     ranked,
@@ -43,7 +43,6 @@ from rag_pipeline.search.staged import (
     Embed,
     boosted_queries,
     boosted_ranking,
-    documents_of,
     with_stages,
 )
 from rag_pipeline.search.standing import asks_for
@@ -53,8 +52,8 @@ from rag_pipeline.store import id_filter
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """Scores the passages of each query (see `reranking.passages.score_passages`)."""
 
-_Ranked = tuple[Ranking, pa.Table | None, SearchResult]
-"""The ranking of the candidates, the table rows already read, and a result without chunks."""
+_Ranked = tuple[Ranking, pa.Table | None, pa.Table | None, SearchResult]
+"""The ranking of the candidates, rows and token vectors already read, a result without chunks."""
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries that are reranked together, with concurrent calls."""
@@ -133,13 +132,13 @@ class Searcher:
             started = time.perf_counter()
             found = [self._rank(request) for request in group]
             read = self._read(group, found, reranker) if reranker else [(None, None)] * len(group)
-            for request, (ranking, rows, result), (all_chunks, error) in zip(
+            for request, (ranking, rows, tokens, result), (all_chunks, error) in zip(
                 group, found, read, strict=True
             ):
                 chunks = self._chosen(request, ranking, rows, all_chunks)
                 weights = None
                 if request.tokens and self.index.keeps_tokens:
-                    chunks = with_tokens(self.index, chunks, rows)
+                    chunks = with_tokens(self.index, chunks, tokens)
                     weights = self.index.token_weights
                 yield replace(
                     result,
@@ -157,7 +156,7 @@ class Searcher:
         If the reranker fails on a query, return the chunks in the retriever's order and the error.
         """
         assert self.score is not None
-        loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, _ in found]
+        loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, *_ in found]
         asked = []
         for request, chunks in zip(group, loaded, strict=True):
             first = chunks[: reranker.candidates]
@@ -210,12 +209,13 @@ class Searcher:
         ranking = pool.checked_ranking(search, candidates)
         found = SearchResult(query=request.query, search_text=search.query.search_text)
         rows: pa.Table | None = None
+        tokens: pa.Table | None = None
         chunks: list[ScoredChunk] = []
         if boosts or request.discover:
+            found = replace(found, documents=documents_at(self.index, ranking))
+        if isinstance(self.retriever, ContextAwareRetriever) and boosts:
             rows = read_rows(self.index, ranking, COLUMNS)
             chunks = load_chunks(self.index, ranking, rows)
-            found = replace(found, documents=documents_of(chunks))
-        if isinstance(self.retriever, ContextAwareRetriever) and boosts:
             stages = self.retriever.boosted_files, self.retriever.variants
             boosted = boosted_queries(request.query, chunks, *stages, request.boost)
             found = replace(found, boosted=boosted)
@@ -232,12 +232,12 @@ class Searcher:
                 found = replace(found, boosted={}, boost_error=str(error))
         if isinstance(self.reranker, MaxSimReranker):
             # A second read would double the time, so texts and tokens are read together.
-            columns = ("token_vectors",) if rows is not None else (*COLUMNS, "token_vectors")
-            read = read_rows(self.index, ranking[: self.reranker.candidates], columns)
-            ranking = _rerank_by_tokens(search, ranking, self.reranker, read)
-            rows = rows if rows is not None else read
+            columns = ("chunk_id", "token_vectors") if rows else (*COLUMNS, "token_vectors")
+            tokens = read_rows(self.index, ranking[: self.reranker.candidates], columns)
+            ranking = _rerank_by_tokens(search, ranking, self.reranker, tokens)
+            rows = rows or tokens
         ranking = _in_force_first(self.index, request.query, ranking)
-        return ranking if self._is_varied else ranking[:wanted], rows, found
+        return ranking if self._is_varied else ranking[:wanted], rows, tokens, found
 
     def _search_of(self, request: SearchRequest) -> Search:
         where = None if request.where is None else parse_filter(request.where)

@@ -200,6 +200,20 @@ def take(
     return rows.take(order[ranks])
 
 
+def rows_of(dataset: Any, row_ids: RowIds, most: int) -> pa.Table | None:
+    """Return the columns that a search reads, with the rows in the order of `row_ids`.
+
+    `dataset` is the table opened by pylance. Return None if the first thousand rows let expect more
+    than `most` bytes.
+    """
+    tokens = [name for name in ("token_vectors",) if name in dataset.schema.names]
+    some = row_ids[:1000].tolist()
+    sample = dataset._take_rows(some, [*COLUMNS, *tokens])
+    if sample.nbytes * len(row_ids) > most * max(len(some), 1):
+        return None
+    return dataset._take_rows(row_ids.tolist(), sample.schema.names).combine_chunks()
+
+
 def vectors_of(table: pa.Table) -> Vectors:
     """Return the column `vector` as an array, shape (rows, dimension)."""
     column = table.column("vector").combine_chunks()

@@ -1,6 +1,5 @@
 """The reads of an index that is opened while another is open."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search import index as module
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
 from rag_pipeline.store import Store
@@ -113,10 +113,17 @@ def test_a_tables_version_is_asked_for_only_where_reading_fails():
         raise OSError("torn")
 
 
-def test_pylance_reads_the_same_rows(index):
+def test_a_server_reads_the_same_rows(index, monkeypatch):
     positions = np.array([5, 0, 33])
-    columns = ["chunk_id", "text", "metadata", "token_vectors", "vector"]
-    by_pylance = replace(index, dataset=index.table.to_lance()).take(positions, columns)
-    rows = index.take(positions, columns).select(columns)
-    assert by_pylance.select(columns).to_pylist() == rows.to_pylist()
+    columns = ["chunk_id", "text", "metadata", "token_vectors"]
+    rows = index.take(positions, columns).select(columns).to_pylist()
     assert len(rows) == 3
+    in_memory = index.for_server()
+    assert in_memory.rows.num_rows == len(index)
+    assert in_memory.take(positions, columns).to_pylist() == rows
+    # Other columns, and all rows of a larger table, are read by pylance.
+    assert in_memory.take(positions, ["vector"]).num_rows == 3
+    monkeypatch.setattr(module, "RESIDENT_BYTES", in_memory.rows.nbytes // 2)
+    by_pylance = index.for_server()
+    assert by_pylance.rows is None
+    assert by_pylance.take(positions, columns).to_pylist() == rows

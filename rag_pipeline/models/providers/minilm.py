@@ -1,14 +1,14 @@
 """Embed texts by the packaged all-MiniLM-L6-v2 (int8 ONNX), without a key and a network."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from threading import Lock
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache, cached
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.models.providers.packaged import open_session, packaged_file
-from rag_pipeline.models.together import Together
+from rag_pipeline.models.providers.packaged import on_all_cores, open_session, packaged_file
 
 TokenIds = npt.NDArray[np.uint32]
 
@@ -78,8 +77,7 @@ class MiniLM:
     identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
     dimension = 384
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or len(os.sched_getaffinity(0))
+    def __init__(self) -> None:
         packaged_file(*_MODEL)  # The first text opens the model: a plan needs only its name.
         packaged_file(*_TOKENIZER)
 
@@ -106,28 +104,30 @@ class MiniLM:
         vectors = np.empty((len(tokens), self.dimension), np.float32)
         states: list[Vectors] = []
         sizes = [len(ids) for ids in tokens]
-        for part in padded_groups(range(len(tokens)), sizes, TOKENS_PER_PASS):
-            vectors[part], hidden = self._pass([tokens[position] for position in part])
+        parts = list(padded_groups(range(len(tokens)), sizes, TOKENS_PER_PASS))
+        passes = on_all_cores(_pass, [[tokens[position] for position in part] for part in parts])
+        for part, (pooled, hidden) in zip(parts, passes, strict=True):
+            vectors[part] = pooled
             states.extend(hidden)
         return vectors, states, tokens
 
-    def _pass(self, tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
-        width = max(map(len, tokens))
-        ids = np.zeros((len(tokens), width), np.int64)
-        mask = np.zeros((len(tokens), width), np.int64)
-        for row, numbers in enumerate(tokens):
-            ids[row, : len(numbers)] = numbers
-            mask[row, : len(numbers)] = 1
-        with _OPENING:  # One thread opens the model.
-            session, lock = _session(self._threads)
-        with lock:
-            (hidden,) = session.run(
-                ["last_hidden_state"],
-                {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
-            )
-        weights = mask[:, :, None].astype(np.float32)
-        pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
-        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden
+
+def _pass(tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
+    width = max(map(len, tokens))
+    ids = np.zeros((len(tokens), width), np.int64)
+    mask = np.zeros((len(tokens), width), np.int64)
+    for row, numbers in enumerate(tokens):
+        ids[row, : len(numbers)] = numbers
+        mask[row, : len(numbers)] = 1
+    with _OPENING:  # One thread opens the model.
+        session = _session()
+    (hidden,) = session.run(
+        ["last_hidden_state"],
+        {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
+    )
+    weights = mask[:, :, None].astype(np.float32)
+    pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+    return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden
 
 
 _ASKING = (
@@ -155,14 +155,14 @@ class MiniLMTokens(MiniLM):
     ) -> tuple[Vectors, list[Tokens]]:
         """Embed one batch and its tokens; a text without tokens gets the vector of [CLS].
 
-        Queries of concurrent callers are embedded together, and the last queries are remembered.
+        The last queries are remembered.
         """
         if input_type == "query":
-            made = _queries(self._threads)(texts)
+            made = on_all_cores(_query, texts)
             return np.array([vector for vector, _ in made]), [tokens for _, tokens in made]
-        return self.embed_together(texts, input_type)
+        return self.embed_unseen(texts, input_type)
 
-    def embed_together(
+    def embed_unseen(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
         """Embed one batch and its tokens, without the remembered queries."""
@@ -184,15 +184,15 @@ class MiniLMTokens(MiniLM):
         return np.array(encoded.ids[1:-1], np.uint32), encoded.offsets[1:-1]
 
 
+@cached(LRUCache(_KEPT_QUERIES), condition=Condition())
+def _query(text: str) -> tuple[Vectors, Tokens]:
+    (vector,), (tokens,) = _reader().embed_unseen([text], "query")
+    return vector, tokens
+
+
 @cache
-def _queries(threads: int) -> Together[tuple[Vectors, Tokens]]:
-    model = MiniLMTokens(threads)
-
-    def embedded(texts: Sequence[str]) -> list[tuple[Vectors, Tokens]]:
-        vectors, tokens = model.embed_together(texts, "query")
-        return list(zip(vectors, tokens, strict=True))
-
-    return Together(embedded, _KEPT_QUERIES)
+def _reader() -> MiniLMTokens:
+    return MiniLMTokens()
 
 
 @cache
@@ -209,10 +209,8 @@ _OPENING = Lock()
 
 
 @cache
-def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
-    """Return the loaded model and the lock under which it runs."""
-    model = packaged_file(*_MODEL, _MODEL_SHA256)
-    return open_session(str(model), threads), Lock()
+def _session() -> "onnxruntime.InferenceSession":
+    return open_session(str(packaged_file(*_MODEL, _MODEL_SHA256)))
 
 
 @cache

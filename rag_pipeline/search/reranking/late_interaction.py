@@ -16,6 +16,8 @@ _CHUNKS_AT_ONCE = 8
 """Number of chunks that are unpacked at once, so that the bits fit into the processor's cache."""
 _PRODUCT_SIZE = 1 << 18
 """Maximum number of multiplications for which OpenBLAS starts no threads. Threads slow it down."""
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""The bits of each byte."""
 
 MaxSimScores = npt.NDArray[np.float64]
 
@@ -73,12 +75,18 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
         filled = np.flatnonzero(np.diff(ends))
         if not len(filled):
             continue
-        bits = np.unpackbits(data.reshape(-1, dimension // 8), axis=1).astype(np.float32)
-        products = small_products(bits, query.vectors.T)
+        products = small_products(unpacked(data, dimension), query.vectors.T)
         nearest = np.maximum.reduceat(products, ends[filled], axis=0)
         cosines = (2 * nearest - offsets) / np.sqrt(dimension)
         scores[first + filled] = cosines @ importance
     return scores
+
+
+def unpacked(packed: npt.NDArray[np.uint8], dimension: int) -> npt.NDArray[np.float32]:
+    """Return packed bits as 1.0 and 0.0, shape (tokens, dimension)."""
+    # A look at a table takes half the time of `unpackbits` and `astype`.
+    bits: npt.NDArray[np.float32] = np.take(_BITS, packed.ravel(), axis=0)
+    return bits.reshape(-1, dimension)
 
 
 def small_products(

@@ -12,7 +12,7 @@ from rag_pipeline.models.providers.minilm import (
 
 @pytest.fixture(scope="module")
 def model():
-    return MiniLM(threads=1)
+    return MiniLM()
 
 
 def test_vectors_are_unit_length_and_near_for_the_like_minded(model):
@@ -54,7 +54,7 @@ def test_strange_texts_have_vectors(model):
 
 def test_tokens_have_unit_vectors_and_the_texts_vector_stays_the_same(model):
     texts = ["Interest rates rose.", "", "a much longer sentence of many more words"]
-    vectors, tokens = MiniLMTokens(threads=1).embed_tokens(texts)
+    vectors, tokens = MiniLMTokens().embed_tokens(texts)
     np.testing.assert_allclose(vectors, model.embed(texts), atol=1e-6)
     tokenizer = load_tokenizer(MAX_TOKENS)
     for text, own in zip(texts, tokens, strict=True):
