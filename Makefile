@@ -44,7 +44,8 @@ bench-workers: $(VENV)/installed-dev  ## Shards on other processes; workers kill
 
 bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m pytest -m bench rag_pipeline_tests/search
+	$(BIN)/python -m pytest -m bench rag_pipeline_tests/search rag_pipeline_tests/loading \
+		rag_pipeline_tests/assistant
 
 bench-scale: $(VENV)/installed-dev  ## 10^4, 10^5, 10^6 chunks: time, memory, size, latency; 10 GB
 	$(BIN)/python -W ignore -m benchmarks.bench_scale

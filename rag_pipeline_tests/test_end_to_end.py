@@ -36,7 +36,7 @@ def versions(workspace):
     return found | {"documents": workspace.documents().version}
 
 
-def test_a_run_indexes_evaluates_and_releases(corpus_file, run_dagster):
+def test_a_run_indexes_evaluates_and_releases_and_a_second_does_nothing(corpus_file, run_dagster):
     results = run_dagster(corpus_file)
     assert all(result.ran for result in results)
     corpus = Corpus.load(corpus_file)
@@ -49,9 +49,6 @@ def test_a_run_indexes_evaluates_and_releases(corpus_file, run_dagster):
     assert best.document_id == "policy/leave.md"
     assert best.text == DOCUMENTS["policy/leave.md"][best.start : best.end]
 
-
-def test_a_second_run_embeds_nothing_and_writes_nothing(corpus_file, run_dagster):
-    run_dagster(corpus_file)
     workspace = Workspace(load_config(corpus_file))
     before, release = versions(workspace), Corpus.load(corpus_file).release()
     results = run_dagster(corpus_file)

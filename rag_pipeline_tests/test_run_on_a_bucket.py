@@ -22,13 +22,12 @@ def metrics(file):
 
 
 @pytest.mark.long
-def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, run_dagster):
-    local = write_corpus(tmp_path / "local")
+def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, released, run_dagster):
+    local = released.config.file
     for name, text in DOCUMENTS.items():
         boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text.encode())
     raw = {"s3": "s3://bucket/raw/"}
     remote = write_corpus(tmp_path / "remote", store=bucket, documents=raw)
-    run_dagster(local)
     run_dagster(remote)
     assert list(rows(remote)) == list(rows(local))
     assert not any(result.ran for result in run_dagster(remote))

@@ -30,14 +30,6 @@ def check(made, steps):
         assert not source.verified or text[source.start : source.end] == source.text
 
 
-@pytest.mark.long
-def test_a_question_gets_through(talking):
-    with llama_server(context_tokens=2048) as url:
-        assistant = talking(f"{url}/v1", CHAT, boosted_files=0, model_seconds=240)
-        made = assistant.ask("How long does confidentiality last?", document_id="nda/acme.txt")
-    check(made, {"intent", "answer"})
-
-
 @pytest.mark.bench
 def test_every_stage_gets_through(talking):
     with llama_server(context_tokens=2048) as url:

@@ -156,11 +156,11 @@ def follow(printed: str, *expected: str) -> list[str]:
     return [outcome.out for outcome in outcomes]
 
 
-@pytest.mark.parametrize("output", ["tiny file.yaml", "sub folder/a corpus.yaml"])
-def test_from_init_to_search_beside_other_corpora(here: Path, output: str) -> None:
+def test_from_init_to_search_beside_other_corpora(here: Path) -> None:
     write_corpus(here)
     Path("sub folder").mkdir()
-    written = rag("init", "mine", "--documents", "documents", "--output", output).out
+    output = ("--output", "sub folder/a corpus.yaml")
+    written = rag("init", "mine", "--documents", "documents", *output).out
     made, ran = follow(written, "questions", "run")
     assert "synthetic questions" in made
     found, board, planned = follow(ran, "search", "leaderboard", "plan")

@@ -198,9 +198,8 @@ def test_what_is_in_the_json_of_a_search(released: Any) -> None:
     assert found[0]["score"] >= found[1]["score"]
 
 
-def test_releases_and_rollback(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path)
-    assert rag("run", file, "--quiet").code == 0
+def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
+    file = built_file
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 100}}
     write_file(tmp_path, chunkings=chunkings)
     assert rag("run", file, "--quiet").code == 0
@@ -228,9 +227,11 @@ def test_a_terminal_that_is_not_utf8(released: Any, encoding: str) -> None:
     assert "no corpus is called '\\u6587'" in outcome.err
 
 
-def test_json_on_a_terminal_that_is_not_utf8(tmp_path: Path) -> None:
+def test_text_of_documents_on_any_terminal(tmp_path: Path) -> None:
     file = write_corpus(tmp_path, queries=None)
     (tmp_path / "documents" / "caf\u00e9.txt").write_text("The caf\u00e9 \u2013 \u6587\u66f8.")
+    hostile = "\x1b]0;owned\x07 [bold]no markup[/bold] :smile: [/] \x9b31m end"
+    (tmp_path / "documents" / "a.txt").write_text(hostile)
     assert rag("run", file, "--quiet").code == 0
     arguments = ("search", "caf\u00e9", "-k", "1", "--json", "-c", file)
     (in_ascii,) = json.loads(rag(*arguments, encoding="ascii").out)
@@ -239,14 +240,6 @@ def test_json_on_a_terminal_that_is_not_utf8(tmp_path: Path) -> None:
     assert in_utf8["text"] == "The caf\u00e9 \u2013 \u6587\u66f8."
     assert "caf\u00e9" in rag(*arguments).out, "legible where the terminal can show it"
 
-
-def test_documents_do_not_steer_the_terminal(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path, queries=None)
-    for old in (tmp_path / "documents").rglob("*.*"):
-        old.unlink()
-    hostile = "\x1b]0;owned\x07 [bold]no markup[/bold] :smile: [/] \x9b31m end"
-    (tmp_path / "documents" / "a.txt").write_text(hostile)
-    assert rag("run", file, "--quiet").code == 0
     out = rag("search", "owned", "-c", file).out
     assert "\\x1b]0;owned\\x07 [bold]no markup[/bold] :smile: [/] \\x9b31m end" in out
     assert not set(out) & {"\x1b", "\x07", "\x9b"}
@@ -259,16 +252,14 @@ def test_pipes_narrow_and_colourless_terminals(released: Any) -> None:
     assert cut.stdout == '[\n {\n  "ch'
     assert cut.stderr == ""
 
-    narrow = shell(f"rag leaderboard -c {file}", COLUMNS="60", NO_COLOR="1")
-    assert narrow.stderr == ""
+    variables = {"COLUMNS": "60", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+    narrow = shell(f"rag leaderboard -c {file}", **variables)
+    assert (narrow.returncode, narrow.stderr) == (0, "")
+    assert narrow.stdout.isascii()
     assert all(len(line) <= 60 for line in narrow.stdout.splitlines())
     assert "default" in narrow.stdout
     assert "AP@5" in narrow.stdout
     assert "\x1b" not in narrow.stdout
-
-    ascii_only = shell(f"rag leaderboard -c {file}", PYTHONIOENCODING="ascii")
-    assert (ascii_only.returncode, ascii_only.stderr) == (0, "")
-    assert ascii_only.stdout.isascii()
 
 
 @pytest.mark.parametrize(

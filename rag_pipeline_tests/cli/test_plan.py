@@ -137,7 +137,6 @@ def configurations(chunking: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"method": "recursive", "max_characters": 90},
         {"method": "fixed", "tokens": 30, "overlap": 5},
         {"method": "markdown", "max_characters": 200},
     ],
@@ -229,10 +228,11 @@ def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
     assert plan[split].calls == results[split].calls.made
 
 
-def test_why_something_is_made_anew(tmp_path: Path, run_all: Any) -> None:
-    file = write_corpus(tmp_path)
-    outcome = rag("run", file)
-    assert "changed" not in outcome.out, "of a new corpus nothing is made anew"
+def test_why_something_is_made_anew(
+    released: Any, tmp_path: Path, built_file: Path, run_all: Any
+) -> None:
+    file = built_file
+    assert "changed" not in released[1].out, "of a new corpus nothing is made anew"
     changed = attributes()
     changed["chunkings"]["recursive_150"]["max_characters"] = 160
     write_corpus(tmp_path, **changed)

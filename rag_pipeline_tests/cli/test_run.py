@@ -118,38 +118,30 @@ def test_mistakes_are_found_before_anything_runs(
     assert not (tmp_path / "store").exists()
 
 
-def test_one_configuration(tmp_path: Path) -> None:
+def test_one_configuration_with_a_line_for_each_step(tmp_path: Path) -> None:
     file, out = write_corpus(tmp_path), tmp_path / "out.json"
-    outcome = rag("run", file, "--configuration", "plain", "--json", out)
+    outcome = rag("run", file, "--configuration", "plain", "--json", out, "--verbose")
     assert outcome.code == 0
     assert "(2)" not in outcome.out
+    marked = [line for line in outcome.out.splitlines() if line.startswith("✓")]
+    assert len(marked) == len(steps(load_config(file), "plain"))
+    assert any(line.startswith("✓ vector_index recursive_150.none.minilm  ") for line in marked)
     assert [c["name"] for c in json.loads(out.read_text())["configurations"]] == ["plain"]
     assert Corpus.load(file).release().configuration == "plain"
 
 
-def test_without_queries_no_question_is_made_up(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path, queries=None)
-    shown = said("run", file)
-    assert "1. " not in shown.split("Serving release-000001")[1]
-    assert "configurations by" not in shown, "nothing is measured"
-    told = "tiny: nothing is measured without questions; to make some: rag questions\n"
-    assert said("leaderboard", file) == told
-
-
-def test_verbose_prints_a_line_for_each_step(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path, queries=None)
-    marked = [line for line in said("run", file, "--verbose").splitlines() if line[:1] == "✓"]
-    assert len(marked) == len(steps(load_config(file)))
-    assert any(line.startswith("✓ vector_index recursive_150.none.minilm  ") for line in marked)
-
-
-def test_without_a_terminal_a_line_tells_the_progress_of_a_long_stage(
+def test_without_queries_no_question_is_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_corpus(tmp_path, queries=None)
     monkeypatch.setattr("rag_pipeline.cli.live._LOGGED_EVERY", 0)
     assert "  load files: 4 of 4 documents" in said("plan", file)
-    assert "  embed chunks: " in said("run", file)
+    shown = said("run", file)
+    assert "  embed chunks: " in shown, "a line tells the progress of a long stage"
+    assert "1. " not in shown.split("Serving release-000001")[1]
+    assert "configurations by" not in shown, "nothing is measured"
+    told = "tiny: nothing is measured without questions; to make some: rag questions\n"
+    assert said("leaderboard", file) == told
 
 
 def test_a_refused_check_ends_in_three_and_what_was_served_stays(

@@ -64,6 +64,9 @@ def test_a_shard_that_may_do_better_is_tried_again_alone(loaded, instance, monke
     assert sorted(set(built)) == [(name,) for name in sorted(DOCUMENTS)]
     assert len(built) == len(DOCUMENTS) + 2, "the others are built once"
     assert set(Workspace(loaded).chunks(KEY).state()) == set(DOCUMENTS)
+    event = instance.get_latest_materialization_event(asset_key(loaded, "chunks"))
+    metadata = event.asset_materialization.metadata
+    assert metadata["documents_worked_on"].value == len(DOCUMENTS), "of all shards together"
 
 
 def test_it_is_tried_twice_again_and_what_the_others_did_is_kept(loaded, instance, monkeypatch):
@@ -105,38 +108,6 @@ def test_the_command_line_says_where_a_bug_is(loaded, monkeypatch):
     place = r'\(File ".*test_assets\.py", line \d+, in build\)'
     with pytest.raises(Exception, match=rf"^chunks recursive_150: ValueError: a bug {place}$"):
         list(run(loaded, "plain"))
-
-
-@pytest.mark.long
-def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
-    corpus = write_corpus(tmp_path)
-    config = load_config(corpus)
-    build(corpus, "contextualized_chunks", "plain")
-    project = write_project(tmp_path, corpus)
-    monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
-    with project.open("a") as file:  # which each process reads
-        file.write("from rag_pipeline.indexing import tables\ntables.MAX_SHARD_DOCUMENTS = 2\n")
-    key = "recursive_150.none.minilm"
-    materialize(project, "tiny/vector_index", "--partition", key)
-    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
-        (started,) = instance.get_runs()
-        steps = {
-            record.event_log_entry.step_key
-            for record in instance.get_records_for_run(
-                started.run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED
-            ).records
-        }
-        event = instance.get_latest_materialization_event(asset_key(config, "vector_index"))
-    assert {step for step in steps if "_shard" in step} == {
-        "tiny__vector_index.tiny__vector_index_shard[00000]",
-        "tiny__vector_index.tiny__vector_index_shard[00001]",
-    }
-    metadata = event.asset_materialization.metadata
-    assert metadata["documents_worked_on"].value == 4
-    workspace = Workspace(config)
-    rows = workspace.contextualized_chunks("recursive_150.none").count()
-    assert workspace.vector_index(key).count() == rows
-    assert metadata["calls_made"].value == rows, "texts sent, as in a run without shards"
 
 
 def test_a_dagster_home_that_is_not_there_is_named(corpus_file, monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import copy_corpus
 
-TRIALS = 12
+TRIALS = 6
 VECTORS = "vector_index.fixed.none.minilm"
 
 

@@ -15,13 +15,14 @@ _BASES = (
 Mutation = Callable[[bytes, random.Random], bytes]
 
 
-def hostile_pdfs() -> Iterator[tuple[str, bytes]]:
-    """Yield names and bytes; the same ones each time."""
+def hostile_pdfs(bases: int = len(_BASES)) -> Iterator[tuple[str, bytes]]:
+    """Yield names and bytes, the same ones each time; mutate so many files in each way."""
     made = dict(makers())
-    for base in _BASES:
-        raw = made[base]().raw
-        for number, (name, mutation) in enumerate(_MUTATIONS.items()):
-            yield f"{base}-{name}", mutation(raw, random.Random(f"{base} {number}"))
+    raws = {base: made[base]().raw for base in _BASES}
+    for number, (name, mutation) in enumerate(_MUTATIONS.items()):
+        for place in range(bases):
+            base = _BASES[(number + place) % len(_BASES)]
+            yield f"{base}-{name}", mutation(raws[base], random.Random(f"{base} {number}"))
     yield from _bombs()
     yield "locked", pdf_bytes("x", password="secret")
     yield "open to all", pdf_bytes("Open", owner="secret")
@@ -129,11 +130,16 @@ def stream(data: bytes, entries: bytes = b"", filters: int = 1) -> bytes:
     return b"<</Length %d/Filter[%s]%s>>stream\n%s\nendstream" % (len(data), names, entries, data)
 
 
+def vast_image() -> bytes:
+    """Return a page with an image of 60,000 by 60,000 pixels."""
+    return page_of(stream(b"q 600 0 0 800 0 0 cm /I Do Q"), b"/XObject<</I 7 0 R>>")
+
+
 def _bombs() -> Iterator[tuple[str, bytes]]:
     text = b"BT /F 12 Tf 72 700 Td (Fees are due in March.) Tj ET "
     yield "form in itself", page_of(stream(text + b"/X Do "), b"/XObject<</X 6 0 R>>")
     image = b"/XObject<</I 7 0 R>>"
-    yield "image of 60,000 by 60,000", page_of(stream(b"q 600 0 0 800 0 0 cm /I Do Q"), image)
+    yield "image of 60,000 by 60,000", vast_image()
     yield "page of a mile", page_of(stream(b"q 1e7 0 0 1e7 0 0 cm /I Do Q"), image, b"0 0 1e7 1e7")
     yield "zip bomb", page_of(stream(bytes(300_000_000)))
     yield "zip bomb in zip bomb", page_of(stream(bytes(100_000_000), filters=3))

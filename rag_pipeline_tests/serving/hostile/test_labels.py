@@ -44,8 +44,8 @@ from rag_pipeline_tests.testing.labelled import (
     seen_with,
 )
 
-CASES = int(os.environ.get("RAG_LEAK_CASES", "2000"))
-REQUESTS = 400
+CASES = int(os.environ.get("RAG_LEAK_CASES", "1000"))
+REQUESTS = 240
 WORDS = {document: word for document, (word, _) in LABELS.items()}
 COMPARED = [(), ("hr",), ("board",)]
 """Labels whose answers are compared with a corpus that has only their documents."""
