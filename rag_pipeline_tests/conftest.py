@@ -1,5 +1,6 @@
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from rag_pipeline_tests.testing.databases import new_database
 
 # Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
 os.environ.pop("COLUMNS", None)
-# The processes that tests start keep what they compile: without, each takes half a second more.
+# Tests, and processes that they start, keep what they compile: without, each compiles it again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # And no test writes into the history that `make up` shows.
 os.environ.pop("DAGSTER_HOME", None)
 # What the tests import stays: looking through it every 700 objects takes 2 % of the time.

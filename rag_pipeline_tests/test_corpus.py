@@ -61,7 +61,7 @@ def test_searches_continue_while_a_new_release_opens(
 
     def held(workspace, pinned, before):
         begun.set()
-        waited.append(searched.wait(30))
+        waited.append(searched.wait(300))
         reused.append(before)
         nice.append(priority())
         return open_builds(workspace, pinned, before)
@@ -71,7 +71,7 @@ def test_searches_continue_while_a_new_release_opens(
         monkeypatch.setattr("rag_pipeline.corpus._AT_ONCE_CHUNKS", 1)
         monkeypatch.setattr("rag_pipeline.corpus.Future", NeverWaitedFor)
     assert corpus.search("hotel price a night", k=1) == first
-    assert begun.wait(30)
+    assert begun.wait(300)
     for _ in range(3):
         assert corpus.search("hotel price a night", k=1) == first
     assert corpus.release().release_id == "release-000002"

@@ -103,7 +103,7 @@ def test_others_answers_are_waited_for(cache: CallCache) -> None:
 
 
 def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache, database_place: str) -> None:
-    both_asked = threading.Barrier(2, timeout=30)
+    both_asked = threading.Barrier(2, timeout=300)
     firsts = threading.Semaphore(1)
 
     def answer(body: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -59,7 +60,7 @@ class Machines:
 
     def __exit__(self, *error: object) -> None:
         for child in self.children:
-            child.wait(60)
+            child.wait(300)
 
     def ask(self, file: Path, chat: str, spans: list[tuple[int, int]]) -> list[Any]:
         """Let all ask a chat their spans of prompts at once; return what each of them says."""
@@ -152,13 +153,14 @@ def test_what_a_killed_machine_was_asking_is_asked_by_another(
     monkeypatch.setenv("RAG_DATABASE_URL", postgres_url)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
     asked: Counter[str] = Counter()
+    over = threading.Event()
 
     def answer(body: dict[str, Any]) -> str:
         text = body["messages"][-1]["content"]
         asked[text] += 1
         if text == "m 3" and asked[text] == 1:
             killed.children[0].kill()
-            time.sleep(60)
+            over.wait()
         return "yes"
 
     with serving(answer) as server, Machines(tmp_path, 1, postgres_url) as killed:
@@ -169,6 +171,7 @@ def test_what_a_killed_machine_was_asking_is_asked_by_another(
         workspace = Workspace(load_config(file))
         with workspace.charging("answers"):
             replies = workspace.ask("m")([Prompt(f"m {n}") for n in range(10)])
+        over.set()
     assert all(isinstance(reply, Reply) for reply in replies)
     assert asked == {f"m {n}": 2 if n == 3 else 1 for n in range(10)}
 

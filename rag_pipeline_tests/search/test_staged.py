@@ -111,7 +111,7 @@ def test_work_is_done_in_parallel_and_in_the_callers_context():
     both = threading.Barrier(2)
 
     def work(item):
-        both.wait(10)  # one after the other, the first would wait in vain
+        both.wait(300)  # one after the other, the first would wait in vain
         return noted.get(), item
 
     assert in_parallel(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]

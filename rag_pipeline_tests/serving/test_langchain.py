@@ -47,7 +47,7 @@ def test_a_search_leaves_the_event_loop_free(released, monkeypatch):
 
     def held(*arguments):
         searching.set()
-        assert searched.wait(30)
+        assert searched.wait(300)
         return search(*arguments)
 
     monkeypatch.setattr(released, "search", held)
@@ -126,12 +126,12 @@ def test_scoring_never_holds_the_retrieval_up_and_is_bounded():
 
     def slow(result: Measured) -> None:
         scoring.set()
-        assert go_on.wait(30)
+        assert go_on.wait(300)
         measured.append(result)
 
     retriever = MeasuringRetriever(retriever=Fixed(), on_measured=slow, embed=embed, waiting=2)
     retriever.invoke("Where is the harbour?")
-    assert scoring.wait(30)
+    assert scoring.wait(300)
     for _ in range(5):  # one is being scored, two wait, three are skipped
         assert len(retriever.invoke("Where is the harbour?")) == 3
     assert retriever.skipped == 3

@@ -102,14 +102,14 @@ def test_a_full_server_refuses_at_once_and_is_alive_and_ready(serving, monkeypat
 
     def held(*arguments, **more):
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(300)
         return asked(*arguments, **more)
 
     monkeypatch.setattr(Assistant, "ask", held)
     server = serving(threads=1, wait_seconds=0.0)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(httpx.post, f"{server.url}/v1/ask", json=QUERY, timeout=60)
-        assert begun.wait(60)
+        assert begun.wait(300)
         for _ in range(3):
             refused = httpx.post(f"{server.url}/v1/ask", json=QUERY, timeout=60)
             assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")

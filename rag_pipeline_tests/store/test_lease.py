@@ -37,7 +37,7 @@ def test_a_second_thread_of_a_waiting_process_does_not_pass(store):
     with held_by_another(store):
         first = threading.Thread(target=wait)
         first.start()
-        assert waits.wait(60)
+        assert waits.wait(300)
         with pytest.raises(BusyError, match="process 7 on elsewhere"), lease(store):
             pass
         assert not entered.is_set()

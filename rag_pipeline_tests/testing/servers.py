@@ -1,5 +1,6 @@
 """Real Redis and Postgres servers on loopback, stopped by their process ids."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -8,10 +9,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+_SECONDS = 300
+"""A program that has not started or ended by then hangs."""
 
 
 class Server:
@@ -26,7 +30,7 @@ class Server:
             self._process = subprocess.Popen(
                 self._arguments, stdout=log, stderr=log, user=self._user, cwd="/"
             )
-        end = time.monotonic() + 60
+        end = time.monotonic() + _SECONDS
         while True:
             if self._process.poll() is not None or time.monotonic() > end:
                 pytest.fail(f"{self._arguments[0]} does not start:\n{self._log.read_text()}")
@@ -38,13 +42,19 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(_SECONDS)
+
+
+_ports = itertools.count(os.getpid() * 97)
 
 
 def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
+    """Return a free port below those that systems give out, so that nobody gets it meanwhile."""
+    while True:
+        port = 10_000 + next(_ports) % 20_000
+        with socket.socket() as server, suppress(OSError):
+            server.bind(("127.0.0.1", port))
+            return port
 
 
 def program(name: str, *folders: str) -> str:
@@ -110,7 +120,7 @@ def postgres(folder: Path) -> Iterator[Server]:
 def _ready(port: int) -> None:
     import psycopg2
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + _SECONDS
     while True:
         try:
             connection = psycopg2.connect(
