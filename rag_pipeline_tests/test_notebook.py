@@ -1,11 +1,10 @@
 """The cells of the notebook run in their order, in an empty folder."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from rag_pipeline_tests.testing.checkout import ROOT
+from rag_pipeline_tests.testing.forked import run
 
 ASSERTIONS = """
 assert found[0].document_id == "leave.md" and "third day" in found[0].text
@@ -17,9 +16,6 @@ def test_its_cells_run(tmp_path: Path) -> None:
     notebook = json.loads((ROOT / "examples/first_hour.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len(cells) == 5
-    (tmp_path / "cells.py").write_text("\n".join([*cells, ASSERTIONS]))
-    done = subprocess.run(
-        [sys.executable, "cells.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run("\n".join([*cells, ASSERTIONS]), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Serving release-000001" in done.stdout

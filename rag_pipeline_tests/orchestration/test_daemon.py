@@ -82,7 +82,7 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
         assert not daemon.run(killed.run_id).is_finished
         with daemon.daemon():
             assert daemon.ended(killed).status == FAILED
-            daemon.wait(daemon.is_at_rest)
+            daemon.rest()
             assert served.release().release_id == "release-000002"
             assert "250 euros" in served.search("price of a hotel a night", k=1)[0].text
             gate = served.release().gate
@@ -110,7 +110,7 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
             known = daemon.known()
             set_characters(file, 105)  # a change asks again
             assert daemon.new_run(dg.DagsterRunStatus.SUCCESS, known)
-            daemon.wait(daemon.is_at_rest)
+            daemon.rest()
             assert 80 < cut_to(file) <= 105
         last = [run for run in daemon.instance.get_runs() if not run.asset_check_selection]
         assert last[0].status == dg.DagsterRunStatus.SUCCESS
@@ -129,7 +129,7 @@ def test_a_project_that_cannot_be_loaded_goes_on_once_it_is_mended(tmp_path):
         daemon.wait(lambda: "SyntaxError" in daemon.log.read_text())
         assert not daemon.is_at_rest()
         daemon.project.write_text(project)
-        daemon.wait(daemon.is_at_rest)
+        daemon.rest()
         assert cut_to(file) <= 80
         assert daemon.instance.get_runs()[0].status == dg.DagsterRunStatus.SUCCESS
 
@@ -150,7 +150,7 @@ def test_a_full_disk_is_told_and_its_end_is_noticed(tmp_path, webhook):
             file.write_text(text.replace("max_characters: 150", "max_characters: 120"))
             failed = daemon.new_run(FAILED, ())
             filler.unlink()
-            daemon.wait(daemon.is_at_rest)
+            daemon.rest()
             daemon.wait(lambda: any(failed.run_id in m["text"] for m in webhook.received))
         (told,) = [m["text"] for m in webhook.received if failed.run_id in m["text"]]
         assert "space left" in told or "disk is full" in told
@@ -184,7 +184,7 @@ def test_the_whole_group_killed_at_ten_points_ends_in_the_undisturbed_release(tm
                 process.wait()
             assert not daemon.run(run.run_id).is_finished, f"kill {kill}"
             with daemon.daemon():
-                daemon.wait(daemon.is_at_rest)
+                daemon.rest()
             assert daemon.run(run.run_id).status == FAILED
             build(alone)
             assert contents(file) == contents(alone), f"kill {kill}"

@@ -160,13 +160,13 @@ def running(arguments: list[str], folder: Path, log: Path) -> Iterator[subproces
         process.wait()
 
 
-def wait_for(found: Callable[[], bool], seconds: float, log: Path) -> None:
+def wait_for(found: Callable[[], bool], seconds: float, log: Path, pause: float = 0.3) -> None:
     """Look again and again until it is found; show the program's log when it never is."""
     end = time.monotonic() + seconds
     while not found():
         if time.monotonic() > end:
             pytest.fail(f"not within {seconds} s; the log ends with:\n{log.read_text()[-4000:]}")
-        time.sleep(0.3)
+        time.sleep(pause)
 
 
 BOUND = 900
@@ -193,6 +193,10 @@ class Watched:
     def wait(self, found: Callable[[], bool]) -> None:
         """Wait until something is found."""
         wait_for(found, BOUND, self.log)
+
+    def rest(self) -> None:
+        """Wait until nothing is stale; a look is a plan of all steps, which takes time."""
+        wait_for(self.is_at_rest, BOUND, self.log, pause=2.0)
 
     def new_run(self, status: dg.DagsterRunStatus, known: Collection[str]) -> dg.DagsterRun:
         """Wait for a run, other than of checks alone, that is not known and has a status."""
