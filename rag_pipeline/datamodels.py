@@ -80,7 +80,8 @@ class GoldSpan:
 class Query:
     """A query with the spans, documents and entities that an answer is compared with.
 
-    `gold_documents` answer the query as a whole, without marked spans. `entities` maps an entity
+    `gold_documents` answer the query as a whole, without marked spans. `grades` has the grade of
+    each document whose gold is more relevant than grade 1, by its id. `entities` maps an entity
     type to groups of acceptable variants. An answer must contain the entities of `critical_types`.
     `tags` name slices. Queries of one `group` count as one in intervals. Without groups, queries
     about one document count as one. `rag questions` makes `synthetic` queries.
@@ -96,6 +97,7 @@ class Query:
     group: str | None = None
     gold_documents: tuple[str, ...] = ()
     synthetic: bool = False
+    grades: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def answering_documents(self) -> tuple[str, ...]:

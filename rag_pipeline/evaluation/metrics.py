@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from rag_pipeline.chunking.spans import SpanLike
+from rag_pipeline.chunking.spans import SpanLike, answers
 from rag_pipeline.datamodels import GoldSpan, Query, ScoredChunk
 
 Direction = Literal["higher", "lower", "neither"]
@@ -49,11 +49,16 @@ def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
     The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Source: Järvelin and Kekäläinen,
     Cumulated gain-based evaluation of IR techniques, 2002. It is `ndcg_cut` of trec_eval.
     """
-    if not relevant:
-        return 0.0
-    gain = sum(1 / math.log2(rank + 1) for rank, label in enumerate(labels[:k], 1) if label)
-    highest = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, k) + 1))
-    return gain / highest
+    return graded_ndcg(labels, [1] * relevant, k)
+
+
+def graded_ndcg(grades: Sequence[float], ideal: Sequence[float], k: int) -> float:
+    """Return nDCG@k where the gain of an item is its grade. `ideal` are all grades above 0."""
+
+    def gain(best_first: Sequence[float]) -> float:
+        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(best_first[:k], 1))
+
+    return gain(grades) / gain(sorted(ideal, reverse=True)) if ideal else 0.0
 
 
 def reciprocal_rank(labels: Sequence[bool], k: int) -> float:
@@ -199,6 +204,22 @@ class Ranking:
     def documents(self, k: int) -> set[str]:
         """Return the documents of the first k chunks that answer."""
         return {c.document_id for c in self.chunks[:k]}.intersection(self.query.answering_documents)
+
+    def all_gold(self, k: int) -> float:
+        """Return whether the first k chunks answer each gold span and are of each gold document."""
+        first = self.chunks[:k]
+        spans = (span for span in self.query.gold_spans if span.end > span.start)
+        found = all(any(answers(chunk, span) for chunk in first) for span in spans)
+        return float(found and {c.document_id for c in first}.issuperset(self.query.gold_documents))
+
+    def document_grades(self) -> list[int]:
+        """Return the grade of each retrieved document, in the order of their first chunks."""
+        gold = self.gold_grades()
+        return [gold.get(d, 0) for d in dict.fromkeys(c.document_id for c in self.chunks)]
+
+    def gold_grades(self) -> dict[str, int]:
+        """Return the grade of each document that answers."""
+        return {d: self.query.grades.get(d, 1) for d in self.query.answering_documents}
 
     def recall_within(self, budget: int) -> float | None:
         """Return the share of gold characters in the first `budget` characters of the chunks."""

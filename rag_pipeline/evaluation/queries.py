@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import itemgetter
 
 from rag_pipeline.config import fingerprint
 from rag_pipeline.datamodels import Query
@@ -65,6 +66,7 @@ def update_queries(workspace: Workspace) -> list[str]:
                 )
             ),
             gold_documents=tuple(dict.fromkeys(map(indexed, query.gold_documents))),
+            grades={indexed(d): g for d, g in sorted(query.grades.items(), key=itemgetter(1))},
         )
         for query in found
     ]

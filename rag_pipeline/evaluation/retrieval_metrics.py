@@ -10,6 +10,7 @@ from rag_pipeline.evaluation.metrics import (
     RankingMetric,
     answer_presence,
     average_precision,
+    graded_ndcg,
     ndcg,
     precision,
     recall,
@@ -90,6 +91,18 @@ RANKING_METRICS = (
     *_at(_FEW_CUTOFFS, "DocumentRecall", "documents",
          lambda r, k: len(r.documents(k)) / len(r.query.answering_documents),
          "Share of the answering documents with a chunk among the first {k}."),
+    *_at((10,), "DocumentNDCG", "documents",
+         lambda r, k: graded_ndcg(r.document_grades(), [*r.gold_grades().values()], k),
+         "Discounted grades of the first {k} documents, over those of an ideal ranking."),
+    RankingMetric(
+        name="DocumentAP", needs="documents", headline=False,
+        measure=lambda r: average_precision(
+            [*map(bool, r.document_grades())], len(r.gold_grades())
+        ),
+        definition="Mean precision at the ranks of all documents that answer.",
+    ),
+    *_at((1, 5, 10, 20), "AllGold", "documents", Ranking.all_gold,
+         "Whether the first {k} chunks hold all gold spans and gold documents."),
     RankingMetric(
         name="Answerable", needs="spans", headline=False,
         measure=lambda r: float(r.relevant > r.lost),

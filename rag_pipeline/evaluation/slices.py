@@ -19,7 +19,7 @@ _SCORES = ("ContextRelevance", "EntityF1")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Queries of the same tag, length, document or answer type, and a metric's mean over them."""
+    """Queries with a common property (see `slices_of`), and a metric's mean over them."""
 
     kind: str
     name: str
@@ -55,7 +55,16 @@ def slices_of(query: Query) -> Mapping[str, Iterable[str]]:
         "length": [_length(query.query)],
         "answer type": query.critical_types or sorted(query.entities),
         "document": query.answering_documents,
+        "gold passages": [_range(*step) for step in _COUNTS if _is_within(_gold(query), *step)],
     }
+
+
+def _gold(query: Query) -> int:
+    return len(query.gold_spans) + len(query.gold_documents)
+
+
+def _is_within(number: int, low: int, high: int | None) -> bool:
+    return low <= number and (high is None or number <= high)
 
 
 def _length(question: str) -> str:
@@ -118,7 +127,7 @@ def _by_size(
         ("characters of contexts", lengths, _CHARACTERS),
     ):
         for low, high in steps:
-            ids = [q for q, n in own.items() if low <= n and (high is None or n <= high)]
+            ids = [q for q, n in own.items() if _is_within(n, low, high)]
             names = (name for name in _SCORES if name in scores)
             measured = {name: summarize_over(scores[name], ids, groups) for name in names}
             if ids:

@@ -76,13 +76,14 @@ class _Record(BaseModel):
 class SpanRecord(_Record):
     """Describe a gold span by offsets, a quote, or both, which must agree.
 
-    With `document_id` alone, the whole document is gold.
+    With `document_id` alone, the whole document is gold. `grade` tells how relevant the span is.
     """
 
     document_id: Identifier
     start: StrictInt | None = Field(default=None, ge=0)
     end: StrictInt | None = Field(default=None, gt=0)
     quote: Text | None = None
+    grade: StrictInt = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _is_located(self) -> "SpanRecord":
@@ -223,7 +224,9 @@ def resolve_queries(
         if not lost:
             spans = dict.fromkeys(one for one in found if isinstance(one, GoldSpan))
             whole = dict.fromkeys(s.document_id for s in record.gold_spans if resolved[s] is None)
+            graded = sorted((s.grade, s.document_id) for s in record.gold_spans if s.grade > 1)
             other = record.model_dump(exclude={"gold_spans", "metadata"})
+            other["grades"] = {document_id: grade for grade, document_id in graded}
             queries.append(Query(gold_spans=tuple(spans), gold_documents=tuple(whole), **other))
     return queries, problems
 

@@ -131,3 +131,19 @@ def test_the_leaderboard_says_what_is_better(released: Released, monkeypatch: An
     rows = {row["name"]: row["against"] for row in board["configurations"]}
     assert rows["default"]["baseline"] == {}
     assert rows["plain"]["baseline"]["P@3"]["verdict"] == "cannot tell"
+
+
+def test_runs_and_gold_are_written_for_trec_eval(released: Released, tmp_path: Path) -> None:
+    file, _ = released
+    rag("leaderboard", "--trec", str(tmp_path), "-c", file)
+    kinds = {
+        f"{name}.{kind}.run" for name in ("default", "plain") for kind in ("chunks", "documents")
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {"qrels.txt", *kinds}
+    for path in tmp_path.iterdir():
+        fields = [line.split(" ") for line in path.read_text().splitlines()]
+        assert {len(line) for line in fields} == {4 if path.name == "qrels.txt" else 6}
+    for name, first in (("default.chunks", "#"), ("plain.documents", "")):
+        words = (tmp_path / f"{name}.run").read_text().split()[:6]
+        assert (words[1], words[3], words[5]) == ("Q0", "1", name.partition(".")[0])
+        assert ("#" in words[2]) == bool(first)

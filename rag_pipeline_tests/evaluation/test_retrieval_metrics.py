@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from rag_pipeline import GoldSpan, Query, ScoredChunk
@@ -23,7 +25,7 @@ def test_every_metric_has_its_own_name():
         *(f"AnswerPresence@{k}" for k in (*range(1, 11), 20)),
         *("nDCG@10", "RR@10", "AP"),
     )
-    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 3 * 4 + 1
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 3 * 4 + 2 + 4 + 1
     assert tuple(evaluate_query(QUERY, RANKED, RELEVANT)) == METRICS
 
 
@@ -123,6 +125,9 @@ def test_documents_are_judged_with_and_without_spans():
             "DocumentMismatch": (1.0, 0.0, 0.0, 0.0),
             "DocumentRecall": (0.0, 0.5, 1.0, 1.0),
         }
+        assert found.pop("DocumentAP") == (1 / 2 + 2 / 3) / 2
+        gain = 1 / math.log2(3) + 1 / math.log2(4)
+        assert found.pop("DocumentNDCG@10") == gain / (1 + 1 / math.log2(3))
         assert found == {
             f"{name}@{k}": value
             for name, by_cutoff in expected.items()
@@ -130,3 +135,19 @@ def test_documents_are_judged_with_and_without_spans():
         }
         assert (values["AnswerPresence@5"] is None) == (not query.gold_spans)
     assert evaluate_query(Query("q", "?"), RANKED, ())["DocumentPresence@5"] is None
+
+
+def test_a_grade_is_a_documents_gain():
+    query = Query("q", "?", gold_documents=("a", "b", "d"), grades={"a": 2, "d": 3})
+    gain = 2 / math.log2(3) + 1 / math.log2(4)
+    highest = 3 + 2 / math.log2(3) + 1 / math.log2(4)
+    assert evaluate_query(query, RANKED, ())["DocumentNDCG@10"] == gain / highest
+
+
+def test_all_gold_needs_every_span_and_document():
+    second = scored("b", 0, 10)
+    found = evaluate_query(QUERY, [*RANKED, second], {*RELEVANT, second.chunk_id})
+    assert [found[f"AllGold@{k}"] for k in (1, 5)] == [0.0, 1.0], "b#8-18 does not answer"
+    for documents, held in ((("a", "b"), 1.0), (("a", "d"), 0.0)):
+        query = Query("q", "?", gold_documents=documents)
+        assert evaluate_query(query, RANKED, ())["AllGold@5"] == held

@@ -18,6 +18,7 @@ def test_a_query_is_in_the_slices_of_its_tags_length_types_and_documents():
         "length": ["11 to 15 words"],
         "answer type": ["MONEY", "TIME"],
         "document": ["b.txt", "a.txt"],
+        "gold passages": ["3 to 4"],
     }
     assert list(slices_of(SHORT)["answer type"]) == ["ORGANIZATION"], "critical types come first"
 
@@ -31,6 +32,7 @@ def test_the_worst_slice_of_each_kind_comes_first():
         "length",
         "answer type",
         "document",
+        "gold passages",
     ]
 
 

@@ -118,11 +118,36 @@ def contractnli(folder: Path, *documents: Any) -> Path:
     return folder
 
 
+BEIR = {
+    "corpus.jsonl": '{"_id": "d/1", "title": "Cats", "text": "A cat sat."}\n'
+    '{"_id": "d2", "title": "", "text": "A dog ran."}\n{"_id": "d3", "title": "", "text": " "}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "Who sat?"}\n{"_id": "q2", "text": "Unjudged?"}\n'
+    '{"_id": "q3", "text": "Irrelevant?"}\n',
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td/1\t2\nq1\td2\t1\nq1\tgone\t1\nq3\td2\t0\n",
+}
+TREC = {
+    "topics.txt": "<top>\n<num> Number: 301\n<title> Who sat?\n\n<desc> Description:\n</top>\n",
+    "qrels.txt": "301 0 d/1 2\n301 0 d2 1\n301 0 d4 0\n302 0 d2 1\n",
+    "corpus/d/1.txt": "Cats\n\nA cat sat.",
+    "corpus/all.sgml": "<DOC>\n<DOCNO> d2 </DOCNO>\n<TEXT>\nA dog &amp; a <b>cow</b> ran.\n"
+    "</TEXT></DOC>"
+    "<DOC><DOCNO>d4</DOCNO><TEXT>Cold.</TEXT></DOC>",
+}
+
+
+def files(folder: Path, contents: dict[str, str]) -> Path:
+    for name, content in contents.items():
+        write(folder / name, content)
+    return folder
+
+
 SMALL: dict[str, Callable[[Path], Path]] = {
     "legalbench-rag": lambda folder: legalbench(folder, FEE),
     "chroma-chunking": lambda folder: chroma(folder, CAT),
     "anthropic-contextual": lambda folder: anthropic(folder, [CODE], ASSIGNED),
     "contractnli": lambda folder: contractnli(folder, NDA),
+    "beir": lambda folder: files(folder, BEIR),
+    "trec": lambda folder: files(folder, TREC),
 }
 
 

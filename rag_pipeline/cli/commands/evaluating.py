@@ -20,6 +20,7 @@ def leaderboard(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     sort: Annotated[str | None, option("METRIC", "Metric to sort by, e.g. nDCG@10.")] = None,
+    trec: Annotated[Path | None, option("FOLDER", "Also write the runs for trec_eval.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show every evaluated configuration, best first.
@@ -28,10 +29,16 @@ def leaderboard(
     worse, or cannot tell.
 
     \b
-    Example:
+    Examples:
       rag leaderboard --sort nDCG@10
+      rag leaderboard --trec runs
     """
-    board = open_corpus(corpus, named).board(sort)
+    opened = open_corpus(corpus, named)
+    board = opened.board(sort)
+    if trec is not None:
+        from rag_pipeline.evaluation.trec_files import write_trec_files
+
+        write_trec_files(opened.workspace, trec.expanduser())
     from rag_pipeline.cli.tables import show_leaderboard
 
     if sort is not None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers import (
     anthropic_contextual,
+    beir,
     chroma_chunking,
     contractnli,
     legalbench_rag,
+    trec,
 )
 from rag_pipeline.loading.importers.dataset import DataSet
 from rag_pipeline.loading.importers.destination import CopyProgress, write
@@ -22,6 +24,8 @@ _READERS: dict[str, Callable[[Path], DataSet]] = {
     "chroma-chunking": chroma_chunking.read,
     "anthropic-contextual": anthropic_contextual.read,
     "contractnli": contractnli.read,
+    "beir": beir.read,
+    "trec": trec.read,
 }
 FORMATS: tuple[str, ...] = tuple(_READERS)
 

@@ -17,7 +17,7 @@ from rag_pipeline.loading.importers.parsing import (
     SourceRecord,
     parse,
     parse_file,
-    read_bytes,
+    read_lines,
 )
 
 _DOCUMENTS, _QUESTIONS = "codebase_chunks.json", "evaluation_set.jsonl"
@@ -65,9 +65,7 @@ def read(source: Path) -> DataSet:
     dataset = DataSet(chunks=[])
     chunks = _read_documents(source / _DOCUMENTS, dataset)
     path = source / _QUESTIONS
-    lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    for count, (number, line) in enumerate(numbered, start=1):
+    for count, (number, line) in enumerate(read_lines(path), start=1):
         question = parse(_AskedQuestion, line, f"{path}: line {number}")
         query_id = f"anthropic-contextual-{count:04d}"
         try:

@@ -5,7 +5,6 @@ are the evidence, and its answer is the label (`choice`). Hypotheses without evi
 """
 
 import itertools
-import re
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -13,12 +12,8 @@ from urllib.parse import unquote
 from pydantic import Field
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.folder import UNSAFE
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
-
-_NAME_BYTES = 180
-"""Maximum bytes of a name without number and extension. File systems allow 255 bytes."""
 
 
 class _Annotation(SourceRecord):
@@ -65,8 +60,7 @@ def read(source: Path) -> DataSet:
                 continue
             seen.add(identity)
             where = f"{path}: documents[{i}].annotation_sets[0].annotations"
-            document_id = _unique_file_name(document.file_name, dataset)
-            dataset.documents[document_id] = document.text
+            document_id = dataset.add_document(document.file_name, document.text)
             for key, annotation in document.annotation_sets[0].annotations.items():
                 labels = agreements.labels
                 if key not in labels:
@@ -93,17 +87,6 @@ def _evidence(
             expected = f"expected an index of the document's {len(document.spans)} spans"
             raise InputError(f"{where}.spans[{i}]: {expected}, got {index}")
     return [GivenSpan(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
-
-
-def _unique_file_name(file_name: str, dataset: DataSet) -> str:
-    name = UNSAFE.sub("_", file_name)
-    name = re.sub(r'[/\\:*?"<>|]', "_", name).strip(" .")
-    name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
-    name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
-    taken = {document_id.casefold() for document_id in dataset.documents}
-    numbered = (f"{name} ({number}).txt" for number in itertools.count(2))
-    candidates = itertools.chain([f"{name}.txt"], numbered)
-    return next(one for one in candidates if one.casefold() not in taken)
 
 
 def _title(document_id: str) -> str:

@@ -1,7 +1,8 @@
 """Hold a data set in memory, and check its gold spans against the texts."""
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
@@ -9,6 +10,9 @@ from pathlib import PurePosixPath, PureWindowsPath
 from rag_pipeline.datamodels import Chunk, GoldSpan, Query
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.folder import UNSAFE
+
+_NAME_BYTES = 180
+"""Maximum bytes of a name without number and extension. File systems allow 255 bytes."""
 
 
 class SpanNotFoundError(InputError):
@@ -69,10 +73,31 @@ class DataSet:
     chunks: list[Chunk] | None = None
     skipped: list[str] = field(default_factory=list)
     reanchored: int = 0
+    _taken: set[str] = field(default_factory=set)
 
     def skip(self, what: str, reason: str) -> None:
         """Record an omitted query, document or chunk."""
         self.skipped.append(f"{what}: {reason}")
+
+    def add_document(self, name: str, text: str) -> str:
+        """Add a document under the name or id of the data set. Return its file name."""
+        name = re.sub(r'[/\\:*?"<>|]', "_", UNSAFE.sub("_", name)).strip(" .")
+        name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
+        name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
+        numbered = (f"{name} ({number}).txt" for number in itertools.count(2))
+        candidates = itertools.chain([f"{name}.txt"], numbered)
+        document_id = next(one for one in candidates if one.casefold() not in self._taken)
+        self._taken.add(document_id.casefold())
+        self.documents[document_id] = text
+        return document_id
+
+    def add_judged(self, query_id: str, query: str, grades: Mapping[str, int]) -> None:
+        """Add a query whose gold are whole documents, with their grades above 0."""
+        gold = tuple(sorted(grades))
+        if not gold:
+            self.skip(query_id, "no relevant document in the set")
+            return
+        self.queries.append(Query(query_id, query, gold_documents=gold, grades=dict(grades)))
 
     def add_query(
         self,

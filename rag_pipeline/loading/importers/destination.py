@@ -109,7 +109,10 @@ def _query_fields(query: Query) -> dict[str, Any]:
     return {
         "query_id": query.query_id,
         "query": query.query,
-        "gold_spans": list(map(_span_fields, query.gold_spans)),
+        "gold_spans": [
+            *map(_span_fields, query.gold_spans),
+            *(_document_fields(d, query.grades.get(d, 1)) for d in query.gold_documents),
+        ],
         **({} if query.answer is None else {"answer": query.answer}),
         "tags": list(query.tags),
     }
@@ -117,6 +120,10 @@ def _query_fields(query: Query) -> dict[str, Any]:
 
 def _span_fields(span: Chunk | GoldSpan) -> dict[str, Any]:
     return {"document_id": span.document_id, "start": span.start, "end": span.end}
+
+
+def _document_fields(document_id: str, grade: int) -> dict[str, Any]:
+    return {"document_id": document_id} | ({"grade": grade} if grade > 1 else {})
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:

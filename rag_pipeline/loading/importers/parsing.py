@@ -1,5 +1,6 @@
 """Parse and validate the files of a data set. An error names the wrong value and its position."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -25,6 +26,39 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers from 1."""
+    lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    yield from ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+
+
+def read_judgements(
+    path: Path, names: Mapping[str, str], columns: tuple[int, int, int]
+) -> dict[str, dict[str, int]]:
+    """Return the grades above 0 of a file of judgements, by query id and document id.
+
+    `columns` are the columns of query, document and grade. `names` has the document ids by the
+    names in the file. Other documents are left out. A first line without a grade is a header.
+    """
+    grades: dict[str, dict[str, int]] = {}
+    for number, line in read_lines(path):
+        fields = line.decode(errors="replace").split()
+        try:
+            query_id, name, given = (fields[column] for column in columns)
+            grade = int(given)
+        except (IndexError, ValueError):
+            if number == 1:
+                continue
+            raise InputError(
+                f"{path}: line {number}: {line[:_SHOWN_CHARACTERS]!r}: expected a query, a "
+                f"document and a whole number as its grade"
+            ) from None
+        judged = grades.setdefault(query_id, {})
+        if grade > 0 and name in names:
+            judged[names[name]] = grade
+    return grades
 
 
 def parse(kind: type[T], data: bytes | str, where: str) -> T:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.loading.importers import ImportReport, import_dataset
+from rag_pipeline.loading.queries import read_queries, resolve_queries
 from rag_pipeline_tests.testing.small_sets import (
     ASSIGNED,
     CAT,
@@ -11,10 +12,13 @@ from rag_pipeline_tests.testing.small_sets import (
     FEE,
     LABELS,
     NDA,
+    SMALL,
+    TREC,
     agreement,
     anthropic,
     chroma,
     contractnli,
+    files,
     given_chunks,
     legalbench,
     lines,
@@ -221,3 +225,28 @@ def test_contractnli_names_are_made_safe_and_unique(tmp_path: Path) -> None:
     }
     assert {p.name for p in tmp_path.iterdir()} == {"in", "o"}
     assert {p.name for p in (tmp_path / "o").iterdir()} == {"out"}
+
+
+@pytest.mark.parametrize("format", ["beir", "trec"])
+def test_judged_documents_are_gold_with_their_grades(tmp_path: Path, format: str) -> None:
+    import_dataset(format, SMALL[format](tmp_path / "in"), tmp_path / "out")
+    (query,) = lines(tmp_path / "out/queries.jsonl")
+    assert query["query"] == "Who sat?"
+    assert query["gold_spans"] == [
+        {"document_id": "d2.txt"},
+        {"document_id": "d_1.txt", "grade": 2},
+    ]
+    assert text_of(tmp_path / "out", "d_1.txt") == "Cats\n\nA cat sat."
+    found = resolve_queries(read_queries(tmp_path / "out/queries.jsonl"), lambda name: "A text.")[0]
+    assert found[0].gold_documents == ("d2.txt", "d_1.txt")
+    assert found[0].grades == {"d_1.txt": 2}
+
+
+@pytest.mark.parametrize(
+    "topics", ['<topic number="301">\n<query>Who sat?</query>', "301\tWho sat?"]
+)
+def test_topics_of_other_tracks(tmp_path: Path, topics: str) -> None:
+    source = files(tmp_path / "in", {**TREC, "topics.txt": topics})
+    import_dataset("trec", source, tmp_path / "out")
+    (query,) = lines(tmp_path / "out/queries.jsonl")
+    assert (query["query_id"], query["query"]) == ("301", "Who sat?")

@@ -1,0 +1,62 @@
+"""Write runs and gold documents in the formats of TREC, for trec_eval and other programs.
+
+Ids are percent-encoded where they have white space, because the formats separate fields by it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
+from rag_pipeline.workspace import Workspace
+
+_SPACE = re.compile(r"[\s%]+")
+
+
+def write_trec_files(workspace: Workspace, folder: Path) -> list[Path]:
+    """Write the gold documents and two runs of each configuration. Return the paths.
+
+    A run ranks chunks, or documents by their best chunks. `qrels.txt` grades the documents.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [_write(folder / "qrels.txt", _judgements(load_queries(workspace)))]
+    for configuration in workspace.config.all_configurations:
+        if RUN.read(workspace, configuration) is None:
+            continue
+        ranked = load_ranked(workspace, configuration)
+        for kind in ("chunks", "documents"):
+            lines = _runs(ranked, kind, configuration)
+            written.append(_write(folder / f"{configuration}.{kind}.run", lines))
+    return written
+
+
+def _write(file: Path, lines: Iterable[str]) -> Path:
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def _items(chunks: Sequence[ScoredChunk], kind: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for chunk in chunks:
+        found.setdefault(chunk.chunk_id if kind == "chunks" else chunk.document_id, chunk.score)
+    return found
+
+
+def _judgements(queries: Iterable[Query]) -> Iterable[str]:
+    for query in queries:
+        for document_id in query.answering_documents:
+            grade = query.grades.get(document_id, 1)
+            yield f"{_field(query.query_id)} 0 {_field(document_id)} {grade}"
+
+
+def _runs(ranked: Mapping[str, Sequence[ScoredChunk]], kind: str, tag: str) -> Iterable[str]:
+    for query_id, chunks in ranked.items():
+        for rank, (item, score) in enumerate(_items(chunks, kind).items(), 1):
+            yield f"{_field(query_id)} Q0 {_field(item)} {rank} {score!r} {tag}"
+
+
+def _field(text: str) -> str:
+    return _SPACE.sub(lambda found: quote(found[0]), text)
