@@ -1,16 +1,18 @@
-"""LegalBench-RAG's and the sample's questions in other wordings, under the default configuration.
+"""Questions of three sets in other wordings, under the default configuration.
 
     python -m benchmarks.bench_wordings [--data FOLDER] [--sets NAME ...] [--work FOLDER]
 
 A program makes the wordings from each question. The wordings in `TUNED` were used to develop the
 query analysis; the others test it. On LegalBench-RAG they move, shorten or misspell the name of the
-document, or add words to it. On the sample they wrap or strip the question.
+document, or add words to it. On PrivacyQA they lead up to the question, and on the sample they wrap
+or strip it.
 """
 
 import re
 import sys
 from collections.abc import Sequence
 
+from benchmarks.bench_datasets import SETS as PUBLIC
 from benchmarks.bench_datasets import prepared, rag
 from benchmarks.corpora import write_sample
 from benchmarks.shared import working
@@ -25,7 +27,10 @@ from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
-TUNED = frozenset({"own", "middle", "end", "one party", "keywords", "statement", "story", "aside"})
+TUNED = frozenset(
+    "own;middle;end;one party;keywords;statement;story;aside;policy of;dash;every day;daughter;"
+    "tablets;lawyer;last;in brackets".split(";")
+)
 _ASKING = re.compile(r"Does the document (\w+) (.*)\?")
 _OWNER = re.compile(r"(.+?)(?:'s|(?<=s)') ")
 _STOP = frozenset(
@@ -86,6 +91,17 @@ def _of_legalbench(query: str) -> dict[str, str]:
     }
 
 
+def _of_privacy(query: str) -> dict[str, str]:
+    """Return the name of the policy's product and the question, also as a sentence."""
+    name, _, ask = query.removeprefix('Consider "').partition("\"'s privacy policy; ")
+    return {
+        "query": query,
+        "name": name,
+        "ask": ask,
+        "Ask": f"{ask[0].upper()}{ask[1:].rstrip('?')}?",
+    }
+
+
 def _of_sample(query: str) -> dict[str, str]:
     before = "This is said before the question and says nothing. " * 200
     lower = query.lower().rstrip("?.")
@@ -116,6 +132,23 @@ LEGALBENCH = {
     "email": "Hi, I am reviewing {name} for a client\n\nDoes the document {verb} {what}?",
     "halves": "{capital} says something about {first}. Does it {verb} {rest}?",
 }
+PRIVACY = {
+    "own": "{query}",
+    "policy of": "According to the privacy policy of {name}: {ask}",
+    "dash": "Regarding {name} - {ask}",
+    "every day": "I use {name} every day and have read their privacy policy. {Ask}",
+    "daughter": "My daughter uses {name}. {Ask}",
+    "tablets": "We are thinking of installing {name} on our tablets. {Ask}",
+    "lawyer": "I am a lawyer reviewing the privacy policy of {name} for a client, and I need to "
+    "know {ask}",
+    "last": "{Ask} Answer from the privacy policy of {name}.",
+    "in brackets": "{Ask} (I mean {name}'s privacy policy)",
+    "says": "Looking at what {name} says about privacy, {ask}",
+    "yesterday": "Me and my wife both installed {name} yesterday; {ask}",
+    "phone": "For someone who has {name} on the phone of a customer, {ask}",
+    "that is": "{Ask} That is for {name}, please.",
+    "light": "In the light of what was in the papers about {name}: {ask}",
+}
 SAMPLE = {
     "own": "{query}",
     "lower case": "{lower}",
@@ -123,7 +156,11 @@ SAMPLE = {
     "request": "Please look into our papers and tell me this: {query} Thank you.",
     "long": "{before}{query}",
 }
-SETS = {"legalbench-rag": (_of_legalbench, LEGALBENCH), "sample": (_of_sample, SAMPLE)}
+SETS = {
+    "legalbench-rag": (_of_legalbench, LEGALBENCH),
+    "privacy-qa": (_of_privacy, PRIVACY),
+    "sample": (_of_sample, SAMPLE),
+}
 
 
 def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str]) -> list[float]:
@@ -151,7 +188,7 @@ def main() -> None:
             if name == "sample":
                 file = write_sample(arguments.work)
             else:
-                file = prepared(name, arguments.data / "legalbench_rag", arguments.work)
+                file = prepared(name, arguments.data / PUBLIC[name].path, arguments.work)
             rag("run", str(file), "--configuration", "default", "--quiet")
             workspace = Workspace(load_config(file))
             queries = load_queries(workspace)

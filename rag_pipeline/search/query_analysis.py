@@ -28,9 +28,10 @@ _LONG = 150
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
-_BREAK = re.compile(r"[:;]\s+|\n\s*\n\s*")
+_BREAK = re.compile(r"[:;]\s+|\s[-–—]\s+|\n\s*\n\s*")
 _SEMICOLON = re.compile(r";\s+")
 _QUOTED = re.compile(r"[\"“„«»]([^\"“”„«»\n]{1,200})[\"“”«»]")
+_CAPITALIZED = re.compile(r"(?<![\w.-])(?!\d)[^\W_a-zß-ÿ][\w-]*")
 _COMMA = re.compile(r",\s+")
 _COMMON = 0.5
 """Least share of documents with a common term. Such a term distinguishes no document."""
@@ -46,6 +47,12 @@ _ASKS = re.compile(
     re.I,
 )
 """Match the first word of a question or a request."""
+_OF_ASKER = re.compile(
+    r"(?:(?:hello|hi|hey|hallo|bonjour|hola),? )?(?:i|i'\w+|we|we'\w+|my|our|ich|wir|meine?|"
+    r"unsere?|je|j'\w+|nous|mon|ma|mes|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?)\b",
+    re.I,
+)
+"""Match the first words of a statement about the person who asks."""
 _TURNING = frozenset(
     "know tell wonder wondering curious question hello hi hey please dear sorry thanks inform ask "
     "asking wissen frage hallo bitte savoir question bonjour saber pregunta hola".split()
@@ -112,7 +119,7 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
     candidates, gains = _gains(text, words, documents)
     if documents.count < 2 or not len(candidates):
         return parsed
-    best, scores, start, end = _best_run(gains, _segments(text, words))
+    best, scores, start, end = _best_run(words, gains, _segments(text, words))
     low, high = _CERTAIN
     certainty = float(np.clip((scores[best] - low) / (high - low), 0, 1))
     named = NamedDocuments(candidates, scores / max(scores[best], 1e-9), certainty)
@@ -128,14 +135,16 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
 
 
 def _segments(text: str, words: list[_Word]) -> list[tuple[int, int]]:
-    """Return the first and last word, excluded, of each sentence or part before a semicolon."""
+    """Return the first and last word, excluded, of each sentence, or part before a question."""
     ends = {*sentence_ends(text, 0, len(text)), *(m.end() for m in _SEMICOLON.finditer(text))}
+    for breaks in (_BREAK, _COMMA):
+        ends |= {m.end() for m in breaks.finditer(text) if _ASKS.match(text, m.end())}
     firsts = [n for n, word in enumerate(words) if word.start in ends]
     return list(pairwise(sorted({0, *firsts, len(words)})))
 
 
 def _best_run(
-    gains: npt.NDArray[np.float64], segments: list[tuple[int, int]]
+    words: list[_Word], gains: npt.NDArray[np.float64], segments: list[tuple[int, int]]
 ) -> tuple[int, npt.NDArray[np.float64], int, int]:
     """Return the best candidate, each candidate's score, and the best one's words (start, end)."""
     runs = []
@@ -148,22 +157,52 @@ def _best_run(
     end = int(stretches[:, best].argmax())
     # Of equal sums, take the shortest run of words.
     start = end - int(sums[: end + 1, best][::-1].argmin())
-    return best, scores, first + start, first + end
+    return best, scores, *_shortest(words, gains[:, best], first + start, first + end)
 
 
-def _quoted_names(
+def _shortest(
+    words: list[_Word], gains: npt.NDArray[np.float64], start: int, end: int
+) -> tuple[int, int]:
+    """Return the first and last word, excluded, of the shortest part of a name with all its terms.
+
+    A question may repeat a name. Words between both places are not part of the name.
+    """
+    naming = [
+        (number, term)
+        for number in range(start, end)
+        if gains[number] > 0
+        for term in words[number].terms[:1] or [str(number)]
+    ]
+    count = len({term for _, term in naming})
+    last: dict[str, int] = {}
+    found = start, end
+    for number, term in naming:
+        last[term] = number
+        first = min(last.values())
+        if len(last) == count and number + 1 - first < found[1] - found[0]:
+            found = first, number + 1
+    return found
+
+
+def _whole_names(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> list[tuple[int, list[int]]]:
-    """Return the row of each document whose whole name is quoted, with the numbers of the words."""
-    found = []
-    for quoted in _QUOTED.finditer(text):
-        row = documents.row_named(quoted[1])
-        within = [
-            n for n, w in enumerate(words) if w.start < quoted.end() and w.end > quoted.start()
-        ]
-        if row is not None and within:
-            found.append((row, within))
-    return found
+    """Return the row of each document whose whole name is quoted, with the numbers of the words.
+
+    A capitalized word that is a whole file name, such as `Keep`, counts without quotation marks,
+    too, except at the start of a sentence. A word of several file names does not count.
+    """
+    named = [(found.span(), found[1]) for found in _QUOTED.finditer(text)]
+    for before, word in pairwise(words):
+        found = _CAPITALIZED.search(text, word.start, word.end)
+        if found and text[before.end - 1] not in ".?!:;" and not documents.kinds & {*word.terms}:
+            named.append((found.span(), found[0]))
+    return [
+        (row, within)
+        for (start, end), name in named
+        for row in documents.rows_named(name)
+        if (within := [n for n, w in enumerate(words) if w.start < end and w.end > start])
+    ]
 
 
 def _gains(
@@ -172,7 +211,7 @@ def _gains(
     """Return the documents that a word names, and the gains, shape (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
-    quoted = _quoted_names(text, words, documents)
+    quoted = _whole_names(text, words, documents)
     rows = np.array([row for row, _ in quoted], np.int64)
     candidates = np.unique(np.concatenate([rows, *naming]))
     gains = np.zeros((len(words), len(candidates)))
@@ -217,7 +256,8 @@ def _without(
     A clause with the name is removed too, if the rest asks for at least `_LEAST_ASKED` words:
 
     - a clause before a colon or semicolon, if only the rest starts like a question, or is longer
-    - a sentence without a question mark, if the rest asks and is longer
+    - a sentence without a question mark, if the rest asks, and is longer or the sentence is about
+      the person who asks
     - a sentence, or a clause beside a comma, if only the rest starts like a question and the other
       words of the clause after its first two are common (see `_is_common`)
     """
@@ -233,12 +273,18 @@ def _without(
         inside = [word for word in others if first <= word.start < last]
         outside = len(others) - len(inside)
         part, rest = text[first:last].rstrip(), f"{text[:first].rstrip()} {text[last:]}".strip()
-        if outside < _LEAST_ASKED:
+        if not outside:
             continue
         opens = [word for word in words if first <= word.start][:_OPENING]
+        rest = _without_address(rest)
         asks = _ASKS.match(rest) is not None and not _ASKS.match(part)
-        leads_up = asks and all(word in opens or _is_common(word, documents) for word in inside)
-        if part.endswith((":", ";")):
+        leads_up = asks and (
+            _OF_ASKER.match(part) is not None
+            or all(word in opens or _is_common(word, documents) for word in inside)
+        )
+        if outside < _LEAST_ASKED and not leads_up:
+            continue
+        if part.endswith(tuple(":;-–—")):
             leads_up = asks or 2 * outside > len(others)
         elif _COMMA not in breaks:
             asks = "?" in rest and not part.endswith("?")

@@ -75,9 +75,14 @@ KEPT = "May copies of its drawings be kept at home?"
         # a sentence: `signed`, `Monday`
         (f"We signed Cedar Boats Inc. on Monday. {KEPT}", KEPT),
         (f"{KEPT} I mean Cedar Boats Inc., which we signed on Monday.", KEPT),
-        (f"Hello. We signed Cedar Boats on Monday. {KEPT}", f"Hello. {KEPT}"),
+        (f"Hello. We signed Cedar Boats on Monday. {KEPT}", KEPT),
         # a blank line: `read`, `client`
         (f"I read Cedar Boats for a client\n\n{KEPT}", KEPT),
+        # a dash, and a name that the question repeats
+        ("As to Cedar Boats - what is kept by Cedar Boats?", "what is kept by Cedar Boats?"),
+        # the person who asks, in more words than the question has
+        ("My brother works at Cedar Boats as a joiner in Leeds. Who pays?", "Who pays?"),
+        (f"I advise a client on Cedar Boats Inc., and I need to know if {KEPT}", f"if {KEPT}"),
         # what follows is no question
         ("Tell me the term in Cedar Boats. I need it for a letter to my bank.", None),
         # more words lead up to the question than are in it: `copies`, `drawings`, `kept`
@@ -155,11 +160,21 @@ def test_lead_ins_about_a_document_leave_what_is_asked(tmp_path, name):
 def test_a_quoted_file_name_of_common_words_names_its_document(tmp_path):
     text = "We keep what you tell us, and keep it safe."
     documents = documents_of(tmp_path, {f"{name}.txt": text for name in ("Keep", "Sync", "Mail")})
-    found = analyse('Consider "keep"; who can see my goals?', documents)
-    assert found.search_text == "who can see my goals?"
-    assert found.named is not None and found.named.certainty == 1
-    best = int(found.named.rows[found.named.shares.argmax()])
-    assert documents.document_ids[best].as_py() == "Keep.txt"
+    for lead in ('Consider "keep"; ', "As a user of Keep: "):
+        found = analyse(f"{lead}who can see my goals?", documents)
+        assert found.search_text == "who can see my goals?"
+        assert found.named is not None and found.named.certainty == 1
+        best = int(found.named.rows[found.named.shares.argmax()])
+        assert documents.document_ids[best].as_py() == "Keep.txt"
+    assert analyse("Keep what? Who can see my goals?", documents).search_text.startswith("Keep")
+
+
+def test_all_documents_of_a_quoted_name_are_named(tmp_path):
+    names = ("a/Pump Manual.txt", "b/pump_manual.txt", "c/Lease.txt")
+    documents = documents_of(tmp_path, dict.fromkeys(names, "A text."))
+    named = analyse('Consider "Pump Manual"; how often is oil changed?', documents).named
+    assert named is not None
+    assert (named.rows.tolist(), named.shares.tolist()) == ([0, 1], [1.0, 1.0])
 
 
 def test_a_name_in_the_lead_in_and_in_the_question_leaves_the_question_whole(documents):

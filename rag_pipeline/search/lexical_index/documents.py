@@ -1,8 +1,8 @@
 """Index documents for BM25 by their file name, title and first characters, and search them."""
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import islice
@@ -173,15 +173,17 @@ class DocumentIndex:
         known = standings(shown.values())
         return {row: document_id for row, document_id in shown.items() if document_id in known}
 
-    def row_named(self, name: str) -> int | None:
-        """Return the row of the document whose file name is exactly this, in any case, or None."""
-        return self._rows_by_name.get(_SEPARATORS.sub(" ", name).strip().casefold())
+    def rows_named(self, name: str) -> Sequence[int]:
+        """Return the rows of the documents whose file name is exactly this, in any case."""
+        return self._rows_by_name.get(_SEPARATORS.sub(" ", name).strip().casefold(), ())
 
     @cached_property
-    def _rows_by_name(self) -> dict[str, int]:
+    def _rows_by_name(self) -> dict[str, list[int]]:
         rows = self._rows[:_MAX_KNOWN]
-        names = self.document_ids.take(rows).to_pylist()
-        return {readable_name(n).casefold(): r for n, r in zip(names, rows.tolist(), strict=True)}
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for name, row in zip(self.document_ids.take(rows).to_pylist(), rows.tolist(), strict=True):
+            found[readable_name(name).casefold()].append(row)
+        return dict(found)
 
     def named_by(self, term: str) -> Hits:
         """Return the documents with a term in name, title or head, and a strength of 0 to 1 each.

@@ -46,7 +46,7 @@ class HybridRetriever(TermRetriever):
     least `k`.
     """
 
-    code_version = 4
+    code_version = 5
     method: Literal["hybrid"]
     fusion: Literal["rrf", "weighted"] = "weighted"
     dense_weight: float = Field(default=0.6, ge=0.0)
