@@ -162,7 +162,7 @@ def queried(scale: Scale) -> Result:
     assert retriever.method == "hybrid"
     rerankers = {
         "hybrid": NoReranker(method="none"),
-        "hybrid, maxsim": MaxSimReranker(method="maxsim", weight=0.4, candidates=50),
+        "hybrid, maxsim": MaxSimReranker(method="maxsim", weight=0.5, candidates=50),
     }
     result: Result = {}
     for name, reranker in rerankers.items():

@@ -63,7 +63,7 @@ attributes:
       k: 50
   rerankers:
     none: {{method: none}}
-    maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}
+    maxsim: {{method: maxsim, weight: 0.5, candidates: 50}}
   # In BM25, a word of the chunk counts as two of its context.
   lexical: {{text_weight: 2{language}}}
 
@@ -108,8 +108,8 @@ _ENGLISH = {
     # e5: {provider: e5}         # about 100 languages, with the extra e5""",
     "embedding": "minilm",
     "weights": """\
-      dense_weight: 0.4
-      lexical_weight: 0.6""",
+      dense_weight: 0.5
+      lexical_weight: 0.5""",
     "reranker": "maxsim",
     "language": "",
 }
