@@ -172,7 +172,7 @@ def built(name: str, data: Path, work: Path) -> Corpus:
     if name == "sample":
         file = write_sample(work)
     elif not file.exists():
-        prepared(name, data / PUBLIC[name][0], work)
+        prepared(name, data / PUBLIC[name].path, work)
     rag("run", str(file), "--configuration", "default", "--quiet")
     return Corpus(load_config(file))
 

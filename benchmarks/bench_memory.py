@@ -48,7 +48,7 @@ def multiplied(documents: Path, times: int) -> None:
 
 def main() -> None:
     with working(__doc__, times=10, seconds=20.0, clients=8) as arguments:
-        data, work = arguments.data / SETS[SET][0], arguments.work
+        data, work = arguments.data / SETS[SET].path, arguments.work
         small = prepared(SET, data, work / "small")
         once = run_watched(small)
         print(f"rag run: {once} MiB (must be at most {RUN_MIB})", flush=True)

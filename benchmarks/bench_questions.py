@@ -44,7 +44,7 @@ def written(work: Path, name: str, data: Path, most: int) -> Path:
         shutil.copytree(ROOT / "data" / "documents", work / "documents")
         shutil.copy(ROOT / "data" / "queries.jsonl", work / "queries.jsonl")
     else:
-        rag("import", name, str(data / SETS[name][0]), str(work), "--quiet")
+        rag("import", name, str(data / SETS[name].path), str(work), "--quiet")
         cut(work, most)
         chunkings = {key: chunkings[key] for key in ("recursive_500", "sentences_600")}
     stages = {"embedding": "minilm", "reranker": "none"}

@@ -36,7 +36,7 @@ from rag_pipeline_tests.testing.language_set import write_language_set
 
 SETS = ("sample", "privacy", "legalbench-rag", "xquad", "language_set")
 MODELS = ("minilm", "e5")
-_FOLDERS = {"privacy": "legalbench_rag_privacy_qa", "legalbench-rag": PUBLIC["legalbench-rag"][0]}
+_FOLDERS = {"privacy": "legalbench_rag_privacy_qa", "legalbench-rag": PUBLIC["legalbench-rag"].path}
 _MOST = 80
 _XQUAD = "es"
 
