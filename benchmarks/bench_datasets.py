@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.shared import working
+from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.main import app
+from rag_pipeline.search.pinned import open_index, pin
+from rag_pipeline.search.retrieval import Searcher, cached
+from rag_pipeline.workspace import Workspace
 
 _PRESENCE = tuple(f"AnswerPresence@{k}" for k in (1, 5, 10, 20))
 
@@ -80,6 +84,18 @@ def prepared(name: str, data: Path, work: Path) -> Path:
         text = file.read_text().replace("chunking: recursive_500", "chunking: given")
         file.write_text(text)
     return file
+
+
+def default_searcher(workspace: Workspace) -> Searcher:
+    """Return a searcher of the default configuration, which embeds each query once."""
+    config = workspace.config
+    configuration = next(c for c in config.all_configurations.values() if c.name == "default")
+    return Searcher(
+        index=open_index(workspace, pin(workspace, configuration)),
+        retriever=config.retrievers[configuration.retriever],
+        reranker=config.rerankers[configuration.reranker],
+        embed=cached(workspace.embed(configuration.embedding, CallCounts(), "query")),
+    )
 
 
 def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path, Path]]:

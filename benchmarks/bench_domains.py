@@ -7,14 +7,22 @@ weight of vectors (BM25 has the rest) and a weight of MaxSim. The pair with the 
 other sets' published metrics is measured on the set itself.
 """
 
-import json
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 
-import yaml
+import numpy as np
 
-from benchmarks.bench_datasets import SETS, prepared, present, rag
+from benchmarks.bench_datasets import SETS, default_searcher, prepared, present, rag
 from benchmarks.shared import heading, row
+from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import SearchRequest
+from rag_pipeline.evaluation.relevance import judge_chunks
+from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS, evaluate_query
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.workspace import Workspace
 
 PAIRS = tuple(product((40, 50, 60), (40, 50, 60)))
 DEFAULT = (50, 50)
@@ -24,33 +32,34 @@ Figures = dict[tuple[int, int], list[float]]
 """The published metrics of a set in percent, by both weights in percent."""
 
 
-def with_pairs(file: Path) -> None:
-    """Replace the configurations of a corpus file by one for each pair of weights."""
-    content = yaml.safe_load(file.read_text())
-    attributes = content["attributes"]
-    default = next(c for c in attributes["configurations"] if c["name"] == "default")
-    hybrid, maxsim = attributes["retrievers"]["hybrid"], attributes["rerankers"]["maxsim"]
-    made = []
+def measured(name: str, file: Path) -> Figures:
+    """Return the published metrics of an indexed set under each pair of weights."""
+    workspace = Workspace(load_config(file))
+    searcher, queries = default_searcher(workspace), load_queries(workspace)
+    index = searcher.index
+    chunks = index.take(np.arange(len(index)), ["chunk_id", "document_id", "start", "end"])
+    relevant = judge_chunks(queries, chunks)
+    metrics = [metric for metric in RANKING_METRICS if metric.name in SETS[name].metrics]
+    found: Figures = {}
     for dense, late in PAIRS:
         weights = {"dense_weight": dense / 100, "lexical_weight": 1 - dense / 100}
-        attributes["retrievers"][f"hybrid_{dense}"] = hybrid | weights
-        attributes["rerankers"][f"maxsim_{late}"] = maxsim | {"weight": late / 100}
-        stages = {"retriever": f"hybrid_{dense}", "reranker": f"maxsim_{late}"}
-        made.append(default | stages | {"name": f"{dense}_{late}"})
-    attributes |= {"configurations": made, "baseline": made[0]["name"]}
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+        weighed = replace(
+            searcher,
+            retriever=searcher.retriever.model_copy(update=weights),
+            reranker=searcher.reranker.model_copy(update={"weight": late / 100}),
+        )
+        results = weighed.search_all(SearchRequest(query=query.query) for query in queries)
+        values = [
+            evaluate_query(query, result.chunks, chunk_ids, metrics, lost)
+            for query, result in zip(queries, results, strict=True)
+            for chunk_ids, lost in [relevant[query.query_id]]
+        ]
+        found[dense, late] = [100 * _mean(one[m.name] for one in values) for m in metrics]
+    return found
 
 
-def measured(name: str, data: Path, work: Path) -> Figures:
-    """Return the published metrics of a set under each pair of weights."""
-    file, out = prepared(name, data, work), work / f"{name}.json"
-    with_pairs(file)
-    rag("run", str(file), "--quiet", "--json", str(out))
-    rows = {one["name"]: one["metrics"] for one in json.loads(out.read_text())["configurations"]}
-    return {
-        pair: [100 * rows["{}_{}".format(*pair)][metric]["mean"] for metric in SETS[name].metrics]
-        for pair in PAIRS
-    }
+def _mean(values: Iterable[float | None]) -> float:
+    return fmean(value for value in values if value is not None)
 
 
 def mean_gain(figures: Figures, pair: tuple[int, int]) -> float:
@@ -64,7 +73,16 @@ def shown(values: list[float]) -> str:
 
 
 def main() -> None:
-    found = {name: measured(name, data, work) for name, data, work in present(__doc__, ENGLISH)}
+    found: dict[str, Figures] = {}
+    for name, data, work in present(__doc__, ENGLISH):
+        file = prepared(name, data, work)
+        rag("run", str(file), "--configuration", "default", "--quiet")
+        found[name] = measured(name, file)
+    show(found)
+
+
+def show(found: dict[str, Figures]) -> None:
+    """Print each domain's figures by default, and with the weights that the others choose."""
     heading("domain", "metrics", "default", "chosen on the others", "with these weights")
     for name, figures in found.items():
         others = [other for domain, other in found.items() if domain != name]

@@ -13,17 +13,14 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.bench_datasets import SETS as PUBLIC
-from benchmarks.bench_datasets import prepared, rag
+from benchmarks.bench_datasets import default_searcher, prepared, rag
 from benchmarks.corpora import write_sample
 from benchmarks.shared import working
-from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query, SearchRequest
 from rag_pipeline.evaluation.metrics import answer_presence
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.search.pinned import open_index, pin
-from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
@@ -165,14 +162,7 @@ SETS = {
 
 def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str]) -> list[float]:
     """Return the mean AnswerPresence at each cutoff of the default, asked in other words."""
-    config = workspace.config
-    configuration = next(c for c in config.all_configurations.values() if c.name == "default")
-    searcher = Searcher(
-        index=open_index(workspace, pin(workspace, configuration)),
-        retriever=config.retrievers[configuration.retriever],
-        reranker=config.rerankers[configuration.reranker],
-        embed=cached(workspace.embed(configuration.embedding, CallCounts(), "query")),
-    )
+    searcher = default_searcher(workspace)
     found = searcher.search_all(SearchRequest(query=text) for text in asked)
     labels = [
         relevance_labels(one.chunks, query.gold_spans)
