@@ -33,7 +33,7 @@ def show_chunks(
         say("\n".join(lines))
 
 
-_NEAREST = 3
+NEAREST = 3
 """Number of passages that are shown if nothing answers."""
 _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
 
@@ -45,8 +45,13 @@ def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
     return Answer.model_validate(made).model_dump(mode="json")
 
 
-def show_answer(made: "AssistedAnswer", trace: bool) -> None:
-    """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
+def show_answer(
+    made: "AssistedAnswer", trace: bool, places: "Sequence[Place | None]" = ()
+) -> None:
+    """Print the answer, its sources, problems and warnings, and with `trace` its steps.
+
+    `places` are those of the first `NEAREST` passages.
+    """
     for line in made.text.splitlines():
         shown = visible(line)
         for sentence in map(visible, made.doubted):
@@ -54,7 +59,7 @@ def show_answer(made: "AssistedAnswer", trace: bool) -> None:
         tell(shown)
     if not made.answered and made.passages:
         console.print("\nThe nearest passages, which may not answer it:\n")
-        show_chunks(made.passages[:_NEAREST], made.query)
+        show_chunks(made.passages[:NEAREST], made.query, places)
     if made.answered and made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
         say(f"[dim]Confidence: {word} ({made.confidence:.2f})[/dim]")

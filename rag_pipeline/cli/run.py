@@ -204,8 +204,8 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
         show_chunks(found, question, corpus.places(found))
     measured = config.queries_path is not None
     following = (
-        (("search", "your question"), ""),
-        (("leaderboard", "--sort", "nDCG@10"), "") if measured else (("questions",), "to measure"),
+        (("ask", "your question"), ""),
+        (("report",), "the evaluation as a page") if measured else (("questions",), "to measure"),
         (("plan",), f"after a change in the documents or in {escape(shown_path(file))}"),
     )
     console.print("Next:")

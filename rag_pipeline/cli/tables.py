@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, new_table, say, show_next
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    indented,
+    new_table,
+    say,
+    show_next,
+    tell,
+)
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.config.configurations import STAGES
@@ -141,22 +149,16 @@ def coloured_verdict(verdict: str) -> str:
 
 
 def show_releases(releases: Sequence[Release], serving: str) -> None:
-    """Print the releases, newest first."""
+    """Print the releases with the reasons for them, newest first."""
     if not releases:
         console.print("no releases yet")
         return
-    names = ("", "release", "created", "configuration", "chunks", "why")
-    table = new_table(*names, numbers={"chunks"})
     for release in releases:
-        table.add_row(
-            "*" if release.release_id == serving else "",
-            release.release_id,
-            release.created.removesuffix("+00:00").replace("T", " "),
-            escape(release.configuration),
-            f"{release.pinned.rows:,}",
-            escape("; ".join(release.reasons)),
-        )
-    console.print(table)
+        mark = "*" if release.release_id == serving else " "
+        created = release.created.removesuffix("+00:00").replace("T", " ")
+        what = f"{escape(release.configuration)}, {release.pinned.rows:,} chunks"
+        say(f"{mark} [bold]{release.release_id}[/bold]  {created}  {what}")
+        tell(indented(escape("; ".join(release.reasons)), "    "))
 
 
 def show_import(report: "ImportReport", destination: Path) -> None:

@@ -64,8 +64,13 @@ def any_language_of(text: str) -> str:
 
 
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
-    """Return the share (0 to 1) of each language among texts, the largest share first."""
-    counts = Counter(code for text in texts if (code := language_of(text)))
+    """Return the share (0 to 1) of each language among texts, the largest share first.
+
+    A text counts if its halves are in one language. Others are often lists of names and numbers.
+    """
+    halves = ((text[: len(text) // 2], text[len(text) // 2 :]) for text in texts)
+    pairs = ((language_of(first), language_of(second)) for first, second in halves)
+    counts = Counter(first for first, second in pairs if first and first == second)
     total = counts.total()
     return {code: count / total for code, count in counts.most_common()}
 

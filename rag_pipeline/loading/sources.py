@@ -207,6 +207,11 @@ class SourceFile:
 Source = SourceFile | Rejected
 
 
+def is_prose(path: str) -> bool:
+    """Return whether a file's suffix is one of prose, unlike tables, code and data."""
+    return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf")
+
+
 def _from_stem(path: PurePosixPath) -> str:
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split()) or path.name
 

@@ -14,12 +14,21 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.languages import languages_of
-from rag_pipeline.loading.sources import SourceFile, duplicate_groups, folder_of, list_files, scan
+from rag_pipeline.loading.sources import (
+    SourceFile,
+    duplicate_groups,
+    folder_of,
+    is_prose,
+    list_files,
+    scan,
+)
 
-_SAMPLE = 40
+_SAMPLE = 80
 """Maximum number of files that are read, evenly spread over the kinds and folders."""
-_SECONDS = 20
-"""Time in seconds after which no further file of the sample is read."""
+_LEAST = 20
+"""Number of files that are read in any case for which the longer time suffices."""
+_SECONDS, _LONGER = 20, 60
+"""Times in seconds after which no further file is read: usually, and before `_LEAST` are read."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
@@ -62,9 +71,11 @@ class Survey:
 
 
 def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
-    """Look at a folder or one file. Read at most 40 files, for about 20 seconds.
+    """Look at a folder or one file. Read at most 80 files, for about 20 seconds.
 
-    `languages` has the share (0 to 1) of each language among the texts of 200 characters or more.
+    On a busy machine, 20 files are read for up to 60 seconds, because the languages decide on the
+    model. `languages` has the share (0 to 1) of each language among the texts of 200 characters or
+    more. Code and tables count only if there is no prose: their language is often guessed wrong.
     """
     base = folder_of(documents)
     limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
@@ -79,32 +90,36 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
         (path for path, size in sizes.items() if _is_heavy(path, size)), key=sizes.__getitem__
     )
     light = sizes.keys() - set(heavy)
-    texts, scans, lengths = _read_sample(settings, base, [f for f in usable if f.relative in light])
+    by_path, scans, lengths = _read_sample(
+        settings, base, [f for f in usable if f.relative in light]
+    )
     whole = tuple(sum(length[i] for length in lengths.values()) for i in (0, 1))
     characters = 0.0
     for path in light:
         known = lengths.get(PurePosixPath(path).suffix) or whole
         characters += sizes[path] * known[0] / max(1, known[1])
-    long = [text for text in texts if len(text.strip()) >= _MIN_CHARACTERS]
+    long = [(path, text) for path, text in by_path if len(text.strip()) >= _MIN_CHARACTERS]
+    prose = [text for path, text in long if is_prose(path)]
     return Survey(
-        sizes, len(listed) - len(usable), heavy, texts, languages_of(long), round(characters),
+        sizes, len(listed) - len(usable), heavy, [text for _, text in by_path],
+        languages_of(prose or [text for _, text in long]), round(characters),
         scans, _copies(base, sizes), _versions(sorted(light)),
     )  # fmt: skip
 
 
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
-) -> tuple[list[str], list[str], Mapping[str, Sequence[int]]]:
-    """Return texts, the paths of scans, and the characters and bytes read for each suffix."""
-    texts: list[str] = []
+) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]]]:
+    """Return texts by path, the paths of scans, and characters and bytes read for each suffix."""
+    texts: list[tuple[str, str]] = []
     scans: list[str] = []
     lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     by_kind = sorted(files, key=lambda file: (PurePosixPath(file.relative).suffix, file))
     sample = by_kind[:: -(-len(files) // _SAMPLE) or 1]
     random.Random(0).shuffle(sample)  # every kind has its share of the time
-    until = time.monotonic() + _SECONDS
-    for file in sample:
-        if time.monotonic() > until:
+    began = time.monotonic()
+    for number, file in enumerate(sample):
+        if time.monotonic() - began > (_SECONDS if number >= _LEAST else _LONGER):
             break
         for source in islice(scan(settings, base, files=[file]), 3):
             if not isinstance(source, SourceFile):
@@ -117,7 +132,7 @@ def _read_sample(
             of_suffix = lengths[PurePosixPath(file.relative).suffix]
             of_suffix[0] += len(text)
             of_suffix[1] += source.n_bytes
-            texts.append(text)
+            texts.append((file.relative, text))
     return texts, scans, lengths
 
 

@@ -24,10 +24,13 @@ _CHARACTERS_A_TEXT = 230
 """Characters of documents for each text: both configurations of `rag init` embed all of them."""
 _E5_TO_MINILM = 2.5
 """Ratio of the times of e5 and minilm, used while e5 is not installed."""
-_LEAST_FOREIGN = 0.1
-"""Minimum share (0 to 1) of other languages for which the multilingual model is considered."""
+_LEAST_FOREIGN = 0.02
+"""Minimum share (0 to 1) of other languages in a mixed folder."""
 _WORTH_SECONDS = 900
-"""Maximum further time in seconds that the multilingual model may take in a mixed folder."""
+"""Maximum further time in seconds that the multilingual model may take in a mixed folder.
+
+It is proportional to the share of other languages below 10 %.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,9 @@ def chosen_model(
 ) -> tuple[str, str]:
     """Return the embedding for documents in these languages (shares of 0 to 1), and the reason.
 
-    minilm reads English only. In a mixed folder, e5 is chosen if it takes at most 15 more minutes.
-    Otherwise, BM25 with stems of each language finds the documents in other languages.
+    minilm reads English only. In a mixed folder, e5 is chosen if it takes at most 15 more minutes,
+    or fewer if less than 10 % is in other languages. Otherwise, BM25 with stems of each language
+    finds the documents in other languages.
     """
     if not is_mixed(languages):
         return "minilm", "minilm is the faster model, and reads English"
@@ -88,7 +92,7 @@ def chosen_model(
     more = work["e5"].seconds - work["minilm"].seconds if work else 0.0
     if next(iter(languages)) != "en":
         return "e5", f"e5 reads {others}, and minilm reads English only"
-    if more <= _WORTH_SECONDS:
+    if more <= _WORTH_SECONDS * min(1.0, (1.0 - languages["en"]) / 0.1):
         return "e5", f"e5 takes {minutes(more)} more, and also reads {others}"
     return "minilm", (
         f"minilm reads English, and BM25 finds {others} by words; e5 would take {minutes(more)} "
@@ -97,7 +101,7 @@ def chosen_model(
 
 
 def is_mixed(languages: Mapping[str, float]) -> bool:
-    """Return whether at least 10 % of the documents are in other languages than English."""
+    """Return whether at least 2 % of the documents are in other languages than English."""
     return bool(languages) and 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN
 
 

@@ -156,23 +156,23 @@ def follow(printed: str, *expected: str) -> list[str]:
     return [outcome.out for outcome in outcomes]
 
 
-def test_from_init_to_search_beside_other_corpora(here: Path) -> None:
+def test_from_init_to_an_answer_beside_other_corpora(here: Path) -> None:
     write_corpus(here)
     Path("sub folder").mkdir()
     output = ("--output", "sub folder/a corpus.yaml")
     written = rag("init", "mine", "--documents", "documents", *output).out
     made, ran = follow(written, "questions", "run")
     assert "synthetic questions" in made
-    found, board, planned = follow(ran, "search", "leaderboard", "plan")
-    assert found.startswith("1. ")
-    assert "mine: " in board
+    answered, written, planned = follow(ran, "ask", "report", "plan")
+    assert answered.startswith("Nothing in the documents answers this.")
+    assert written == "wrote mine.html\n"
     assert planned.startswith("everything is current")
 
 
 def test_a_run_with_nothing_to_measure_with_leads_to_questions(here: Path) -> None:
     write_corpus(here).unlink()
     rag("init", "mine", "--documents", "documents")
-    _, made, planned = follow(rag("run").out, "search", "questions", "plan")
+    _, made, planned = follow(rag("run").out, "ask", "questions", "plan")
     assert "synthetic questions" in made
     assert "13 of 21 steps would run" in planned
 

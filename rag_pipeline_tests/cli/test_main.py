@@ -209,10 +209,13 @@ def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
     outcome = rag("rollback", "-c", file)
     assert outcome.out.startswith("serving release-000001 (")
     listed = rag("releases", "-c", file).out
-    assert [line.split()[:2] for line in listed.splitlines() if "release-" in line] == [
-        ["release-000002", newest["created"][:10]],
-        ["*", "release-000001"],
+    created = [one["created"][:19].replace("T", " ") for one in (newest, first)]
+    heads = [line.rpartition(", ")[0] for line in listed.splitlines() if "release-" in line]
+    assert heads == [
+        f"  release-000002  {created[0]}  {newest['configuration']}",
+        f"* release-000001  {created[1]}  {first['configuration']}",
     ]
+    assert f"    {'; '.join(first['reasons'])}" in listed.splitlines()
     assert rag("rollback", "release-000002", "-c", file).code == 0
 
 

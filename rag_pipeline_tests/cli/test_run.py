@@ -82,7 +82,7 @@ def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -
     tail = outcome.out.split("Serving release-000001: ")[1]
     assert "default finds the answer among the first 5 chunks for 4 of 4 questions (100 %" in tail
     assert "1. policy/" in tail or "1. nda/" in tail
-    assert "rag search 'your question' " in tail
+    assert "rag ask 'your question' " in tail
 
 
 def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: Any) -> None:

@@ -31,7 +31,9 @@ def test_few_letters_have_no_language(text: str) -> None:
 
 
 def test_shares_skip_texts_without_a_language() -> None:
-    found = languages_of([QUESTIONS["de"], QUESTIONS["zh"], QUESTIONS["de"], "12"])
+    two = [f"{QUESTIONS[code]} {QUESTIONS[code]}" for code in ("de", "zh", "de")]
+    mixed = f"{QUESTIONS['en']} {QUESTIONS['fr']}"
+    found = languages_of([*two, mixed, "12"])
     assert found == {"de": pytest.approx(2 / 3), "zh": pytest.approx(1 / 3)}
 
 
@@ -48,6 +50,7 @@ def test_a_survey_reads_readable_documents(tmp_path: Path) -> None:
         (tmp_path / f"{number}.txt").write_text(QUESTIONS["de"] * 20, "utf-8")
     (tmp_path / "short.txt").write_text("text")
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    assert survey(tmp_path).languages == {"de": 1.0}
+    (tmp_path / "prices.csv").write_text("article;price\nvan de fan;12\n" * 30)
+    assert survey(tmp_path).languages == {"de": 1.0}, "tables do not count beside prose"
     assert survey(tmp_path / "0.txt").languages == {"de": 1.0}
     assert survey(tmp_path / "short.txt").languages == {}

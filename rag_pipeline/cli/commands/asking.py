@@ -99,18 +99,19 @@ def ask(
       rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
     from rag_pipeline.assistant import open_assistant
-    from rag_pipeline.cli.passages import answer_record, show_answer
+    from rag_pipeline.cli.passages import NEAREST, answer_record, show_answer
     from rag_pipeline.config.access import read_caller
 
-    assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
-    assistant = assistant.seen_by(read_caller(labels))
+    searched = open_corpus(corpus, named, _QUOTE)
+    assistant = open_assistant([searched]).seen_by(read_caller(labels))
     made = assistant.ask(
         question, document_id=document, instructions=instructions, turns=follow or ()
     )
     if as_json:
         print_json(answer_record(made))
     else:
-        show_answer(made, trace)
+        nearest = () if made.answered else made.passages[:NEAREST]
+        show_answer(made, trace, searched.places(nearest))
 
 
 @app.command(short_help="Prove that the sources of a kept answer stand in the documents.")

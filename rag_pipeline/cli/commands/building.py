@@ -54,7 +54,7 @@ def init(
 ) -> None:
     """Look at a folder, and write a commented corpus file: configurations `default` and `plain`.
 
-    At most 40 files are read, for about 20 seconds. Each packaged model embeds 20 texts, so that
+    At most 80 files are read, for about 20 seconds. Each packaged model embeds 20 texts, so that
     the expected minutes are those of this machine. Logs over 1 MB and data files over 10 MB are
     left out. A terminal is asked about the model, the questions and these files.
 

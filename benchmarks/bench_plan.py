@@ -1,0 +1,74 @@
+"""Whether a plan knows how long a first run takes: expected and spent processor time by stage.
+
+python -m benchmarks.bench_plan [--folder FOLDER]
+
+Without a folder, it plans the sample. A folder gets the corpus file of `rag init` and made
+questions. Processor time, because the load of the machine may change between plan and run.
+"""
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+from benchmarks.shared import options
+from rag_pipeline.cli.main import app
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.one_run import run_steps
+from rag_pipeline.pipeline.driver import Done, Event, load_and_cut
+from rag_pipeline.pipeline.dry_run import START, RunPlan, durations, plan_run
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+
+_SAMPLE = Path(__file__).parents[1] / "data"
+_PROCESSOR = SimpleNamespace(perf_counter=time.process_time, thread_time=time.thread_time)
+
+
+def compare(file: Path) -> None:
+    """Plan and run a corpus with an empty store, and print the seconds of each stage."""
+    workspace = Workspace(load_config(file))
+    load_and_cut(workspace)
+    planned = plan_run(workspace)
+    with mock.patch.object(durations, "time", _PROCESSOR):
+        rows, start = durations.measure(workspace, planned)
+    expected = Counter({START: start})
+    for row in rows:
+        expected[row.step.asset] += row.seconds or 0.0
+    spent: Counter[str] = Counter()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Done):
+            spent[event.step.asset] += event.cpu_seconds
+
+    began = time.process_time()
+    run_steps(RunPlan(workspace, steps(workspace.config)), listen, lambda *_: None)
+    spent[START] = time.process_time() - began - spent.total()
+    for stage, seconds in expected.most_common():
+        print(f"  {stage:<22} expected {seconds:6.1f} s  spent {spent[stage]:6.1f} s")
+    ratio = spent.total() / expected.total()
+    print(f"  {expected.total():.1f} s expected, {spent.total():.1f} s spent: {ratio:.2f}")
+
+
+def main() -> None:
+    folder = options(__doc__, folder=Path).folder
+    with tempfile.TemporaryDirectory() as temporary:
+        file, store = Path(temporary, "bench.yaml"), str(Path(temporary, "store"))
+        given = [] if folder else ["--queries", str(_SAMPLE / "queries.jsonl")]
+        documents = str(folder or _SAMPLE / "documents")
+        rag("init", "bench", "--documents", documents, "-o", str(file), "--store", store, *given)
+        if folder:
+            rag("questions", str(file))
+        compare(file)
+
+
+def rag(*arguments: str) -> None:
+    """Run a command of `rag` in this process."""
+    sys.argv = ["rag"]
+    app(arguments, standalone_mode=False)
+
+
+if __name__ == "__main__":
+    main()
