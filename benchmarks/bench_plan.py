@@ -6,6 +6,7 @@ Without a folder, it plans the sample. A folder gets the corpus file of `rag ini
 questions. Processor time, because the load of the machine may change between plan and run.
 """
 
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,9 +16,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from benchmarks.shared import options
-from rag_pipeline.cli.main import app
 from rag_pipeline.config import load_config
-from rag_pipeline.orchestration.one_run import run_steps
 from rag_pipeline.pipeline.driver import Done, Event, load_and_cut
 from rag_pipeline.pipeline.dry_run import START, RunPlan, durations, plan_run
 from rag_pipeline.pipeline.planning import steps
@@ -44,6 +43,8 @@ def compare(file: Path) -> None:
             spent[event.step.asset] += event.cpu_seconds
 
     began = time.process_time()
+    from rag_pipeline.orchestration.one_run import run_steps  # imports Dagster, as a run does
+
     run_steps(RunPlan(workspace, steps(workspace.config)), listen, lambda *_: None)
     spent[START] = time.process_time() - began - spent.total()
     for stage, seconds in expected.most_common():
@@ -58,16 +59,17 @@ def main() -> None:
         file, store = Path(temporary, "bench.yaml"), str(Path(temporary, "store"))
         given = [] if folder else ["--queries", str(_SAMPLE / "queries.jsonl")]
         documents = str(folder or _SAMPLE / "documents")
-        rag("init", "bench", "--documents", documents, "-o", str(file), "--store", store, *given)
+        paths = ("--documents", documents, "--output", str(file), "--store", store)
+        rag("init", "bench", *paths, *given)
         if folder:
             rag("questions", str(file))
         compare(file)
 
 
 def rag(*arguments: str) -> None:
-    """Run a command of `rag` in this process."""
-    sys.argv = ["rag"]
-    app(arguments, standalone_mode=False)
+    """Run a command of `rag` in a process of its own, as a user does."""
+    code = "from rag_pipeline.cli import main; main()"
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
 
 
 if __name__ == "__main__":

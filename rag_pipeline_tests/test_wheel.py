@@ -6,6 +6,7 @@ Its demo answers questions of the README without a model.
 import importlib.metadata
 import json
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Assistant, open_assistant
 from rag_pipeline_tests.testing.checkout import ROOT, copy_of_checkout
+from rag_pipeline_tests.testing.guides import blocks, prints
 
 PARTS = (
     *("pyproject.toml", "setup.py", "MANIFEST.in", "constraints.txt", "README.md", "LICENSE"),
@@ -158,6 +160,17 @@ def test_the_demo(demo: tuple[Path, str]) -> None:
     assert "default" in shown
     assert "halvorsk" in shown.rpartition("ask")[2].lower()
     assert "[1]" in shown.rpartition("ask")[2], "an answer with its source"
+
+
+@pytest.mark.long
+def test_the_readme_shows_what_the_sample_answers(installed: Path, demo: tuple[Path, str]) -> None:
+    asked = [b for b in blocks([ROOT / "README.md"]) if "rag ask" in b.text and "sample" in b.text]
+    (block,) = asked
+    for line in block.lines:
+        arguments = shlex.split(line, comments=True)
+        printed = run(installed, demo[0] / "a demo", "rag", *arguments[1:])
+    assert prints(block.output, printed), printed
+    assert (demo[0] / "a demo" / "sample.html").is_file()
 
 
 ONLY = """

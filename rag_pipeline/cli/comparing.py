@@ -162,11 +162,11 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     console.print(table)
     # Queries about the same document are one unit in intervals and p values.
     groups = max((c.groups for c in found.values() if c.groups), default=None)
-    unit = f" Unit: the document or `group` ({groups})." if groups else ""
+    unit = f" Intervals and verdicts rest on {groups} documents or groups." if groups else ""
     console.print(
-        f"In percent; AP@k: Answer Presence@k; p is adjusted (Holm) for these {len(found)} "
-        f"metrics; the leaderboard adjusts one metric for all configurations, so verdicts may "
-        f"differ. n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
+        f"In percent; AP@k: Answer Presence@k. Verdicts are adjusted (Holm) for these {len(found)} "
+        f"metrics, on the leaderboard for all configurations in one metric, so they may differ. "
+        f"n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
         style="dim",
     )
 

@@ -63,7 +63,7 @@ app = typer.Typer(
       rag init my_docs --documents path/to/folder
       rag questions
       rag run
-      rag search "a question"
+      rag ask "a question"
     """,
     epilog="""CORPUS is the last argument of every command: a corpus file, or the name of a corpus
     with a file in the working directory or in */defs/*/defs.yaml below it. It is optional if there

@@ -45,9 +45,7 @@ def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
     return Answer.model_validate(made).model_dump(mode="json")
 
 
-def show_answer(
-    made: "AssistedAnswer", trace: bool, places: "Sequence[Place | None]" = ()
-) -> None:
+def show_answer(made: "AssistedAnswer", trace: bool, places: "Sequence[Place | None]" = ()) -> None:
     """Print the answer, its sources, problems and warnings, and with `trace` its steps.
 
     `places` are those of the first `NEAREST` passages.

@@ -27,7 +27,7 @@ from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
 from rag_pipeline.cli.passages import show_chunks
-from rag_pipeline.cli.tables import readable_names, show_leaderboard
+from rag_pipeline.cli.tables import show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
@@ -193,8 +193,7 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     """Print the served release and the next commands. With `ask`, also search for a query."""
     corpus = Corpus(config)
     served = corpus.release()
-    short = readable_names([row.name for row in board.configurations])
-    name = short.get(served.configuration, served.configuration)
+    name = board.labels().get(served.configuration, served.configuration)
     console.print(f"\nServing {served.release_id}: {escape(name)}")
     if headline := board.headline(served.configuration):
         console.print(escape(headline))

@@ -18,7 +18,6 @@ from rag_pipeline.cli.console import (
 )
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
-from rag_pipeline.config.configurations import STAGES
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
 from rag_pipeline.evaluation.scores import added_metrics, is_share
@@ -47,21 +46,6 @@ _WIDE_ENOUGH = 80
 _MOST_SKIPPED = 20
 
 
-def readable_names(names: Sequence[str]) -> dict[str, str]:
-    """Return short names of configurations, by their full names.
-
-    The parts of a name that was made from variants are joined by ` · `. Parts that all these names
-    share are left out.
-    """
-    made = {name: name.split(".") for name in names if name.count(".") == len(STAGES) - 1}
-    columns = list(zip(*made.values(), strict=True))
-    differ = [n for n, column in enumerate(columns) if len(set(column)) > 1]
-    kept = differ or range(len(STAGES))
-    return {
-        name: " · ".join(made[name][n] for n in kept) if name in made else name for name in names
-    }
-
-
 def show_leaderboard(board: Board) -> None:
     """Print every configuration's mean metrics, with the 95 % interval of the sorting metric."""
     by, rows = board.sorted_by, board.configurations
@@ -69,7 +53,7 @@ def show_leaderboard(board: Board) -> None:
         say(f"{board.corpus}: nothing is measured without questions; to make some: rag questions")
         return
     against = board.references if console.width >= _WIDE_ENOUGH else {}
-    short = readable_names([row.name for row in rows])
+    short = {name: board.labels().get(name, name) for name in board.names()}
     roomy = console.width >= (110 if against else _NARROW)
     taken = max(map(len, short.values()), default=0) + (42 if roomy or board.misses else 34)
     metrics = _fitting_metrics(board, taken, len(against))

@@ -152,18 +152,18 @@ class Board:
     def labels(self) -> dict[str, str]:
         """Return short names of the configurations that are named by all their variants.
 
-        A short name has the variants of the stages that differ: `structural · hybrid`. A variant
-        `none` is shown as `no reranker`.
+        A short name has the variants of the stages in which these configurations differ, if there
+        are any: `structural · hybrid`. A variant `none` is shown as `no reranker`.
         """
-        rows = self.configurations
-        differ = [stage for stage in STAGES if len({getattr(row, stage) for row in rows}) > 1]
+        parts = {
+            row.name: {stage: getattr(row, stage) for stage in STAGES}
+            for row in self.configurations
+            if row.name == ".".join(getattr(row, stage) for stage in STAGES)
+        }
+        differ = [stage for stage in STAGES if len({own[stage] for own in parts.values()}) > 1]
         return {
-            row.name: " · ".join(
-                f"no {stage}" if getattr(row, stage) == "none" else getattr(row, stage)
-                for stage in differ
-            )
-            for row in rows
-            if differ and row.name == ".".join(getattr(row, stage) for stage in STAGES)
+            name: " · ".join(f"no {s}" if own[s] == "none" else own[s] for s in differ or STAGES)
+            for name, own in parts.items()
         }
 
     def headline(self, name: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rag_pipeline.cli.console import console, print_json, say
+from rag_pipeline.cli.console import console, counted, print_json, say
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
 from rag_pipeline.cli.options import (
     CorpusArgument,
@@ -149,7 +149,7 @@ def verify(
     if as_json:
         print_json({"release": release.release_id, "proved": proved, "other_corpora": others})
         return
-    say(f"{len(proved)} sources stand in {release.release_id} as they are cited")
+    say(f"found in {release.release_id} as cited: {counted(len(proved), 'source')}")
     if others:
         say(f"not proved here: the sources of {', '.join(others)}")
 

@@ -6,7 +6,7 @@ See docs.voyageai.com/reference. The SDK's own results lack each row's `index` a
 import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from voyageai.api_resources.api_requestor import APIRequestor
 
 _HOME = "https://api.voyageai.com/v1"
+_REQUIRES = {"voyageai": "voyage"}
 
 
 class VoyageEmbedding(RemoteEmbedding):
@@ -38,6 +39,7 @@ class VoyageEmbedding(RemoteEmbedding):
     document again. A document over the model's window is embedded in parts of whole chunks.
     """
 
+    requires: ClassVar[Mapping[str, str]] = _REQUIRES
     provider: Literal["voyage"]
     model: str = Field(default="voyage-3.5", min_length=1)
     api_key_env: str = "VOYAGE_API_KEY"
@@ -50,6 +52,7 @@ class VoyageEmbedding(RemoteEmbedding):
 class VoyageReranker(RemoteReranker):
     """Voyage's rerankers."""
 
+    requires: ClassVar[Mapping[str, str]] = _REQUIRES
     method: Literal["voyage"]
     model: str = Field(default="rerank-2.5", min_length=1)
     api_key_env: str = "VOYAGE_API_KEY"
