@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_RAG = "from rag_pipeline.cli import main; main()"
+RAG = "from rag_pipeline.cli import main; main()"
 _PAUSE = 0.02
 """Seconds between two looks at the processes."""
 
@@ -54,7 +54,7 @@ def watched(
     *arguments: str, log: Path, before: str = ""
 ) -> Iterator[tuple[subprocess.Popen[bytes], Watch]]:
     """Run `rag`; count its memory until the block ends, which then ends the process."""
-    command = [sys.executable, "-W", "ignore", "-c", before + _RAG, *arguments]
+    command = [sys.executable, "-W", "ignore", "-c", before + RAG, *arguments]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     watch, done = Watch(process.pid), threading.Event()

@@ -40,6 +40,7 @@ from rag_pipeline.release import Release
 from rag_pipeline.release.manifest import current_id
 from rag_pipeline.release.opening import Served, current_chats, give_way, open_release
 from rag_pipeline.release.settings import ReleaseSettings
+from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.search.widening import EXPAND, widened
@@ -75,6 +76,8 @@ class Corpus:
         self.verify = verify
         self.is_server = False
         """Whether releases are opened for many searches (see `open_release`)."""
+        self.mapped: MappedFolder | None = None
+        """Where the processes of a server share the open release."""
         self.workspace = Workspace(config)
         self._lock = Lock()
         """Held only for moments. Nobody reads or opens a file while holding it."""
@@ -225,12 +228,8 @@ class Corpus:
     def places(self, chunks: Sequence[ScoredChunk]) -> list[Place | None]:
         """Return each chunk's place in its document, or None if the release lacks the document."""
         documents = self._read(sorted({chunk.document_id for chunk in chunks}))
-        return [
-            place_of(documents[c.document_id], c.start, c.end)
-            if c.document_id in documents
-            else None
-            for c in chunks
-        ]
+        found = ((c, documents.get(c.document_id)) for c in chunks)
+        return [None if d is None else place_of(d, c.start, c.end) for c, d in found]
 
     def _read(self, document_ids: Sequence[str]) -> Mapping[str, Document]:
         opened = None if self._served is None else self._open().searcher.index.documents
@@ -368,7 +367,8 @@ class Corpus:
                     give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                served = open_release(self.workspace, release, before, self.is_server)
+                how = self.is_server, self.mapped
+                served = open_release(self.workspace, release, before, *how)
             except BaseException as error:  # noqa: BLE001 - callers that wait receive it
                 self._end(opening, None)
                 if self._served is not None:

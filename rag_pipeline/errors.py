@@ -12,7 +12,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class RagPipelineError(Exception):
@@ -199,6 +202,12 @@ class MissingExtraError(ProviderError):
 
     def __init__(self, package: str, *extras: str) -> None:
         super().__init__(f"{package} is not installed; run: {installation(*extras)}")
+
+
+def first_problem(error: "ValidationError") -> str:
+    """Return the place and the message of the first wrong field."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:

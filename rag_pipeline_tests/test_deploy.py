@@ -19,6 +19,7 @@ from dagster._core.instance import InstanceRef
 
 from rag_pipeline.calls.database import shared_database
 from rag_pipeline_tests.testing.checkout import copy_of_checkout
+from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.servers import free_port, program
 
 ROOT = Path(__file__).parents[1]
@@ -105,6 +106,15 @@ def test_the_compose_file_names_what_exists():
             assert (DEPLOY / "instances" / f"{instance}.yaml").exists()
     assert "rag_pipeline.orchestration.celery_app" in services["worker"]["command"][1]
     assert (ROOT / "rag_pipeline" / "orchestration" / "celery_app.py").exists()
+
+
+def test_the_servers_of_a_bucket_run_a_command_that_exists():
+    services = yaml.safe_load((DEPLOY / "serving.yaml").read_text())["services"]
+    program, *arguments = services["one"]["command"]
+    assert program == "rag" and services["one"] == services["two"]
+    assert rag(*arguments, "--help").code == 0
+    assert rag(*arguments, "--no-such", "--help").code == 2
+    assert set(services["balancer"]["depends_on"]) < set(services)
 
 
 def test_all_containers_share_executor_broker_and_the_database_of_calls(monkeypatch):

@@ -83,6 +83,7 @@ class Words:
         return len(words & forms) / len(words) if words else 0.0
 
 
+@lru_cache(maxsize=65_536)
 def _is_alike(word: str, other: str) -> bool:
     if word == other:
         return True

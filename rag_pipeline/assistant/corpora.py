@@ -237,6 +237,8 @@ class CorporaSearcher:
             documents=_merged_documents(chosen, found),
             boosted={d: list(q) for each in found for d, q in each.boosted.items()},
             token_weights=next(weights, None),
+            rerank_error=next((f.rerank_error for f in found if f.rerank_error), None),
+            boost_error=next((f.boost_error for f in found if f.boost_error), None),
         )
 
     def document_reader(self) -> DocumentOf:

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,15 +26,22 @@ from rag_pipeline.assistant.corpora import (
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
+from rag_pipeline.assistant.kept import KeptAnswers
 from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
-from rag_pipeline.assistant.results import AssistedAnswer, Detail, Progress, TraceEntry, cited
+from rag_pipeline.assistant.results import (
+    AssistedAnswer,
+    Detail,
+    Progress,
+    TraceEntry,
+    cited,
+    standing_warnings,
+)
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.release.opening import FIRST_QUERY
 from rag_pipeline.search.staged import LocalExpansion
-from rag_pipeline.search.standing import lost, standings
 
 _log = logging.getLogger(__name__)
 _FIRST_QUERIES = (
@@ -58,6 +65,8 @@ class Assistant(CorporaSearcher):
 
     model: Model | None = None
     needs_model: bool = False
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
+    """Answers without a model of the assistant. Assistants of other callers share them."""
 
     def with_backends(
         self,
@@ -117,8 +126,16 @@ class Assistant(CorporaSearcher):
         filter in SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
         """
         chosen = self.chosen(query, corpora, document_id)
+        asked = query, document_id, instructions, rewrite, contexts, where, tuple(turns)
+        searched = tuple((c.released(), c.caller) for c in chosen if isinstance(c, ReleasedCorpus))
+        varies = self.model or self.reranker or self.expansions
+        keeps = not varies and len(searched) == len(chosen)
+        if keeps and (kept := self.kept.get((asked, searched), progress)):
+            return kept
+        is_whole = True
 
         def answer() -> AssistedAnswer:
+            nonlocal is_whole
             answering = _Answering(
                 assistant=self,
                 chosen=chosen,
@@ -128,10 +145,15 @@ class Assistant(CorporaSearcher):
                 progress=progress,
                 turns=turns,
             )
-            return answering.run(query, rewrite, contexts)
+            made = answering.run(query, rewrite, contexts)
+            is_whole = answering.is_whole
+            return made
 
         made, releases = with_releases(chosen, answer)
-        return replace(made, releases=releases)
+        made = replace(made, releases=releases)
+        if keeps and is_whole and releases == tuple(release for release, _ in searched):
+            self.kept.keep((asked, searched), made)
+        return made
 
 
 @dataclass(eq=False, kw_only=True)
@@ -157,6 +179,8 @@ class _Answering:
         self._contexts = self._candidates = 0
         self._boost: Boost | None = None
         self._document_of = self.assistant.document_reader()
+        self.is_whole = True
+        """Whether no step has failed, so that the same question gets the same answer."""
 
     def _expansions(self) -> list[ExpandedCorpus]:
         """Return the expansions of the chosen corpora, or [] with a document or filter."""
@@ -169,8 +193,7 @@ class _Answering:
         """Do all steps. `contexts` and `rewrite` override the settings if they are not None."""
         with self._step("intent") as detail:
             self._read_intent(question, rewrite, detail)
-        kind = self._intent.kind
-        asked = self._query, kind, self._answers
+        asked = self._query, self._intent.kind, self._answers
         self._contexts = self._candidates = contexts or contexts_of(*asked)
         if contexts is None and self.model is None:
             self._candidates = most_contexts_of(*asked)
@@ -247,6 +270,7 @@ class _Answering:
         return SearchRequest(query=query, k=k, deepen=False, **more)
 
     def _to_answer(self, found: SearchResult) -> SearchResult:
+        self.is_whole &= found.rerank_error is None and found.boost_error is None
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
@@ -346,7 +370,6 @@ class _Answering:
         return answer
 
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
-        asked = complete(question, self.turns)
         with self._step("citations") as detail:
             answer, sources = cited(answer, found.chunks, self._document_of)
             quoted = {citation.chunk_id for citation in answer.citations}
@@ -357,6 +380,8 @@ class _Answering:
             ]
             detail["checked"] = len(answer.citations)
             detail["verified"] = sum(c.supports for c in answer.citations)
+        self.is_whole &= not self._by_model.warnings
+        standing = standing_warnings(complete(question, self.turns), found, answer)
         return AssistedAnswer(
             query=question,
             text=answer.text,
@@ -368,18 +393,7 @@ class _Answering:
             confidence=answer.confidence,
             problems=answer.problems,
             doubted=answer.doubted,
-            warnings=(*self._by_model.warnings, *_standing_of(asked, found, answer)),
+            warnings=(*self._by_model.warnings, *standing),
             table=answer.table,
             trace=tuple(self._trace),
         )
-
-
-def _standing_of(question: str, found: SearchResult, answer: Answer) -> list[str]:
-    """Return a sentence for each document that lost, and for each cited one that may not hold."""
-    ids = {chunk.document_id for chunk in found.chunks}
-    standing, cited = standings(ids), {citation.document_id for citation in answer.citations}
-    left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
-    return [
-        *(f"{d} is left out: {standing[d]}, and {other} holds" for d, other in left_out),
-        *(f"{d} may not hold: {standing[d]}, by its name" for d in sorted(cited & {*standing})),
-    ]

@@ -14,8 +14,10 @@ from rag_pipeline.datamodels import (
     Document,
     FoundDocument,
     ScoredChunk,
+    SearchResult,
 )
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.search.standing import lost, standings
 
 Progress = Callable[[str, int, int], None]
 """Called when a step begins, with its name, the number of steps done and of all steps."""
@@ -146,3 +148,14 @@ def cited(
 def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
     """Return the place of a span in its document, or None without the document."""
     return None if document is None else place_of(document, span.start, span.end)
+
+
+def standing_warnings(question: str, found: SearchResult, answer: Answer) -> list[str]:
+    """Return a sentence for each document that lost, and for each cited one that may not hold."""
+    ids = {chunk.document_id for chunk in found.chunks}
+    standing, cited = standings(ids), {citation.document_id for citation in answer.citations}
+    left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
+    return [
+        *(f"{d} is left out: {standing[d]}, and {other} holds" for d, other in left_out),
+        *(f"{d} may not hold: {standing[d]}, by its name" for d in sorted(cited & {*standing})),
+    ]

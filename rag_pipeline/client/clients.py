@@ -23,7 +23,7 @@ from rag_pipeline.client.records import (
     SearchBody,
     Stage,
 )
-from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.errors import InputError, ProviderError, first_problem
 
 Reply = TypeVar("Reply", bound=BaseModel)
 _SECONDS = 130.0
@@ -89,8 +89,7 @@ def _checked(kind: type[Reply], **fields: Any) -> Reply:
     try:
         return kind(**fields)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise InputError(first_problem(error)) from None
 
 
 def _search(query: str, options: SearchOptions) -> _Call[Passages]:

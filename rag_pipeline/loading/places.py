@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -47,7 +47,9 @@ class Place:
 
     def record(self) -> dict[str, Any]:
         """Return the non-empty fields as JSON values."""
-        return {name: v for name, v in asdict(self).items() if v not in (None, "", ())}
+        # `asdict` would copy each box, which takes a tenth of a search's processor time.
+        fields = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in fields if value not in (None, "", ())}
 
 
 def place_of(document: Document, start: int, end: int) -> Place:

@@ -19,6 +19,7 @@ from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.release.manifest import Release
 from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.index import Index
+from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher
@@ -52,16 +53,23 @@ class Served:
 
 
 def open_release(
-    workspace: Workspace, release: Release, before: Served | None, is_server: bool
+    workspace: Workspace,
+    release: Release,
+    before: Served | None,
+    is_server: bool,
+    mapped: MappedFolder | None = None,
 ) -> Served:
     """Open a release. Copy the vectors that it shares with the release `before`.
 
-    For a server, the rows are read ahead, and a first search fills the caches.
+    For a server, the rows are read ahead, and a first search fills the caches. With `mapped`, the
+    processes of the server share vectors and rows.
     """
     shared = None if before is None else before.searcher.index
     index = open_builds(workspace, release.pinned, shared)
     if is_server:
-        index = index.for_server()
+        index = index.for_server(mapped)
+        if mapped is not None:
+            mapped.keep_only({index.name, *([shared.name] if shared else [])})
     served = searched_with(workspace, release, index)
     if is_server:
         _warm(served)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError
+from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, first_problem
 from rag_pipeline.release.bundle import DOCUMENTS, VECTORS, extracted
 from rag_pipeline.release.manifest import Release, load
 from rag_pipeline.workspace import Workspace
@@ -72,9 +72,7 @@ def read_answer(file: Path) -> KeptAnswer:
             record = next(record[key] for key in _WRAPPED if key in record)
         return KeptAnswer.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{file}: not an answer: {place}: {first['msg']}") from None
+        raise InputError(f"{file}: not an answer: {first_problem(error)}") from None
     except (OSError, ValueError, StopIteration, RecursionError) as error:
         raise InputError(f"{file}: not an answer of this program: {error}") from None
 

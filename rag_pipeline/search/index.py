@@ -14,6 +14,7 @@ from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
+from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
 from rag_pipeline.store.lance import data_files, id_filter
 
@@ -98,11 +99,26 @@ class Index:
             *(probes, vectors, terms, weights),
         )
 
-    def for_server(self) -> "Index":
-        """Return the index with its rows in memory, or else read by pylance."""
-        dataset = self.table.to_lance()
-        rows = vector_index.rows_of(dataset, self.row_ids, RESIDENT_BYTES)
-        return replace(self, dataset=dataset, rows=rows)
+    @property
+    def name(self) -> str:
+        """Return the name of the table with its version."""
+        return f"{self.table.name}-{self.table.version}"
+
+    def for_server(self, mapped: MappedFolder | None = None) -> "Index":
+        """Return the index with its rows in memory, or else read by pylance.
+
+        With `mapped`, rows and vectors are in files that other processes map, too.
+        """
+        dataset, vectors = self.table.to_lance(), self.vectors
+
+        def read() -> pa.Table | None:
+            return vector_index.rows_of(dataset, self.row_ids, RESIDENT_BYTES)
+
+        if mapped is None:
+            return replace(self, dataset=dataset, rows=read())
+        rows = mapped.rows(self.name, read)
+        shared = None if vectors is None else mapped.vectors(self.name, vectors)
+        return replace(self, dataset=dataset, rows=rows, vectors=shared)
 
     def __len__(self) -> int:
         return len(self.row_ids)

@@ -2,12 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -21,12 +17,7 @@ from rag_pipeline.serving.metrics import Metrics
 from rag_pipeline.serving.operations import operating, paths_of, turns_of
 from rag_pipeline.serving.protected_resource import metadata_routes
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.review import (
-    ReviewDecided,
-    ReviewRequest,
-    decide_question,
-    next_question,
-)
+from rag_pipeline.serving.review import reviewing
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import build_mcp
 from rag_pipeline.serving.v1.endpoints import clear
@@ -43,7 +34,6 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-Body = TypeVar("Body", bound=BaseModel)
 
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
@@ -69,7 +59,6 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     async def openapi_json(request: Request) -> Response:
         return JSONResponse(document)
 
-    answering = partial(_answering, own)
     routes = [
         _page("/", "index.html"),
         Route("/openapi.json", openapi_json),
@@ -78,11 +67,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         Route(PATH, clear(dify), methods=["POST"]),
     ]
     if settings.review:
-        routes += [
-            _page("/review", "review.html"),
-            answering("/api/review/next", ReviewRequest, next_question),
-            answering("/api/review/decide", ReviewDecided, decide_question),
-        ]
+        routes += [_page("/review", "review.html"), *(one.route(own) for one in reviewing())]
     turns = turns_of(own, settings, len(os.sched_getaffinity(0)))
     metrics = Metrics(own.corpora, turns, {*paths_of(routes), "/mcp"})
     routes += operating(own, metrics)
@@ -96,21 +81,3 @@ def _page(path: str, name: str) -> Route:
         return HTMLResponse((_PAGES / name).read_text(encoding="utf-8"), headers=_PAGE_HEADERS)
 
     return Route(path, page)
-
-
-def _answering(
-    own: Assistant, path: str, kind: type[Body], answer: Callable[[Assistant, Body], Any]
-) -> Route:
-    """Return a route that parses the body as `kind` and answers in a thread.
-
-    `answer` gets the assistant with the corpora and documents that the caller may see.
-    """
-
-    async def handler(request: Request) -> Response:
-        wanted, caller = kind.model_validate_json(await request.body()), request.state.caller
-        made = await asyncio.to_thread(lambda: answer(own.seen_by(caller), wanted))
-        if isinstance(made, Response):
-            return made
-        return JSONResponse(made.model_dump(mode="json") if isinstance(made, BaseModel) else made)
-
-    return Route(path, clear(handler), methods=["POST"])

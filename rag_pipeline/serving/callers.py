@@ -28,7 +28,7 @@ from rag_pipeline.config import Settings
 from rag_pipeline.config.access import Label, read_labels
 from rag_pipeline.config.settings import Name
 from rag_pipeline.datamodels import Caller
-from rag_pipeline.errors import ConfigError, ProviderError
+from rag_pipeline.errors import ConfigError, ProviderError, first_problem
 
 _log = logging.getLogger("rag_pipeline.serving")
 _BY_KEY = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 Ed25519 EdDSA".split()
@@ -103,9 +103,7 @@ class Callers:
             self._tokens = {one.sha256: one for one in content.tokens}
             self._signers = [_Verifier(one, file.parent) for one in content.signers]
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ConfigError(f"--callers {file}: {place}: {first['msg']}") from None
+            raise ConfigError(f"--callers {file}: {first_problem(error)}") from None
         except (OSError, ValueError, yaml.YAMLError, JoseError) as error:
             raise ConfigError(f"--callers {file}: {error}") from None
         self.proxy_headers = {signer.header for signer in self._signers} - {"authorization"}

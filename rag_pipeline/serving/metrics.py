@@ -1,20 +1,29 @@
 """Figures of a server in the text format of Prometheus. They contain no questions and no texts."""
 
+import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client import Counter as Total
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.serving.turns import Turns
 
+SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""Variable with the folder in which the workers of a server count together."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Metrics:
-    """Counts the requests of a server, and reads the state of its corpora at each scrape."""
+    """Counts the requests of a server, and reads the state of its corpora at each scrape.
+
+    Workers count together, but `rag_working`, `rag_waiting`, `rag_release` and `process_…` are
+    those of the worker that answers.
+    """
 
     def __init__(
         self, corpora: Mapping[str, SearchedCorpus], turns: Turns, paths: Collection[str]
@@ -30,8 +39,15 @@ class Metrics:
         self._queued = Histogram(
             "rag_queue_seconds", "Time to wait", labels, buckets=_BUCKETS, registry=registry
         )
-        own = [one for one in corpora.values() if isinstance(one, ReleasedCorpus)]
-        self._registry.register(_State(own, turns))
+        self._searches = Total(
+            "rag_searches", "Searches by cache result", ["corpus", "cache"], registry=registry
+        )
+        self._counted: Counter[tuple[str, bool]] = Counter()
+        self._own = [one for one in corpora.values() if isinstance(one, ReleasedCorpus)]
+        if SHARED_FIGURES in os.environ:
+            self._registry = CollectorRegistry()
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+        self._registry.register(_State(self._own, turns))
         ProcessCollector(registry=self._registry)
 
     def count(self, path: str, status: int, seconds: float, queued: float) -> None:
@@ -41,6 +57,11 @@ class Metrics:
         self._requests.labels(name, str(status)).inc()
         self._seconds.labels(name).observe(seconds)
         self._queued.labels(name).observe(queued)
+        for one in self._own:
+            for hit, total in list(one.cached.items()):
+                more = total - self._counted[one.name, hit]
+                self._searches.labels(one.name, "hit" if hit else "miss").inc(more)
+                self._counted[one.name, hit] = total
 
     def shown(self) -> bytes:
         """Return all figures. The ledgers are read, so this blocks."""
@@ -62,17 +83,11 @@ class _State:
         releases = GaugeMetricFamily(
             "rag_release", "1 for the searched release", labels=["corpus", "release"]
         )
-        searches = CounterMetricFamily(
-            "rag_searches", "Searches by cache result", labels=["corpus", "cache"]
-        )
         for one in self._corpora:
             release = one.corpus.opened()
             if release is not None:
                 releases.add_metric([one.name, release.release_id], 1)
-            for hit, count in list(one.cached.items()):
-                searches.add_metric([one.name, "hit" if hit else "miss"], count)
         yield releases
-        yield searches
         yield from self._model_calls()
 
     def _model_calls(self) -> Iterator[Metric]:

@@ -26,7 +26,8 @@ def turns_of(own: Assistant, settings: ServerSettings, processors: int) -> Turns
     released = [one for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
     asks = own.model is not None or bool(settings.allowed_hosts)
     asks = asks or any(any(remote_models(one.corpus.config)) for one in released)
-    threads = settings.threads or (_WAITING_THREADS if asks else 2 * processors)
+    own_share = max(2, 2 * processors // settings.workers)
+    threads = settings.threads or (_WAITING_THREADS if asks else own_share)
     return Turns(threads, settings.wait_seconds)
 
 

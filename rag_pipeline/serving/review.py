@@ -3,12 +3,14 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.questions.review import decide, next_waiting, problem_of_words
+from rag_pipeline.serving.v1.endpoints import Endpoint
 from rag_pipeline.workspace import Workspace
 
 
@@ -27,6 +29,20 @@ class ReviewDecided(ReviewRequest):
     decision: Literal["accept", "reject"]
     query: str | None = Field(default=None, max_length=2000)
     sure: bool = False
+
+
+def reviewing() -> list[Endpoint]:
+    """Return the endpoints of the page."""
+    said = "Review synthetic questions"
+
+    def ask(own: Assistant, wanted: ReviewRequest, request: Request) -> Response:
+        return JSONResponse(next_question(own, wanted))
+
+    first = "/api/review/next", ReviewRequest, ask
+    return [
+        Endpoint(path=path, summary=said, takes=takes, returns=BaseModel, work=work)
+        for path, takes, work in (first, ("/api/review/decide", ReviewDecided, decide_question))
+    ]
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
@@ -50,7 +66,7 @@ def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
     return {"question": {**told, "left": found.left, "gold": gold}}
 
 
-def decide_question(own: Assistant, wanted: ReviewDecided) -> dict[str, Any] | Response:
+def decide_question(own: Assistant, wanted: ReviewDecided, request: Request) -> Response:
     """Write a decision and return the next question; or the fault of edited words."""
     workspace = _workspace(own, wanted.dataset)
     found = next_waiting(workspace, [i for i in wanted.after if i != wanted.query_id])
@@ -62,4 +78,4 @@ def decide_question(own: Assistant, wanted: ReviewDecided) -> dict[str, Any] | R
         if problem is not None:
             return JSONResponse({"error": problem, "sure": False}, 409)
     decide(workspace.config, found.record, wanted.decision, words or None)
-    return next_question(own, wanted)
+    return JSONResponse(next_question(own, wanted))

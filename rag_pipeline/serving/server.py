@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -25,6 +26,7 @@ from rag_pipeline.serving.guards import log_to_stderr
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import build_mcp
+from rag_pipeline.serving.workers import serve_by_workers
 
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
@@ -41,12 +43,22 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     address.
     """
     check_address(settings)
+    if settings.workers > 1:
+        build_app(open_assistant(corpora), settings)  # tells of mistakes once
+        serve_by_workers(corpora, settings)
+    else:
+        serve_here(corpora, settings)
+
+
+def serve_here(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Serve by HTTP in this process."""
     log_to_stderr()
     export()
     own = _for_many_searches(corpora)
     app = build_app(own, settings)
     own.warm()
-    StoppableServer(listening(app, settings), settings.drain_seconds).run()
+    server = StoppableServer(listening(app, settings), settings.drain_seconds)
+    server.run(bound(settings) if settings.workers > 1 else None)
 
 
 def _for_many_searches(corpora: Sequence[Corpus]) -> Assistant:
@@ -65,15 +77,29 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
 
 def check_address(settings: ServerSettings) -> None:
     """Raise ConfigError for an address that cannot be listened on."""
+    for tried in bound(replace(settings, workers=1)):
+        tried.close()
+
+
+def bound(settings: ServerSettings) -> list[socket.socket]:
+    """Return sockets of the address; several workers may have one each. Raise ConfigError."""
+    made: list[socket.socket] = []
     try:
         places = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, kind, protocol, _, address in places:
-            with socket.socket(family, kind, protocol) as tried:
-                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                tried.bind(address)
+            made.append(socket.socket(family, kind, protocol))
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if settings.workers > 1:  # the kernel spreads connections over the workers
+                made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made[-1].bind(address)
+        return made
     except OSError as error:
+        for one in made:
+            one.close()
         raise ConfigError(
             f"--host {settings.host} --port {settings.port}: cannot listen there: "
             f"{error.strerror}; name another --port, or stop the process on this one"

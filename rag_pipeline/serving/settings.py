@@ -13,18 +13,20 @@ _LEAST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits are per server, `requests_per_minute` per client address.
+    """Limits are per worker, `requests_per_minute` per client address.
+
+    `workers` processes share the port and, by memory map, the releases.
 
     One address may have half of `max_concurrency` requests in work. `threads` requests work at a
-    time, by default two for each processor, or 64 if models are asked over the network. The others
-    wait for at most `wait_seconds`. A request's headers, and then its body, may take `body_seconds`
-    to arrive; a client must read some of its reply every `body_seconds`. A reply must begin within
-    `timeout_seconds`. A stopped server takes new requests for `drain_seconds`, while `/ready`
-    answers 503, and then finishes open requests within `stop_seconds`. Requests may name backends
-    of `allowed_hosts` (`host` or `host:port`) by header. Questions are added to the file
-    `log_questions`, and judgements of answers to the file `feedback`. With `review`, clients may
-    decide on synthetic questions. The file `callers` maps tokens to labels. All other requests come
-    from `caller`, by default a caller without labels.
+    time, by default two for each processor, divided among the workers, or 64 if models are asked
+    over the network. The others wait for at most `wait_seconds`. A request's headers, and then its
+    body, may take `body_seconds` to arrive; a client must read some of its reply every
+    `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server takes new requests
+    for `drain_seconds`, while `/ready` answers 503, and then finishes open requests within
+    `stop_seconds`. Requests may name backends of `allowed_hosts` (`host` or `host:port`) by header.
+    Questions are added to the file `log_questions`, and judgements of answers to the file
+    `feedback`. With `review`, clients may decide on synthetic questions. The file `callers` maps
+    tokens to labels. All other requests come from `caller`, by default a caller without labels.
     """
 
     host: str = "127.0.0.1"
@@ -36,6 +38,7 @@ class ServerSettings:
     body_seconds: float = 10.0
     max_concurrency: int = 128
     threads: int | None = None
+    workers: int = 1
     wait_seconds: float = 0.5
     requests_per_minute: int = 6_000
     stop_seconds: int = 10

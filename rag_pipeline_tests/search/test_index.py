@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rag_pipeline.errors import StoreError
@@ -10,6 +11,7 @@ from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import index as module
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
+from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.store import Store
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline_tests.testing.search_index import (
@@ -127,3 +129,23 @@ def test_a_server_reads_the_same_rows(index, monkeypatch):
     by_pylance = index.for_server()
     assert by_pylance.rows is None
     assert by_pylance.take(positions, columns).to_pylist() == rows
+
+
+def test_processes_of_a_server_map_the_same_files(index, tmp_path):
+    mapped = MappedFolder(tmp_path / "mapped")
+    positions, columns = np.array([5, 0, 33]), ["chunk_id", "text", "token_vectors"]
+    rows = index.take(positions, columns).select(columns).to_pylist()
+    vectors = index.vectors.copy()
+    first, second = index.for_server(mapped), index.for_server(mapped)
+    for one in (first, second):
+        assert one.take(positions, columns).to_pylist() == rows
+        assert np.array_equal(one.vectors, vectors)
+        assert not one.vectors.flags.owndata and not one.vectors.flags.writeable
+    before = pa.total_allocated_bytes()
+    assert index.for_server(mapped).rows.nbytes > 0
+    assert pa.total_allocated_bytes() == before  # nothing was copied into memory
+    mapped.keep_only([index.name])
+    assert {f.suffix for f in mapped.path.iterdir()} == {".npy", ".arrow", ".lock"}
+    mapped.keep_only(["a newer one"])
+    assert {f.suffix for f in mapped.path.iterdir()} == {".lock"}
+    assert second.take(positions, columns).to_pylist() == rows

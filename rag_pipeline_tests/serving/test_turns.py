@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from rag_pipeline import deadlines
+from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.turns import Turns
 
 
@@ -71,5 +74,39 @@ def test_a_request_that_sends_its_reply_lets_another_work():
         turns.end()
         await settle()
         assert last.done()
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_goes_away_ends_its_work():
+    """Its turn is given back, and the log has a line of its own status."""
+
+    async def scene():
+        began, ended, counted = asyncio.Event(), [], []
+
+        async def app(scope, receive, send):
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(deadlines._ENDED.get())
+
+        async def send(message):
+            pass
+
+        arriving = asyncio.Queue()
+        arriving.put_nowait({"type": "http.request", "body": b"{}"})
+        turns = Turns(1, 600.0)
+        guards = Guards(app, ServerSettings(), turns, count=lambda *asked: counted.append(asked))
+        headers = [(b"host", b"localhost"), (b"content-length", b"2")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/ask", "headers": headers}
+        request = asyncio.create_task(guards(scope, arriving.get, send))
+        await began.wait()
+        assert turns.working == 1
+        arriving.put_nowait({"type": "http.disconnect"})
+        await request
+        assert turns.working == 0
+        assert ended[0].is_set(), "the work in threads ends, too"
+        assert [(path, status) for path, status, *_ in counted] == [("/v1/ask", 499)]
 
     asyncio.run(scene())

@@ -234,6 +234,9 @@ def serve(
         int,
         option("SECONDS", "Time to keep answering after SIGTERM, while /ready says 503.", min=0),
     ] = 0,
+    workers: Annotated[
+        int, option("N", "Processes that share port and releases; limits are of each.", min=1)
+    ] = 1,
     verify: Annotated[
         bool, flag("--verify", "Compare a release's files with their hashes before serving it.")
     ] = False,
@@ -248,6 +251,7 @@ def serve(
       rag serve contracts
       rag serve contracts policies --port 9003
       rag serve contracts --transport stdio
+      rag serve contracts --workers 2
       rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
       rag serve contracts --host 0.0.0.0 --callers callers.yaml
@@ -265,6 +269,7 @@ def serve(
         port,
         read_token(token_env, host, callers),
         tuple(allow_host or ()),
+        workers=workers,
         log_questions=log_questions,
         feedback=feedback,
         review=review,

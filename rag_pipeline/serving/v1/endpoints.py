@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.errors import InputError, RagPipelineError, first_problem
 from rag_pipeline.serving.messages import REQUEST_ID, told
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -43,7 +43,7 @@ class Endpoint:
     summary: str
     takes: type[BaseModel]
     returns: type[BaseModel]
-    work: Callable[[Assistant, Any, Request], BaseModel]
+    work: Callable[[Assistant, Any, Request], BaseModel | Response]
     method: str = "POST"
     streams: Streaming | None = None
     missing: int = 400
@@ -57,6 +57,8 @@ class Endpoint:
             if self.streams is not None and getattr(wanted, "stream", False):
                 return await self.streams(lambda: own.seen_by(caller), wanted, request)
             made = await asyncio.to_thread(lambda: self.work(own.seen_by(caller), wanted, request))
+            if isinstance(made, Response):
+                return made
             return Response(made.model_dump_json(), media_type="application/json")
 
         path = self.path.replace("{document_id}", "{document_id:path}")
@@ -75,9 +77,7 @@ def clear(handler: Handler, missing: int = 400, form: Form = failure) -> Handler
         try:
             return await handler(request)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            place = ".".join(str(step) for step in first["loc"])
-            status, message = 422, f"{place}: {first['msg']}".removeprefix(": ")
+            status, message = 422, first_problem(error)
         except InputError as error:
             status = 404 if isinstance(error, NotFoundError) else missing
             message = told(error)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,6 +39,14 @@ Query = Annotated[str, Field(min_length=1, max_length=4000)]
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Leave out nulls: clients send one for each parameter that is not set."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
 
 class RankingOptions(_Asked):
     """`score_threshold` cuts by the probability that a passage answers."""
@@ -47,10 +55,10 @@ class RankingOptions(_Asked):
     score_threshold: float = Field(0.0, ge=0.0, le=1.0)
 
 
-class VectorStoreQuery(BaseModel):
+class VectorStoreQuery(_Asked):
     """A search in a corpus."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid")
     query: Query | Annotated[list[Query], Field(min_length=1, max_length=_MOST_QUERIES)]
     filters: Comparison | Compound | None = None
     max_num_results: int = Field(10, ge=1, le=50)

@@ -1,5 +1,7 @@
 """The official SDK of OpenAI uses a corpus as a vector store and as a model."""
 
+import asyncio
+
 import httpx
 import openai
 import pytest
@@ -47,6 +49,13 @@ def test_a_corpus_is_a_vector_store(sdk):
     scores = [one.score for one in both]
     assert {"policy/leave.md", "policy/travel.md"} == {one.file_id for one in both.data[:2]}
     assert scores == sorted(scores, reverse=True)
+
+
+def test_a_parameter_that_is_null_is_not_set(sdk):
+    """LiteLLM sends these."""
+    unset = dict.fromkeys(["filters", "max_num_results", "ranking_options", "rewrite_query"])
+    found = sdk.vector_stores.search("tiny", query=QUESTION, extra_body=unset)
+    assert found.data == sdk.vector_stores.search("tiny", query=QUESTION).data
 
 
 def test_what_a_corpus_cannot_do_is_refused(sdk):
@@ -97,6 +106,26 @@ def test_a_streamed_chat_is_the_same_answer(sdk):
         a.url_citation.model_dump() for a in whole.annotations
     ]
     assert len({c.id for c in chunks}) == 1
+
+
+def test_the_asynchronous_sdk_gets_the_same(serving, sdk):
+    whole = chat(sdk, QUESTION).choices[0].message.content
+    found = sdk.vector_stores.search("tiny", query=QUESTION).data
+    url = serving(token=TOKEN).url
+
+    async def talk():
+        async with openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{url}/v1", max_retries=0) as own:
+            said = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+            made = await own.chat.completions.create(**said)
+            assert made.choices[0].message.content == whole
+            stream = await own.chat.completions.create(**said, stream=True)
+            texts = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            assert "".join(texts) == whole
+            page = [one async for one in own.vector_stores.search("tiny", query=QUESTION)]
+            assert [one.file_id for one in page] == [one.file_id for one in found]
+            assert [model.id async for model in own.models.list()] == ["tiny"]
+
+    asyncio.run(talk())
 
 
 def test_a_chat_completes_a_question_by_the_messages_before(sdk):

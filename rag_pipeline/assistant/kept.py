@@ -1,0 +1,53 @@
+"""Keep answers for equal questions of equal callers on one release."""
+
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import replace
+from threading import Lock
+
+from cachetools import LRUCache
+
+from rag_pipeline.assistant.results import AssistedAnswer, Progress
+
+_MOST_BYTES = 32 << 20
+"""Maximum size in bytes of the kept answers."""
+
+
+class KeptAnswers:
+    """Holds the latest answers by all that they depend on: releases, callers and question.
+
+    Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: LRUCache[Hashable, AssistedAnswer] = LRUCache(_MOST_BYTES, _size_of)
+        self._lock = Lock()
+
+    def get(self, key: Hashable, progress: Progress | None) -> AssistedAnswer | None:
+        """Return a kept answer. Its steps begin now, take no time, and say that they are kept."""
+        with self._lock:
+            made = self._kept.get(key)
+        if made is None:
+            return None
+        if progress is not None:
+            for done, step in enumerate(made.trace):
+                progress(step.name, done, max(3, done + 1))
+        now = time.time_ns()
+        trace = (
+            replace(step, seconds=0.0, began=now, detail={**step.detail, "kept": True})
+            for step in made.trace
+        )
+        return replace(made, trace=tuple(trace))
+
+    def keep(self, key: Hashable, answer: AssistedAnswer) -> None:
+        """Keep an answer, in the place of those that were not asked for longest."""
+        with self._lock, suppress(ValueError):  # an answer larger than the cache
+            self._kept[key] = answer
+
+
+def _size_of(answer: AssistedAnswer) -> int:
+    """Return about how many bytes an answer takes."""
+    texts = sum(len(one.text) + len(one.context) + len(one.token_signs) for one in answer.passages)
+    quotes = sum(2_000 + len(source.text) for source in answer.sources)
+    return 5_000 + len(answer.text) + texts + 1_000 * len(answer.passages) + quotes

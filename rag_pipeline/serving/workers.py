@@ -1,0 +1,100 @@
+"""Serve by several processes that listen on one port and map the same release into memory."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.search.mapped import MappedFolder
+from rag_pipeline.serving.metrics import SHARED_FIGURES
+from rag_pipeline.serving.settings import ServerSettings
+
+_LEAST_SECONDS = 10.0
+"""A worker that ends sooner ends the server: another one would end for the same reason."""
+
+
+def serve_by_workers(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Run `settings.workers` processes until SIGINT or SIGTERM. Replace a process that dies.
+
+    Raises ConfigError if a process ends soon after its start.
+    """
+    with tempfile.TemporaryDirectory(prefix="rag-serve-") as folder:
+        figures = Path(folder) / "figures"
+        figures.mkdir()
+        os.environ[SHARED_FIGURES] = str(figures)
+        configs = [(one.config, one.verify) for one in corpora]
+        _Workers(configs, settings, Path(folder)).run()
+
+
+class _Workers:
+    def __init__(
+        self,
+        configs: Sequence[tuple[CorpusConfig, bool]],
+        settings: ServerSettings,
+        folder: Path,
+    ) -> None:
+        self._arguments = configs, settings, folder
+        # A fork would copy the threads' locks of LanceDB and onnxruntime without their threads.
+        self._context = multiprocessing.get_context("spawn")
+        self._running: dict[BaseProcess, float] = {}
+        """The time of each process's start."""
+        self._is_stopping = False
+
+    def run(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        for _ in range(self._arguments[1].workers):
+            self._start()
+        try:
+            while self._running:
+                wait([process.sentinel for process in self._running])
+                for process in [one for one in self._running if not one.is_alive()]:
+                    self._replace(process)
+        finally:
+            self._stop(signal.SIGTERM, None)
+            for process in self._running:
+                process.join()
+
+    def _start(self) -> None:
+        process = self._context.Process(target=serve_as_worker, args=self._arguments)
+        process.start()
+        self._running[process] = time.monotonic()
+
+    def _replace(self, dead: BaseProcess) -> None:
+        lived = time.monotonic() - self._running.pop(dead)
+        if self._is_stopping:
+            return
+        if lived < _LEAST_SECONDS:
+            raise ConfigError(f"a worker ended with {dead.exitcode} after {lived:.0f} s; see above")
+        sys.stderr.write(f"a worker ended with {dead.exitcode}; another one starts\n")
+        self._start()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Pass a signal on. From a terminal, the workers get SIGINT themselves."""
+        sent = signal.SIGINT if self._is_stopping and number == signal.SIGINT else signal.SIGTERM
+        self._is_stopping = True
+        for process in self._running:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, sent)
+
+
+def serve_as_worker(
+    configs: Sequence[tuple[CorpusConfig, bool]], settings: ServerSettings, folder: Path
+) -> None:
+    """Serve in this process, one of several on the same port."""
+    from rag_pipeline.serving.server import serve_here
+
+    corpora = [Corpus(config, verify) for config, verify in configs]
+    for corpus in corpora:
+        corpus.mapped = MappedFolder(folder / corpus.name)
+    serve_here(corpora, settings)
