@@ -1,6 +1,7 @@
 """The official SDK of OpenAI uses a corpus as a vector store and as a model."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import openai
@@ -115,7 +116,7 @@ def test_the_asynchronous_sdk_gets_the_same(serving, sdk):
 
     async def talk():
         async with openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{url}/v1", max_retries=0) as own:
-            said = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+            said: Any = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
             made = await own.chat.completions.create(**said)
             assert made.choices[0].message.content == whole
             stream = await own.chat.completions.create(**said, stream=True)
