@@ -226,8 +226,12 @@ class Watched:
         return {run.run_id for run in self.instance.get_runs()}
 
     def is_at_rest(self) -> bool:
-        """Return whether nothing is stale and nothing runs."""
-        if not all(run.is_finished for run in self.instance.get_runs()):
+        """Return whether nothing is stale and nothing runs.
+
+        A run of checks that a kill left without a process is failed after ten minutes only.
+        """
+        runs = self.instance.get_runs()
+        if not all(run.is_finished or run.asset_check_selection for run in runs):
             return False
         workspace = Workspace(load_config(self.file))
         return not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
