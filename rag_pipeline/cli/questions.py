@@ -158,12 +158,11 @@ def _cost(
         (expected_tokens(prompt, settings, n == 0) for n, prompt in enumerate(prompts)),
         ChargedTokens(),
     )
-    asked = len(prompts)
     usd = price(workspace, priced_model(workspace, settings), tokens)
     cost = "an unknown price" if usd is None else f"{usd:.4f} USD"
-    return {"prompts": asked, "input_tokens": tokens.input, "usd": usd}, (
-        f"{chat}: {asked} prompts, about {tokens.input:,} input and {tokens.output:,} output "
-        f"tokens: {cost}, minus cached calls"
+    return {"prompts": len(prompts), "input_tokens": tokens.input, "usd": usd}, (
+        f"{chat}: {len(prompts)} prompts, about {tokens.input:,} input and {tokens.output:,} "
+        f"output tokens: {cost}, minus cached calls"
     )
 
 

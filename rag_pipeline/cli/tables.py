@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import (
-    command,
-    console,
-    indented,
-    new_table,
-    say,
-    show_next,
-    tell,
-)
+from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
@@ -142,7 +134,7 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
         created = release.created.removesuffix("+00:00").replace("T", " ")
         what = f"{escape(release.configuration)}, {release.pinned.rows:,} chunks"
         say(f"{mark} [bold]{release.release_id}[/bold]  {created}  {what}")
-        tell(indented(escape("; ".join(release.reasons)), "    "))
+        say(escape(indented("; ".join(release.reasons), "    ")))
 
 
 def show_import(report: "ImportReport", destination: Path) -> None:

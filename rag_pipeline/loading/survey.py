@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -90,20 +90,18 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
         (path for path, size in sizes.items() if _is_heavy(path, size)), key=sizes.__getitem__
     )
     light = sizes.keys() - set(heavy)
-    by_path, scans, lengths = _read_sample(
-        settings, base, [f for f in usable if f.relative in light]
-    )
+    read, scans, lengths = _read_sample(settings, base, [f for f in usable if f.relative in light])
     whole = tuple(sum(length[i] for length in lengths.values()) for i in (0, 1))
     characters = 0.0
     for path in light:
         known = lengths.get(PurePosixPath(path).suffix) or whole
         characters += sizes[path] * known[0] / max(1, known[1])
-    long = [(path, text) for path, text in by_path if len(text.strip()) >= _MIN_CHARACTERS]
+    long = [(path, text) for path, text in read if len(text.strip()) >= _MIN_CHARACTERS]
     prose = [text for path, text in long if is_prose(path)]
     return Survey(
-        sizes, len(listed) - len(usable), heavy, [text for _, text in by_path],
+        sizes, len(listed) - len(usable), heavy, [text for _, text in read],
         languages_of(prose or [text for _, text in long]), round(characters),
-        scans, _copies(base, sizes), _versions(sorted(light)),
+        scans, _copies(base, sizes), _versions(light),
     )  # fmt: skip
 
 
@@ -165,15 +163,14 @@ def _copies(base: Path, sizes: Mapping[str, int]) -> list[list[str]]:
     return duplicate_groups(hashes)
 
 
-def _versions(paths: Sequence[str]) -> list[list[str]]:
-    groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+def _versions(paths: Iterable[str]) -> list[list[str]]:
+    groups: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for path in paths:
         pure = PurePosixPath(path)
         stem = pure.stem.lower().replace("_", " ")
-        groups[str(pure.parent), _VERSION.sub("", stem)].append(path)
-    return sorted(sorted(group) for group in groups.values() if len(group) > 1 and _marked(group))
-
-
-def _marked(group: Sequence[str]) -> bool:
-    stems = {PurePosixPath(path).stem.lower().replace("_", " ") for path in group}
-    return len(stems) > 1 and any(_VERSION.search(stem) for stem in stems)
+        groups[str(pure.parent), _VERSION.sub("", stem)].append((path, stem))
+    return sorted(
+        sorted(path for path, _ in group)
+        for group in groups.values()
+        if len({stem for _, stem in group}) > 1 and any(_VERSION.search(stem) for _, stem in group)
+    )

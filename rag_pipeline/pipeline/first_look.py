@@ -27,10 +27,7 @@ _E5_TO_MINILM = 2.5
 _LEAST_FOREIGN = 0.02
 """Minimum share (0 to 1) of other languages in a mixed folder."""
 _WORTH_SECONDS = 900
-"""Maximum further time in seconds that the multilingual model may take in a mixed folder.
-
-It is proportional to the share of other languages below 10 %.
-"""
+"""Maximum further seconds for e5 in a mixed folder. Below a share of 10 %, proportionally fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +79,8 @@ def chosen_model(
 ) -> tuple[str, str]:
     """Return the embedding for documents in these languages (shares of 0 to 1), and the reason.
 
-    minilm reads English only. In a mixed folder, e5 is chosen if it takes at most 15 more minutes,
-    or fewer if less than 10 % is in other languages. Otherwise, BM25 with stems of each language
-    finds the documents in other languages.
+    minilm reads English only. In a mixed folder, e5 is chosen if it is worth its time. Otherwise,
+    BM25 with stems of each language finds the documents in other languages.
     """
     if not is_mixed(languages):
         return "minilm", "minilm is the faster model, and reads English"

@@ -50,14 +50,10 @@ def render(content: Content) -> str:
     slices = content.slices if measured(content, content.metric) else ()
     labels = content.board.labels()
 
-    def broken(name: str) -> Markup:
-        return _breakable(labels.get(name, name))
-
     page = _template().render(
         content=content,
         metric=content.metric,
         best=rows[0].summary(content.metric) if rows else None,
-        released=content.released,
         others=[
             metric
             for metric in (*_OTHERS, *added_metrics())
@@ -78,7 +74,7 @@ def render(content: Content) -> str:
         short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
-        broken=broken,
+        broken=lambda name: _breakable(labels.get(name, name)),
         labels=labels,
         palette=Markup(PALETTE),
         dark_palette=Markup(DARK_PALETTE),

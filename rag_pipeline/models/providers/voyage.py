@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from voyageai.api_resources.api_requestor import APIRequestor
 
 _HOME = "https://api.voyageai.com/v1"
-_REQUIRES = {"voyageai": "voyage"}
 
 
 class VoyageEmbedding(RemoteEmbedding):
@@ -39,7 +38,7 @@ class VoyageEmbedding(RemoteEmbedding):
     document again. A document over the model's window is embedded in parts of whole chunks.
     """
 
-    requires: ClassVar[Mapping[str, str]] = _REQUIRES
+    requires: ClassVar[Mapping[str, str]] = {"voyageai": "voyage"}
     provider: Literal["voyage"]
     model: str = Field(default="voyage-3.5", min_length=1)
     api_key_env: str = "VOYAGE_API_KEY"
@@ -52,7 +51,7 @@ class VoyageEmbedding(RemoteEmbedding):
 class VoyageReranker(RemoteReranker):
     """Voyage's rerankers."""
 
-    requires: ClassVar[Mapping[str, str]] = _REQUIRES
+    requires: ClassVar[Mapping[str, str]] = {"voyageai": "voyage"}
     method: Literal["voyage"]
     model: str = Field(default="rerank-2.5", min_length=1)
     api_key_env: str = "VOYAGE_API_KEY"
