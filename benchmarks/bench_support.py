@@ -3,8 +3,9 @@
     python -m benchmarks.bench_support PAIRS.jsonl [--contractnli FILE] [--wrong]
 
 A line of PAIRS holds `passage`, `sentence`, `label` (supported, contradicted or unsupported), and
-optionally `kind` and `language`. The output is the share of sentences with another label that are
-doubted, and the share of supported sentences that are doubted, by language and by kind.
+optionally `kind` (or `changed`) and `language`. The output is the share of sentences with another
+label that are doubted, and the share of supported sentences that are doubted, by language and by
+kind.
 `--contractnli` counts hypotheses that `contradicts` finds contradicted, by their annotated label.
 `--wrong` prints the wrong verdicts.
 """
@@ -45,11 +46,12 @@ def main() -> None:
         pair = json.loads(line)
         verdict = judge(pair["passage"], pair["sentence"], _SHARE)
         side = "right" if pair["label"] == "supported" else "wrong"
-        for group in ("all", pair.get("language", ""), pair.get("kind", ""), pair["label"]):
+        kind = pair.get("kind") or pair.get("changed") or ""
+        for group in ("all", pair.get("language", ""), kind, pair["label"]):
             total[group, side] += 1
             doubted[group, side] += verdict != "supported"
         if arguments.wrong and (verdict == "supported") != (side == "right"):
-            print(f"{pair.get('kind', '')}, {pair['label']}, judged {verdict}: {pair['sentence']}")
+            print(f"{kind}, {pair['label']}, judged {verdict}: {pair['sentence']}")
     for (group, side), count in sorted(total.items()):
         share = 100 * doubted[group, side] / count
         print(

@@ -29,7 +29,7 @@ class ChatAnswers(AnswerMethod):
     texts.
     """
 
-    code_version = 11
+    code_version = 12
 
     method: Literal["llm"]
     chat: ChatName

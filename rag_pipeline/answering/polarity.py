@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rag_pipeline.answering.quantities.facts import facts, number_of
+from rag_pipeline.answering.quantities.numbers import FactValue
+from rag_pipeline.answering.quantities.values import bound_of
 from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 from rag_pipeline.imports import compiled
@@ -20,16 +22,21 @@ _NEGATION = re.compile(
 )
 _NO_NEGATION = re.compile(
     r"\bnot only\b|\bnicht nur\b|\bor not\b|\b(?:but )?not limited to\b|\bwithout limitation\b|"
-    r"\bfails? to (?:comply|pay|perform)\b|\bfor no other (?:purpose|reason)s?\b|"
+    r"\bfail(?:s|ed)? to (?:comply|pay|perform)\b|\bfor no other (?:purpose|reason)s?\b|"
     r"\bnicht zuletzt\b|\bnot to mention\b"
 )
 _NEITHER = re.compile(r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b")
 _REWORDED = {
     "cancelled": r"\b(?:(?:is|are|was|were|been) off|call(?:s|ed)? off)\b",
-    "rejected": r"\bturn(?:s|ed)? down\b",
+    "rejected": r"\b(?:turn|vot)(?:e?s|ed)? down\b|\b(?:vot|decid)ed against\b",
+    "eingeschaltet": r"\b(?:switch|turn)(?:es|s|ed)? (?:it )?on\b",
+    "ausgeschaltet": r"\b(?:switch|turn)(?:es|s|ed)? (?:it )?off\b",
+    "held": r"\b(?:take|takes|taking|took) place\b",
+    "not": r"\bfail(?:s|ed)? to\b",
+    "some": r"\bnot (?:all|every|each)\b|\bnicht (?:alle|jede)",
     "excluded": r"\brul(?:es?|ed) out\b|\b(?:left|leaves?) out\b",
     "gratis": r"\b(?:free of charge|at no (?:extra |additional )?(?:cost|charge)|for free)\b|"
-    r"\bkoste[nt]+ nichts\b|(?<!-)\bfree\b(?! (?:to|from|of|time))(?!-)",
+    r"\bkoste[nt]+ nichts\b|\bcosts? nothing\b|(?<!-)\bfree\b(?! (?:to|from|of|time))(?!-)",
     "kostenpflichtig": r"\bcosts? extra\b|\bfor a fee\b|\bgegen (?:gebühr|aufpreis|entgelt)\b",
     "unter": r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))",
 }
@@ -51,7 +58,18 @@ _MOST = re.compile(
     r"\b(?:höchstens|maximal|spätestens|innerhalb|binnen)\b|\bweniger als\b|\bbis zu\b|"
     r"\bnicht mehr als\b"
 )
-_LATE = re.compile(r"\b(?:late|overdue|verspätet|verzug)\b")
+_FROM = re.compile(r"\b(?:after|from|following|since|nach|ab|seit|über)\s+(?:the |dem |der )?$")
+_TO = re.compile(r"\b(?:before|until|by|prior to|vor|bis|unter)\s+(?:the |dem |der |zum )?$")
+_MORE = re.compile(
+    r"(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b"
+)
+_LESS = re.compile(
+    r"(?: \w+)?\s+(?:or|and) (?:below|under|younger)\b|\s+(?:oder|und) (?:darunter|jünger)\b"
+)
+_LAST = re.compile(
+    r"\b(?:up to|until|as late as|no later than|at the latest|bis(?: zu)?|spätestens)\s+$"
+)
+_BEFORE = re.compile(r"\s+(?:before|prior to|vor)\b")
 _SIDES = {
     "before": r"before|prior to|until|vor|bis",
     "after": r"after|following|upon|nach|seit",
@@ -62,42 +80,67 @@ _SIDE = re.compile(
     r"(?P<event>(?: [^\W\d]+){1,4})"
 )
 _ALL = re.compile(
-    r"\b(?:all|every\w*|each|always|alle[nrs]?|jede[mnrs]?|sämtliche\w*|stets|immer)\b"
+    r"\b(?:all|every\w*|any(?:one|body)|each|always|alle[nrs]?|jede[mnrs]?|sämtliche\w*|stets|immer)\b"
 )
 _SOME = re.compile(
-    r"\b(?:some|several|most|sometimes|occasionally|usually|einige\w*|manche\w*|manchmal|meiste\w*|"
-    r"meist|teilweise|gelegentlich)\b"
+    r"\b(?:some|several|(?<!at )most|sometimes|occasionally|usually|einige\w*|manche\w*|manchmal|"
+    r"meiste\w*|meist|teilweise|gelegentlich)\b"
 )
+_FEW = re.compile(r"\b(?:some|several|sometimes|einige\w*|manche\w*|manchmal|teilweise)\b")
+"""Words of a part that says nothing about the rest."""
 _ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b")
 _MODAL = re.compile(
     r"\b(?:shall|must|may|might|can|could|will|would|should|need|darf|dürfen|muss|müssen|kann|können|"
     r"soll|sollen|wird|werden)\b"
 )
+_DUTY = re.compile(
+    r"\b(?:must|ha(?:s|ve) to|needs? to|(?:required|obliged|compelled) to|is required|"
+    r"are required|mandatory|compulsory|muss|müssen|verpflichtet|verpflichtend|zwingend)\b"
+)
+_OPTION = re.compile(
+    r"\b(?:may|can|optional(?:ly)?|voluntary|allowed|permitted|free to|darf|dürfen|kann|können|"
+    r"freiwillig|erlaubt|gestattet)\b"
+)
 _NO_CONTENT = re.compile("|".join(p.pattern for p in (_NEGATION, _ALL, _SOME, _ONLY, _MODAL)))
 _WITHOUT = (
-    r"without|with no|except(?: for)?|unless|other than|apart from|ohne|außer|bis auf|es sei denn"
+    r"without|with no|except(?: for)?|with the exception of|unless|other than|apart from|ohne|"
+    r"außer|bis auf|mit ausnahme (?:von|der|des)|es sei denn"
 )
+_VERB_AFTER = r"\b(?:darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|wird|werden|gibt)\b"
+"""A verb that ends a phrase at the beginning of a German clause."""
 _ASIDE = re.compile(
-    rf"\b(?P<no>{_WITHOUT})\b[^,;.]*|"
+    rf"\b(?P<no>{_WITHOUT})\b(?:(?!{_VERB_AFTER})[^,;.])*|"
+    r"\b(?P<even>even (?:if|when)|auch wenn|selbst wenn)\b[^,;.]*|"
     r"\b(?:if|when|where|provided|which|who|falls|wenn|sofern|soweit)\b[^,;.]*"
 )
-_EXCEPTS = ("except", "except for", "other than", "apart from", "außer", "bis auf")
+_UNLESS = ("unless", "es sei denn")
+_EXCEPTS = re.compile(r"except|with the exc|other than|apart from|außer|bis auf|mit ausnahme")
 _BREAK = re.compile(
-    r"[;!?\n]|[.:](?!\d)|,? (?=nor\b)|"
+    r"[;!?\n]|(?<!\b\d)(?<!\b\d\d)[.:](?!\d)|,? (?=nor\b)|"
     r"\b(?:but|whereas|although|though|however|aber|sondern|jedoch|obwohl)\b|"
     r", (?:and|und|or|oder)\b|"
     r"\b(?:and|or)(?= (?:shall|may|must|will|can|is|are|does|do|has|have)\b)|"
     r",(?= (?:the|each|either|neither|no|it|they|we|you|der|die|das)\b)"
 )
+_ANAPHOR = re.compile(r"\s*(?:it|they|this|these|he|she|er|sie|es|dies\w*)\b")
 _PREFIX = re.compile(r"^(?:un|in|il|im|ir|non-?|dis|miss?|nicht-?)(?=\w{4})")
+_ABLE = re.compile(r"[ai]ble$|(?:lässig|bar)(?:e[mnrs]?)?$")
+"""The end of an adjective that a prefix denies: "impassable", "unzulässig"."""
 _SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei)(?:e[mnrs]?)?$")
 
 
 _LIGHT = frozenset(
-    "right rights authority power circumstances event case way recht befugnis".split()
+    "right rights authority power circumstances event case way recht befugnis required needed "
+    "necessary possible available valid nötig erforderlich notwendig möglich".split()
 )
 _SIMILAR = 0.84
 """Least cosine of clauses in two languages that are compared."""
+_ALLOWED = frozenset(map(sense_of, ("allow", "forbid")))
+"""Senses of words that allow or deny all that their clause is about."""
+_LEAST_SHARED = 0.6
+"""Least share of a clause's words that a clause of the passage has, to be compared."""
+_LEAST_OF_LONG = 0.8
+"""The same for a clause of the passage with more than twice as many words."""
 _NEAR = 2
 """Number of content words after a negation that it may deny."""
 
@@ -111,6 +154,12 @@ class _Clause(NamedTuple):
     negative: bool
     restricted: bool
     """Whether the clause has "only" or an exception."""
+    conditional: bool = False
+    """Whether a clause such as "if …" or "who …" follows."""
+    excepted: bool = False
+    """Whether a phrase such as "without …" follows."""
+    exception: tuple[str, ...] = ()
+    """The words after "except" or "without", which `words` includes."""
 
 
 def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None) -> bool:
@@ -121,9 +170,10 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
     closest clause is the most similar one, for a statement in another language.
     """
     said, held = statement.casefold(), passage.casefold()
+    all_words = WORD.findall(held)
     held_clauses = [clause for clause in _clauses(held, said) if clause.words]
     for clause in _clauses(said, held):
-        if not clause.words or not held_clauses:
+        if not clause.words or not held_clauses or (clause.negative and clause.excepted):
             continue
         if embed is not None:
             vectors = embed([clause.text, *(other.text for other in held_clauses)])
@@ -132,28 +182,26 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
             if alike.max() >= _SIMILAR and _is_opposite(clause, nearest, focused=False):
                 return True
             continue
-        shared = [_shared(clause, other) for other in held_clauses]
+        shared = [
+            _shared(clause.words, other.words)
+            if not other.exception or _shared(clause.words, other.exception)
+            else 0
+            for other in held_clauses
+        ]
         most = max(shared)
-        if not most or 3 * most < 2 * len(clause.words):
-            continue
+        # The verb may be another one with a sense of its own: "possible" and "excluded".
+        known = [w for w in clause.words if not sense_of(w) or _shared([w], all_words)]
         closest = [c for c, n in zip(held_clauses, shared, strict=True) if n == most]
-        if all(_is_opposite(clause, other) for other in closest) and not (
-            clause.negative and _is_exception(clause, closest, held_clauses)
-        ):
+        is_long = min(len(c.words) for c in closest) > 2 * len(clause.words)
+        if not most or most < (_LEAST_OF_LONG if is_long else _LEAST_SHARED) * len(known):
+            continue
+        if all(_is_opposite(clause, other) for other in closest):
             return True
     return False
 
 
-def _is_exception(clause: _Clause, closest: Sequence[_Clause], held: Sequence[_Clause]) -> bool:
-    """Return whether a negative clause elsewhere is about a word that the closest clauses lack."""
-    rest = [w for w in clause.words if not any(same_word(w, h) for c in closest for h in c.words)]
-    return any(
-        other.negative and same_word(w, h) for other in held for h in other.words for w in rest
-    )
-
-
-def _shared(one: _Clause, other: _Clause) -> int:
-    return sum(any(same_word(word, held) for held in other.words) for word in one.words)
+def _shared(words: Sequence[str], others: Sequence[str]) -> int:
+    return sum(any(same_word(word, other) for other in others) for word in words)
 
 
 def _is_opposite(one: _Clause, other: _Clause, focused: bool = True) -> bool:
@@ -162,27 +210,49 @@ def _is_opposite(one: _Clause, other: _Clause, focused: bool = True) -> bool:
     if (
         focused
         and one.negative != other.negative
+        and not _ALLOWED.intersection(filter(None, map(sense_of, denying.words)))
         and not any(same_word(word, held) for word in denying.denied for held in _predicate(denied))
     ):
         differs = False  # The negation is about something else.
     counts = [{q.value for q in facts(c.text) if number_of(q.value)} for c in (one, other)]
     if all(counts) and counts[0].isdisjoint(counts[1]):
         differs = False  # Two counts tell of two groups: "forty may" and "sixty may not".
-    if _SOME.search(one.text) and other.restricted:
+    if (_SOME.search(one.text) and other.restricted) or (
+        _FEW.search(one.text) and _FEW.search(other.text)
+    ):
         differs = False
+    if one.negative and other.restricted and _shared(one.words, other.words) < len(one.words):
+        differs = False  # "Only members may" and "guests may not".
+    # "More than eight may not" is "no more than eight may".
+    differs ^= _is_bounded_otherwise(one.text, other.text) ^ _on_other_side(one.text, other.text)
     return (
         (differs and not (one.restricted and (one.negative or other.restricted)))
-        or (
-            not (_LATE.search(one.text) or _LATE.search(other.text))
-            and ([*_bounds(one.text)], [*_bounds(other.text)])
-            in ((["least"], ["most"]), (["most"], ["least"]))
-        )
-        or _on_other_side(one.text, other.text)
+        or _has_other_modal(one, other)
         or bool(
             _ALL.search(one.text)
             and not _ONLY.search(one.text)
-            and (_ONLY.search(other.text) or _SOME.search(other.text))
+            and (
+                _ONLY.search(other.text)
+                or _SOME.search(other.text)
+                or (
+                    other.conditional
+                    and not one.conditional
+                    and _shared(one.words, other.words) == len(one.words)
+                )
+            )
         )
+    )
+
+
+def _has_other_modal(one: _Clause, other: _Clause) -> bool:
+    """Return whether one clause is a duty and the other only a permission."""
+    if one.negative or other.negative or one.restricted or other.restricted:
+        return False
+    duty, option = bool(_DUTY.search(one.text)), bool(_OPTION.search(one.text))
+    is_duty, is_option = bool(_DUTY.search(other.text)), bool(_OPTION.search(other.text))
+    return (duty, option, is_duty, is_option) in (
+        (True, False, False, True),
+        (False, True, True, False),
     )
 
 
@@ -222,33 +292,64 @@ def _on_other_side(one: str, other: str) -> bool:
 def _sides(text: str) -> Iterator[tuple[str, list[str]]]:
     for found in _SIDE.finditer(text):
         words = [word for word in WORD.findall(found["event"]) if stems(word)]
-        yield str(found.lastgroup and next(s for s in _SIDES if found[s])), words[:2]
+        yield next(side for side in _SIDES if found[side]), words[:1]
 
 
-def _bounds(text: str) -> Iterator[str]:
-    rest = _LEAST.sub(" ", text)
-    if rest != text:
-        yield "least"
-    if _MOST.search(rest):
-        yield "most"
+def _is_bounded_otherwise(one: str, other: str) -> bool:
+    """Return whether a quantity is the least in one clause and the most in the other."""
+    limits, others = _limits(one), _limits(other)
+    both = limits.keys() & others.keys()
+    return any(limits[value] != others[value] for value in both)
+
+
+def _limits(text: str) -> dict[FactValue, str]:
+    """Return "least" or "most" for the quantities of a clause with such words beside them."""
+    found: dict[FactValue, str] = {}
+    for quantity in facts(text):
+        before, after = text[: quantity.start], text[quantity.end :]
+        bound = bound_of(text, quantity)
+        for side, ahead, behind in (("least", _FROM, _MORE), ("most", _TO, _LESS)):
+            bound = bound or (side if ahead.search(before) or behind.match(after) else "")
+        if bound == "most" and _LAST.search(before) and _BEFORE.match(after):
+            bound = "least"  # "up to two days before"
+        if bound:
+            found[quantity.value] = bound
+    return found
 
 
 def _clauses(text: str, other: str) -> Iterator[_Clause]:
     """Yield the clauses of a text. A phrase such as "without a key" is a separate clause."""
     words = frozenset(WORD.findall(other))
+    text = _NO_NEGATION.sub(" ", text)
     for word, wording in _REWORDED.items():
         text = compiled(wording).sub(word, text)
-    text = _NEITHER.sub(r"\1 \2 or", _NO_NEGATION.sub(" ", text))
+    text = _NEITHER.sub(r"\1 \2 or", text)
+    last: _Clause | None = None
     for part in _BREAK.split(text):
         asides = list(_ASIDE.finditer(part))
-        excepts = any(aside["no"] in _EXCEPTS for aside in asides)
+        excepts = any(_EXCEPTS.match(aside["no"] or "") for aside in asides)
         main = _clause(_ASIDE.sub(" ", part), words, False, excepts)
-        yield main
+        kinds = [bool(aside["no"]) for aside in asides]
+        main = main._replace(conditional=False in kinds, excepted=True in kinds)
+        if last and _ANAPHOR.match(part):
+            main = main._replace(words=(*last.words[:1], *main.words))
+        if last and main.negative and len(main.words) < 2:
+            # "Lunch is included, dinner is not" and "may be given, but not sold".
+            main = main._replace(words=(*last.words, *main.words))
+        yield (last := main)
         for aside in asides:
             begin = aside.end("no") if aside["no"] else aside.start()
             # "Not … without consent" is a double negation.
             negative = bool(aside["no"]) and not main.negative
-            yield _clause(part[begin : aside.end()], words, negative, False)
+            clause = _clause(part[begin : aside.end()], words, negative, False)
+            if aside["even"]:
+                clause = clause._replace(negative=clause.negative ^ main.negative)
+            if aside["no"] or aside["even"]:
+                if aside["no"] in _UNLESS:
+                    yield _clause(part[begin : aside.end()], words, False, False)
+                whole = (*main.words, *clause.words)
+                clause = clause._replace(words=whole, exception=clause.words)
+            yield clause
 
 
 def _clause(text: str, other: frozenset[str], negative: bool, excepts: bool) -> _Clause:
@@ -261,13 +362,17 @@ def _clause(text: str, other: frozenset[str], negative: bool, excepts: bool) -> 
     for word in found:
         if particle and sense_of(particle + word):
             word = particle + word  # "lehnt … ab"
-        sense = sense_of(word)
+        sense = None if _ONLY.fullmatch(word) else sense_of(word)
         bare = _PREFIX.sub("", _SUFFIX.sub("", word))
         if _NEGATION.fullmatch(word) or (sense is not None and sense.negates):
             number += 1
             denials.append((len(content), sense is not None))
         # "unsafe" is a negation of "safe" in the other text.
-        elif bare != word and word not in other and any(same_word(bare, held) for held in other):
+        elif (
+            bare != word
+            and word not in other
+            and (_ABLE.search(word) or any(same_word(bare, held) for held in other))
+        ):
             number += 1
             denials.append((len(content), True))
             word = bare
@@ -275,8 +380,9 @@ def _clause(text: str, other: frozenset[str], negative: bool, excepts: bool) -> 
             content.append(word)
     denied = []
     for at, both in denials:
-        denied += [word for word in content[at:] if word not in _LIGHT][:_NEAR]
-        if both or at == len(content):
+        after = [word for word in content[at:] if word not in _LIGHT][:_NEAR]
+        denied += after
+        if both or not after:
             denied += content[max(0, at - _NEAR) : at]
     restricted = excepts or bool(_ONLY.search(text))
     return _Clause(text, tuple(content), tuple(denied), number % 2 == 1, restricted)

@@ -13,16 +13,16 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.search.tokenization import tokenizer_of
 
 _NEGATING = """
-allow permit permiss authoris authoriz erlaub gestatt zuläss zulässig berechtig tolerat > forbid
-forbidd forbad prohibit ban bann barr disallow outlaw verbiet verbot untersag unterlass unterbleib;
+allow permit permiss authoris authoriz erlaub gestatt zuläss zulässig berechtig tolerat possibl
+möglich > forbid forbidd forbad prohibit ban bann barr disallow outlaw verbiet verbot untersag
+unterlass unterbleib;
 accept approv grant adopt annehm angenomm annahm genehmig bewillig beschließ beschloss zustimm
 zugestimm billig > reject refus declin deni deny dismiss veto ablehn abgelehn verweiger verwarf
-verworf verwerf zurückweis zurückgewies zurückwies abweis abgewies missbillig;
+verworf verwerf vertag postpon adjourn zurückweis zurückgewies zurückwies abweis abgewies
+missbillig;
 includ contain cover compris enthalt enthält umfass beinhalt einschließ eingeschloss inbegriff
-mitgeliefer > exclud omit exempt waiv ausschließ ausgeschloss ausschluss ausgenomm ausnehm befrei;
-confirm held stattfind stattfand stattgefund findestatt bestätig > cancel cancell abandon scrapp
-annul absag abgesag ausgefall ausfall ausfäll storn gestrichen entfall entfäll entfiel;
-succeed success geling gelang gelung > fail scheiter misslang missling misslung;
+mitgeliefer > exclud omit exempt waiv skip ausschließ ausgeschloss ausschluss ausgenomm ausnehm
+befrei;
 have possess hab besitz verfüg > lack mangel fehl;
 continu resum fortsetz fortgesetz > ceas discontinu stopp stop aufhör aufgehör;
 enabl activat aktivier > disabl deactivat deaktivier;
@@ -39,12 +39,18 @@ open öffn geöffn offen > close clos shut schließ geschloss;
 begin begun began start commenc beginn begonn anfang > end ended finish conclud endet ende endete;
 last letzt > first erst; earlier early früh > late later spät;
 mandator compulsor obligator verpflichtend zwingend > optional voluntar freiwillig;
-gratis kostenlos kostenfrei unentgeltlich umsonst > kostenpflichtig entgeltlich gebührenpflichtig;
+gratis kostenlos kostenfrei unentgeltlich umsonst > kostenpflichtig entgeltlich gebührenpflichtig
+pay paid charg zahl bezahl gezahl;
+einschalt eingeschalt anschalt > ausschalt ausgeschalt abschalt abgeschalt;
+wid breit > narrow schmal; major > minor; minimum > maximum; rare selten > common häufig;
 temporar vorübergehend befrist > permanent dauerhaft unbefrist;
-public öffentlich > privat; written schriftlich > oral verbal mündlich;
+public öffentlich > privat; written schriftlich schriftform > oral verbal mündlich;
 inside indoor innen drinnen intern internal > outside outdoor außen draußen extern external;
 warm hot heiß > cold cool kalt kühl; wet nass feucht > dry trocken; full voll > empty leer;
-true wahr richtig > false falsch; buy bought purchas kauf gekauf sell sold verkauf;
+true wahr richtig > false falsch; buy bought purchas acquir erwerb kauf gekauf sell sold verkauf;
+confirm held stattfind stattfand stattgefund findestatt bestätig > cancel cancell abandon scrapp
+annul absag abgesag ausgefall ausfall ausfäll storn gestrichen entfall entfäll entfiel;
+succeed success geling gelang gelung > fail scheiter misslang missling misslung;
 win won gewinn gewann gewonn > lose lost verlier verlor; safe sicher > danger gefähr gefährlich;
 arriv ankomm ankunft ankam > depart abfahr abfahrt abflug abreis abfuhr;
 add added hinzufüg > remov delet entfern lösch gelösch; lend lent verleih borrow entleih;
@@ -108,6 +114,12 @@ def sense_of(word: str) -> Sense | None:
     return None
 
 
+def are_opposite(one: str, other: str) -> bool:
+    """Return whether two case-folded words are on the two sides of a group of opposites."""
+    first, second = sense_of(one), sense_of(other)
+    return bool(first and second and first.group == second.group and first.side != second.side)
+
+
 @lru_cache(maxsize=50_000)
 def stems(word: str) -> frozenset[str]:
     """Return the English and the German stem of a word, or none for a stop word."""
@@ -140,6 +152,7 @@ def same_word(one: str, other: str) -> bool:
 
 def _plain(word: str) -> str:
     word = _IRREGULAR.get(word, word)
+    word = _ABILITY.sub("ble", word)  # liability, liable
     stem = max(stems(word), key=len, default=word).translate(_UMLAUTS)
     return _GE.sub("", stem, count=1)
 
@@ -155,6 +168,7 @@ _IRREGULAR = dict(
     ).split()
 )
 _LANGUAGES = ("english", "german")
+_ABILITY = re.compile("bilit(?:y|ies)$")
 _UMLAUTS = str.maketrans("äöü", "aou")
 _GE = re.compile("(?<=^ab|^an|^vo|^zu)ge|(?<=^auf|^aus|^ein|^mit|^vor)ge|^ge(?=[a-z]{6})")
 _ROLE = re.compile(r"([a-z]{3,}?)(ee|er|or)s?")

@@ -63,6 +63,21 @@ MIETE = (
         ("Die Pause dauert 30 Minuten.", "Die Pause dauert dreißig Minuten.", "supported"),
         ("Untersucht wurden Seen in Tirol.", "Untersucht wurden Seen in Kent.", "contradicted"),
         ("Scheuermittel sind nicht zulässig.", "Scheuermittel sind erlaubt.", "contradicted"),
+        # Another word stands in a slot, or a word of another sentence.
+        ("The hirer must sweep the hall.", "The porter must sweep the hall.", "contradicted"),
+        ("Zum Hof gehört kein Keller.", "Ein Keller gehört nicht zum Hof.", "supported"),
+        ("Milk costs 2 euro, tea 3 euro.", "Tea costs 2 euro.", "contradicted"),
+        ("Ms Low hired Mr Day.", "Mr Day hired Ms Low.", "contradicted"),
+        ("Ms Low hired Mr Day.", "Mr Day was hired by Ms Low.", "supported"),
+        ("The pipe is 1600 mm long.", "The pipe is 1600 inches long.", "contradicted"),
+        ("Clause 6.1 binds the firm.", "Clause 6.7 binds the firm.", "contradicted"),
+        ("The sale ends in June.", "The sale ends in July.", "contradicted"),
+        # A bound and a negation together.
+        ("No complaint may be made after 14 days.", "Complain within 14 days.", "supported"),
+        ("Under 6 tonnes may pass.", "At least 6 tonnes may pass.", "contradicted"),
+        ("Lunch is included; dinner is not.", "Dinner is included.", "contradicted"),
+        ("The zoo is open daily except Mondays.", "The zoo is open on Mondays.", "contradicted"),
+        ("You must register.", "You may register.", "contradicted"),
     ],
 )
 def test_a_sentence_is_judged_by_its_facts(passage, sentence, verdict):

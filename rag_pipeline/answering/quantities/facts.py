@@ -34,10 +34,13 @@ _WORDINGS = (
     (r"(?i)\b(?:zwei drittel|two thirds)\b", "two thirds "),
     (r"(?i)\b(?:die|der) hälfte\b", "50 percent"),
     (r"\bUS-Dollar", "US dollar"),
-    (r"(?i)\b(?:an|one)(?= hour\b)", "1"),
     (r"(?i)\btwice\b", "2 times"),
     (r"(?i)\b(zwei|drei|vier|fünf)mal\b", r"\1 mal"),
     (r"(?i)\ba dozen\b", "12"),
+    (
+        r"(?i)\b((?:\d+|[a-zäöüß]+) )(?!werk|arbeits)[a-zäöüß]{3,}(?=(?:tage|monate|jahre)n?\b)",
+        r"\1",
+    ),
     (r"(?i)(\d)[\s-](?=minute|hour|day|week|month|year)", r"\1 "),
     (r"(?<=\d)\.(?=\d{3}(?:\D|$))", ""),
 )
@@ -74,15 +77,21 @@ _DAYS = (
     "fri(?:day|tag)", "saturday|samstag|sonnabend", "sun(?:day|tag)|sonntag",
 )  # fmt: skip
 _DAY = re.compile("(?i)\\b(?:" + "|".join(f"({day})" for day in _DAYS) + ")s?\\b")
+_MONTHS = (
+    "jan(?:uary|uar)", "febr?uary?|februar", "march|märz", "april", "(?-i:May)|mai", "jun[ei]",
+    "jul[yi]", "august", "september", "o[ck]tober", "november", "de[cz]ember",
+)  # fmt: skip
+_MONTH = re.compile("(?i)\\b(?:" + "|".join(f"({month})" for month in _MONTHS) + ")s?\\b")
 _DAY_RANGE = re.compile(r"(?i)\s*(?:to|through|bis|-|–)\s*")
 _RATES = {
+    "hour": ("hourly|stündlich", "hour|stunde"),
     "day": ("daily|täglich", "day|tag|tages"),
     "week": ("weekly|wöchentlich", "week|woche"),
     "month": ("monthly|monatlich", "month|monat|monats"),
     "quarter": ("quarterly|vierteljährlich|quartalsweise", "quarter|quartal"),
     "year": ("annual|annually|yearly|jährlich", "year|jahr|jahres"),
 }
-_EACH = "per|each|every|pro|je|jede[nmrs]?|a|im|in der|of the|des"
+_EACH = "per|each|every|pro|je|jede[nmrs]?|an?|am|im|in der|of the|des"
 _RATE = re.compile(
     "(?i)"
     + "|".join(
@@ -126,6 +135,8 @@ def _others(text: str) -> Iterator[Quantity]:
         else:
             value = int(match["digits"] or match["dot"])
         yield Quantity("ORDINAL", *match.span(), ("nth", value))
+    for match in _MONTH.finditer(text):
+        yield Quantity("DAY", *match.span(), ("month name", match.lastindex or 0))
     days = [(m, (m.lastindex or 0)) for m in _DAY.finditer(text)]
     for n, (match, day) in enumerate(days):
         until = day
