@@ -77,7 +77,7 @@ _OPTION = re.compile(
 )
 """An entry of a list of options: "-a, --all" and its first paragraph."""
 _OF_ITSELF = re.compile(
-    r"\b[Tt]his (?=(?:agreement|contract|lease|policy|licen[cs]e|undertaking|plan)\b)",
+    r"\b(t)his (agreement|contract|lease|policy)\b",
     re.IGNORECASE,
 )
 """A document that names itself. A question has "the Agreement", not "this Agreement"."""
@@ -91,7 +91,7 @@ EMPTY_HEADINGS = frozenset(
     "summary notes appendix annex schedule abstract conclusion references scope purpose install "
     "quick start getting started readme options name bezeichnung beschreibung signatures signature "
     "details about other history features usage description between and fixed added changed "
-    "removed".split()
+    "removed whereas".split()
 )
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
@@ -169,7 +169,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if indent > base + 2:
             continue
         begin = start + _prefix(raw)
-        sentence = _OF_ITSELF.sub(lambda found: f"{found[0][0]}he ", plain(text[begin:end]))
+        sentence = plain(text[begin:end])
+        sentence = _OF_ITSELF.sub(lambda f: f"{f[1]}he {f[2].capitalize()}", sentence)
         is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
         if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
             continue
@@ -184,7 +185,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             continue
         found = document.document_id, begin, end, _small(sentence, small)
         heading = "" if heading.casefold() == document.title.casefold() else heading
-        past = _section_end(spans, number, text) if is_first and _asks_for(heading) else None
+        is_topic = is_first and _asks_for(heading, language)
+        past = _section_end(spans, number, text) if is_topic else None
         if past and _is_about(heading, body := plain(text[begin:past]), language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), heading, subject=heading)
@@ -267,14 +269,14 @@ def _small(text: str, small: frozenset[str]) -> str:
 
 
 def _is_about(heading: str, body: str, language: str) -> bool:
-    """Return whether the section is prose, is whole, and uses most words of its heading."""
-    said = {word.casefold()[:5] for word in re.findall(r"[^\W\d_]{3,}", body)}
-    asked = [w.casefold()[:5] for w in re.findall(r"[^\W\d_]{4,}", heading)]
+    """Return whether the section is prose, is whole, and uses the words of its heading."""
+    said = {word.casefold()[:4] for word in re.findall(r"[^\W\d_]{3,}", body)}
+    asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
     return (
         bool(asked)
         and body.endswith((".", ")"))
         and _is_said(body, language)
-        and 2 * sum(word in said for word in asked) >= len(asked)
+        and said.issuperset(asked)
     )
 
 
@@ -325,10 +327,14 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
     return words if match[1] or is_short else None
 
 
-def _asks_for(heading: str) -> bool:
+def _asks_for(heading: str, language: str) -> bool:
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
-    is_topic = 0 < len(words) <= 8 and not heading.isupper() and not _NO_TOPIC.search(heading)
-    return is_topic and not set(words) <= EMPTY_HEADINGS and not NO_SUBJECT.match(heading)
+    # One word seldom tells what is asked: "Format". A plural or a German compound does.
+    is_clear = len(heading) > 9 and heading.isalpha() if language == "de" else heading[-1:] == "s"
+    is_topic = len(words) > 1 or is_clear
+    is_topic = is_topic and len(words) <= 8 and not heading.isupper()
+    is_topic = is_topic and not _NO_TOPIC.search(heading) and not NO_SUBJECT.match(heading)
+    return is_topic and not set(words) <= EMPTY_HEADINGS
 
 
 def _section_end(spans: list[Span], number: int, text: str) -> int | None:

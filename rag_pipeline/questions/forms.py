@@ -17,7 +17,8 @@ NO_SUBJECT = re.compile(
     r"none|nobody|nothing|no|neither|both|all|some|others?|most|many|any|few|much|and|or|but|nor|"
     r"then|also|thus|so|however|please|not|note|see|herein\w*|there\w+|its|his|her|their|our|my|"
     r"your|anything|everything|something|"
-    r"the (?:same|former|latter|following|above|first|second|other|foregoing|result|example)|"
+    r"the (?:same|former|latter|following|above|first|second|other|remaining|rest|foregoing|result|"
+    r"example)|"
     r"if|where|when|while|unless|upon|after|before|on|in|for|during|except|subject|with|without|"
     r"under|within|at|as|notwithstanding|following|by|from|until|to|up|because|since|although|once|whether|"
     r"though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
@@ -25,14 +26,14 @@ NO_SUBJECT = re.compile(
 )
 _CLAUSE_IN = re.compile(
     r"\b(?:who|which|that|whose|where|if|when|unless|because|is|are|was|were|be|been|has|have|had|"
-    r"shall|must|will|may|can|should|could|would|might|do|does|did|cannot|agrees?|not|than)\b",
+    r"shall|must|will|may|can|should|could|would|might|do|does|did|cannot|agrees?|means|not|than)\b",
     re.IGNORECASE,
 )
 POINTING = re.compile(
     r"\b(?:above|below|following|foregoing|aforementioned|aforesaid|herein\w*|hereto|hereunder|"
-    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|it|now|here|however|hereby|"
-    r"there|therefore|thus|also|even|still|instead|already|this|these|those|such|previous|next|see|"
-    r"e\.g|i\.e|etc)\b",
+    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|it|now|then|here|however|hereby|"
+    r"there|therefore|thus|also|in addition|even|still|instead|already|this|these|those|such|"
+    r"previous|next|see|e\.g|i\.e|etc)\b",
     re.IGNORECASE,
 )
 """Words that refer to another sentence. A question must not hold them."""
@@ -44,19 +45,28 @@ _IF_FINITE = re.compile(
     r"you \w+)\s\w"
 )
 _MAIN = re.compile(
-    r"(?!I )(?:you |the |an? |\w+ )(?:[^,]{0,60}?\s)?(?:shall|must|will|may|can|is|are|has)\b"
+    r"(?:you |(?:the|an?|any|all|each|either) [^,]{0,60}?|(?!I )[A-Z][^,]{0,40}? )"
+    r"\b(?:shall|must|will|may|can|is|are|has)\b"
 )
+_WISHES = re.compile(r"you (?:\w+ )?(?:(?:would )?like|wish|want|need|have (?:any|a|further))\b")
 DUTY = re.compile(
-    r"be (?!governed|interpreted|construed|deemed|considered|entitled)\w+(?:ed|en|id|pt|de|ld|nt|"
-    r"ne|ut|ught|un|rn)\b|(?!be |become |remain |survive|continue|constitute|mean |terminate|"
-    r"expire|apply|inure|govern|include|have |take effect|prevail)\w"
+    r"be (?!governed|interpreted|construed|deemed|considered|entitled)"
+    r"(?:set|\w+(?:ed|en|id|pt|de|ld|nt|ne|ut|ught|un|rn))\b|(?!be |become |remain |survive|"
+    r"continue|constitute|mean |terminate|expire|apply|inure|retain |govern|include|have |"
+    r"take effect|prevail)\w"
 )
 """The rest of a clause that states a duty. Other clauses with "shall" state a fact."""
 ITSELF = re.compile(
-    r"\bthe (?:agreement|contract|lease|policy)\b(?! (?:agreement|of|number|holder|period)\b)",
-    re.IGNORECASE,
+    r"\b[Tt]he (?:Agreement|Contract|Lease|Policy)\b(?! (?:[Aa]greement|of|number|holder|period)\b)"
 )
 """A document that names itself. A question has the document's name instead."""
+
+
+_ELSEWHERE = re.compile(
+    r"\b(?:above|below|following|foregoing|as follows|folgende\w*|obige\w*|oben|unten|siehe)\b",
+    re.IGNORECASE,
+)
+"""A reference to another sentence. An answer with one is not whole."""
 
 
 class Asked(NamedTuple):
@@ -105,7 +115,8 @@ def asked_of(sentence: str, language: str) -> Iterator[Asked]:
         if found := pattern.fullmatch(sentence.rstrip(". ")):
             asked = make(found)
             if asked is not None:
-                yield asked
+                if not _ELSEWHERE.search(sentence, asked.answer):
+                    yield asked
                 return
 
 
@@ -121,21 +132,21 @@ def _condition(found: re.Match[str]) -> Asked | None:
     ):
         return None
     able = re.match(r"you (can|may|must) (?!be )", main)
+    if _WISHES.match(clause) and not able:
+        return None
     asks = f"what {able[1]} you do" if able else "what happens"
     return Asked("condition", f"{asks} {found['if'].lower()} {clause}", found.start("main"))
 
 
-def _purpose(found: re.Match[str]) -> Asked | None:
-    if not is_subject(found["s"]):
-        return None
-    return Asked("statement", f"what {found['v']} {found['s']} used for", found.start("o"))
+def _asks(template: str) -> Callable[[re.Match[str]], Asked | None]:
+    def make(found: re.Match[str]) -> Asked | None:
+        if not is_subject(found["s"]):
+            return None
+        base = re.sub(r"s(?= of| on|$)", "", found["v"], count=1)
+        question = template.format(**found.groupdict(), base=base)
+        return Asked("statement", question, found.start("o"))
 
-
-def _statement(found: re.Match[str]) -> Asked | None:
-    base = re.sub(r"s(?= of| on|$)", "", found["v"], count=1)
-    if not is_subject(found["s"]) or len(found["o"].split()) < 3:
-        return None
-    return Asked("statement", f"what does {found['s']} {base}", found.start("o"))
+    return make
 
 
 def _reason(found: re.Match[str]) -> Asked | None:
@@ -157,25 +168,32 @@ def _rule(found: re.Match[str]) -> Asked | None:
     verb, rest, barred = found["v"], found["rest"], found["no"]
     if not is_subject(found["s"]) or not is_clause(rest) or len(rest.split()) < 3:
         return None
-    if re.search(r"\b(?:not|no|nor|neither|only)\b|^(?:mean|be either|be both) ", rest):
+    if re.search(r"\b(?:not|no|nor|neither|only)\b|^(?:mean|be either|be both|be able) ", rest):
         return None
     if verb in ("will", "can") and not barred:
         return None  # It often depends on a condition in the sentence before.
     if verb in ("shall", "must") and ITSELF.match(found["s"]):
         verb = "will"
-    elif verb in ("shall", "must"):
-        verb = ("may" if barred else "must") if DUTY.match(rest) else "will"
-    elif rest.startswith("be "):
+    elif verb == "must" or (verb == "shall" and DUTY.match(rest)):
+        verb = "may" if barred else "must"
+    elif verb == "shall":
+        verb = "will"
+    elif verb == "may" and rest.startswith("be "):
         verb = "can"
     return Asked("rule", f"{verb} {found['s']} {rest}", 0)
 
 
 _ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
     (r"(?P<if>[Ii]f|[Ww]hen) (?P<clause>[^,]{12,140}), (?:then )?(?P<main>.{15,})", _condition),
-    (r"(?P<s>.+?) (?P<v>is|are) used (?P<o>(?:to|for) \w.+)", _purpose),
-    (r"(?P<s>.+?) (?P<v>contains|includes|specifies|describes|requires|determines|consists of|"
-     r"depends on) (?P<o>\w.+)", _statement),
-    (r"(?P<s>.+?) (?P<v>is|are|must|can|will) (?P<rest>[^,]+?),? (?P<o>because .+)", _reason),
+    (r"(?P<s>.+?) (?P<v>is|are|was|were) used (?P<o>(?:to|for) \w.+)",
+     _asks("what {v} {s} used for")),
+    (r"(?P<s>.+?) (?P<v>contains|includes|specifies|describes|requires|determines|measures|"
+     r"returns|represents|controls|consists of|depends on) (?P<o>\w\S* \S+ .+)",
+     _asks("what does {s} {base}")),
+    (r"(?P<s>.+?) (?P<v>is|are|was|were|must|can|will) (?P<rest>[^,]+?),? (?P<o>because .+)",
+     _reason),
+    (r"(?P<s>.+?) (?P<v>is|are|was|were) (?P<rest>\w+ed) (?P<o>(?:using|by \w+ing) .+)",
+     _asks("how {v} {s} {rest}")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can)(?P<no> not| never)? (?P<rest>[a-z][^,;]*?)"
      r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _rule),
@@ -197,7 +215,8 @@ _NO_GERMAN = re.compile(
 )
 _IF = (
     r"(?P<clause>(?!Sie\b)[^,]{12,130} [a-zäöüß]+(?:t|n|e)), (?:so |dann )?"
-    r"(?P<o>(?!\w+ Sie\b).{15,})"
+    r"(?P<o>(?!\w+ Sie\b|(?:dass|wenn|falls|ob|weil|um|beispielsweise|und|oder|d\w[esr]|"
+    r"(?:in|an|auf|mit|von|zu|für|bei|aus|nach) (?:de|da|di)\w+) ).{15,})"
 )
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
 _SAID = r"(?:(?!\bkein|\bnicht\b).)+"

@@ -24,8 +24,8 @@ _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
-_PART = re.compile(r"(?:exhibit|annex|appendix|attachment|schedule)\b", re.IGNORECASE)
-"""The start of a title that says where a document is attached."""
+_NO_TITLE = re.compile(r"(?i:exhibit|annex|appendix|attachment|schedule)\b|\W|.*\(\w+\)$")
+"""A title that says where a document is attached, or is markup or a broken head line."""
 _KINDS = frozenset(
     "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
     "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
@@ -58,7 +58,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         is_owned = owners and kind and not any(owners[0] in text for text in alike)
         if is_owned and is_english and not _RUNNING.fullmatch(document.title):
             first, short = owners[0], kind.split()[-1]
-            names = [f"{first}’s {kind}", f"the {first} {short}"]
+            names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
         else:
             names = _titles(document, titled[document.title.casefold()] == 1)
@@ -106,7 +106,7 @@ def _titles(document: Document, is_alone: bool) -> list[str]:
         title = running[1].lower() if running[1].isupper() else running[1]
     title = title.title() if title.isupper() and " " in title else title
     name = readable_name(document.document_id)
-    is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _PART.match(title)
+    is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
     if title and is_alone and title[-1] not in ".!?" and not is_empty:
         return [f"“{title}”"]
     return [] if name.casefold() == title.casefold() else [f"“{name}”"]

@@ -1,8 +1,9 @@
-"""Make one question about facts of two documents: "How long … under A and under B?"."""
+"""Make one question about facts of two documents: "…, according to A and according to B?"."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from random import Random
 
 from rag_pipeline.questions.certification import Certifier
@@ -13,11 +14,6 @@ _ALIKE = 0.4
 """Minimum Jaccard similarity of the words of two sentences."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _TRIED = 3
-_FORMS = (
-    "{question} under {one} and under {other}?",
-    "{question}, according to {one} and according to {other}?",
-    "{one} and {other}: {question}?",
-)
 
 
 def questions_of_two(
@@ -65,9 +61,7 @@ def _certified(
     random: Random,
 ) -> str | None:
     called = {f.document_id: random.choice(names[f.document_id]) for f in (one, other)}
-    for number, bare in enumerate(questions_of(one, random)):
-        if number == _TRIED:
-            break
+    for bare in islice(questions_of(one, random), _TRIED):
         problems = (
             certifier.problem(with_name(bare, called[f.document_id], random), f.gold, f.answer)
             for f in (one, other)
@@ -75,7 +69,6 @@ def _certified(
         problem = next((p for p in problems if p is not None), None)
         if problem is None:
             first, second = (called[f.document_id] for f in (one, other))
-            form = random.choice(_FORMS)
-            return form.format(question=bare.rstrip("? "), one=first, other=second)
+            return f"{bare.rstrip('? ')}, according to {first} and according to {second}?"
         certifier.refuse(problem)
     return None

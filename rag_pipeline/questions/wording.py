@@ -9,7 +9,6 @@ from rag_pipeline.questions.forms import DUTY, ITSELF, is_clause, is_german_subj
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
-_LEADING = re.compile(r"(?P<if>(?:if|when|upon|after|before|during) [^,]{3,80}), ", re.IGNORECASE)
 _BEFORE = re.compile(
     r"(?P<lead>(?:\b(?P<prep>for|within|in|on|by|of|upon|after|with|at|to|from|until|over|during|"
     r"every|as of|before|since)\s+)?"
@@ -33,14 +32,11 @@ _PROVISO = re.compile(
     r"(?:;|,)\s+(?:and|but|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
     r"\s(?:unless|except)\b.*$"
 )
-_S_VERB = re.compile(
-    r"(?P<verb>last|continue|remain|expire|begin|survive|take|cost|run|pay|receive|earn)s$"
+_VERB = re.compile(
+    r"\b(?:(last|continue|remain|expire|begin|survive|take|cost|run|pay|receive|earn)s|"
+    r"(last|continue|remain|expire|begin|survive))$"
 )
-"""Verbs in the third person that are not also plural nouns."""
-_PLURAL_VERB = re.compile(
-    r"^(?:the |all )?(?:[\w-]+ )?[\w-]+[^\Wsu]s (?:of [\w ]+ )?"
-    r"(?P<verb>last|continue|remain|expire|begin|survive|cost)$"
-)
+"""Verbs in the singular that are not also plural nouns, and verbs in the plural."""
 _BASE = re.compile(
     r"(?:not )?(?:be )?(?!(?:not|be|also|only|either|both|no|in|on|at|by|of|to|for)\b)[a-z]{2,}"
     r"(?: .*)?"
@@ -50,7 +46,9 @@ _PAYING = re.compile(
     r"provide|earn|claim|spend|spent|lend|owe|award|awarded|fined?)$"
 )
 """A verb whose object is a sum."""
-_MOST_WORDS = (12, 24)
+_GIVING = re.compile(r"\s+by \w+ing(?: the other(?: party)?)?$")
+_REPEATED = re.compile(r"\b(\w+ \w+ \w+)\b.* \1\b", re.IGNORECASE)
+_MOST_WORDS = (12, 20)
 """Maximum words of the part after a value, and of a question."""
 
 _DURATION = {
@@ -67,9 +65,11 @@ _DATE = {
     **{prep: (f"{prep} when",) for prep in ("as of", "until", "from", "since")},
 }
 _FORMS: dict[FactKind, dict[str, tuple[str, ...]]] = {
-    "definition": {"en": ("What does {} mean?", "How is {} defined?", "What is meant by {}?")},
+    "definition": {
+        "en": ("What does “{}” mean?", "How is “{}” defined?", "What is meant by “{}”?")
+    },
     "party": {"en": ("Which companies are the parties?",)},
-    "section": {"en": ("What is said about {}?",), "de": ("Was steht zum Thema „{}“?",)},
+    "section": {"en": ("What is said about “{}”?",), "de": ("Was steht zum Thema „{}“?",)},
     "abbreviation": {
         "en": ("What does {} stand for?", "What does the abbreviation {} stand for?"),
         "de": ("Wofür steht die Abkürzung {}?",),
@@ -107,16 +107,18 @@ _GERMAN_SUM_OF = re.compile(
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     """Yield questions that the fact answers in several wordings, without a document's name."""
-    if fact.question:
-        yield _asked(fact.question)
-        return
-    made: Iterable[str]
-    if fact.kind in _FORMS:
-        made = _in_forms(fact, random)
-    else:
-        made = _german_quantity(fact) if fact.language == "de" else _quantity(fact, random)
-    for question in made:
-        if 3 < len(question.split()) <= _MOST_WORDS[1]:
+    made: Iterable[str | None] = [fact.question]
+    if fact.kind in _FORMS and not fact.question:
+        forms = [
+            form.format(fact.subject.strip(" .:")) for form in _FORMS[fact.kind][fact.language]
+        ]
+        random.shuffle(forms)
+        made = forms[:2]
+    elif not fact.question:
+        made = _german_quantity(fact) if fact.language == "de" else [_turned(fact, random)]
+    for question in map(_asked, filter(None, made)):
+        is_long = len(question.split()) > _MOST_WORDS[1]
+        if not is_long and len(ITSELF.findall(question)) < 2 and not _REPEATED.search(question):
             yield question
 
 
@@ -141,16 +143,6 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     return _capital(form.format(question=bare, lower=bare[:1].lower() + bare[1:], name=name))
 
 
-def _quantity(fact: StatedFact, random: Random) -> Iterator[str]:
-    sentence, (start, end) = fact.sentence, fact.value
-    before, after = sentence[:start], sentence[end:].rstrip(" .;")
-    leading = _LEADING.match(before)
-    lead = leading["if"] if leading else ""
-    clause = before[leading.end() :] if leading else before
-    if (turned := _turned(fact, clause, after, random)) and (not lead or is_clause(lead)):
-        yield _asked(f"{turned} {lead[:1].lower()}{lead[1:]}")
-
-
 def _german_quantity(fact: StatedFact) -> Iterator[str]:
     before, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .")
     is_time = fact.kind == "duration"
@@ -159,20 +151,21 @@ def _german_quantity(fact: StatedFact) -> Iterator[str]:
     if (said := _GERMAN_IS.fullmatch(before)) and not after.count(","):
         words = {"d": "wie lange", "k": "wie viel"}.get(said["v"][0])
         if words:
-            yield _asked(f"{words} {said['v']} {said['s']}")
+            yield f"{words} {said['v']} {said['s']}"
         else:
             verb = "ist" if said["v"] == "beträgt" else "sind"
-            yield _asked(f"wie {'lang' if is_time else 'hoch'} {verb} {said['s']}")
+            yield f"wie {'lang' if is_time else 'hoch'} {verb} {said['s']}"
     elif said := _GERMAN_SUM_OF.search(before):
-        yield _asked(f"wie {'lang' if is_time else 'hoch'} ist die {said['noun']}")
+        yield f"wie {'lang' if is_time else 'hoch'} ist die {said['noun']}"
     elif is_time and (said := _GERMAN_TURNED.fullmatch(before)) and "," not in after:
         words = _GERMAN_ASKS[said["prep"]]
         if is_german_subject(said["s"]):
-            yield _asked(f"{words} {said['v']} {said['s']} {said['between']} {after}")
+            yield f"{words} {said['v']} {said['s']} {said['between']} {after}"
 
 
-def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | None:
-    """Return the main clause as a question for the value, or None if the clause is unfit."""
+def _turned(fact: StatedFact, random: Random) -> str | None:
+    """Return the clause as a question for the value, or None if the clause is unfit."""
+    clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     lead = _BEFORE.search(clause)
     assert lead is not None
     kept = clause[: lead.start("lead")].rstrip()
@@ -182,6 +175,9 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
     if (rest and not _FOLLOWS.match(rest)) or len(rest.split()) > _MOST_WORDS[0]:
         return None
     prep = (lead["prep"] or "").casefold()
+    if noun and (given := _GIVING.search(kept)):
+        kept, prep = kept[: given.start()], "with"
+        rest = "" if rest.startswith("to ") else rest
     asked = _question_words(fact, prep, lead["bound"] or "", noun)
     if asked is None or re.search(r"\b(?:an?|the)\s+$", lead["lead"]):
         return None
@@ -195,9 +191,9 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
         subject, auxiliary, verb = kept[: found.start()], found[1], kept[found.end() :]
         if auxiliary in ("shall", "must", "will", "may", "can") and not _BASE.fullmatch(verb):
             return None
-    elif found := _S_VERB.search(kept) or _PLURAL_VERB.search(kept):
-        subject, verb = kept[: found.start("verb")], found["verb"]
-        auxiliary = "does" if found.re is _S_VERB else "do"
+    elif found := _VERB.search(kept):
+        subject, verb = kept[: found.start()], found[1] or found[2]
+        auxiliary = "does" if found[1] else "do"
     else:
         return None
     subject = subject.strip()
@@ -207,6 +203,8 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
         return None
     if fact.kind == "amount" and found[1] in _BE and verb.strip():
         return None
+    if noun and not prep and " " in verb:
+        return None
     if not is_subject(subject) or re.search(r"\b(?:not|never|no|exceed)\b", verb):
         return None
     if not is_clause(f"{verb} x {rest}".rstrip()) or re.search(r"\b(?:that|which|who)\b", verb):
@@ -215,8 +213,8 @@ def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | 
         if len(rest.split()) > 6 or prep:
             return None
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
-    if fact.kind == "percentage" and not verb.strip():
-        return None
+    if fact.kind == "percentage" and (not verb.strip() or word == "what percentage"):
+        return None  # without the whole
     # "shall" in a duty is "must". A clause about a term or a right states the future.
     if auxiliary == "shall":
         auxiliary = "must" if DUTY.match(verb) else "will"
@@ -240,24 +238,8 @@ def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple
     return {"": ("what percentage",), "by": ("by what percentage",)}.get(prep)
 
 
-def _in_forms(fact: StatedFact, random: Random) -> list[str]:
-    """Return up to two questions in the fixed forms of the fact's kind."""
-    subject, is_german = fact.subject, fact.language == "de"
-    if fact.kind == "section":
-        subject = subject.strip(" .:")
-        is_quoted = not is_german and not (subject.islower() and " " not in subject)
-    else:
-        is_quoted = fact.kind == "definition"
-    questions = [
-        form.format(f"“{subject}”" if is_quoted else subject)
-        for form in _FORMS[fact.kind]["de" if is_german else "en"]
-    ]
-    random.shuffle(questions)
-    return questions[:2]
-
-
 def _asked(words: str) -> str:
-    return _capital(f"{' '.join(words.split()).rstrip(' .,;')}?")
+    return _capital(f"{' '.join(words.split()).rstrip(' .,;?')}?")
 
 
 def _capital(text: str) -> str:

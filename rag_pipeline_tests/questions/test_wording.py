@@ -49,6 +49,16 @@ SENTENCES: dict[str, set[str]] = {
     },
     "The table is split because many rows are long.": {"Why is the table split?"},
     "A guard is a person who watches the gate.": {"What is a guard?"},
+    "Nitrate was measured by comparing two photographs.": {"How was nitrate measured?"},
+    "The samples were frozen because warm samples melt fast.": {"Why were the samples frozen?"},
+    "The Seller may end the contract by giving ten (10) days written notice to the Buyer.": {
+        "With how much written notice may the Seller end the contract?"
+    },
+    "The name must have ten letters.": {"Must the name have ten letters?"},
+    "If you omit the policy, the old cache is used.": {"What happens if you omit the policy?"},
+    "If you want a copy, contact us and the office will help.": set(),
+    "A cookie is used to do many of the tasks listed above.": set(),
+    "The owner sublets up to thirty percent (30%) of the flat less five rooms.": set(),
     "The Customer shall not exceed EUR 900 in a calendar year.": set(),
     "Nobody may smoke in the flat at any time of day.": set(),
     "Breaches are told to the owner and the lead may close them.": set(),
@@ -163,7 +173,7 @@ def test_a_german_question_names_its_document_after_the_verb(bare: str, named: s
 def test_options_and_headed_sections_are_asked_for() -> None:
     text = (
         "# Tool\n\n  -a, --almost-all\n      List every entry but the first two.\n\n"
-        "## Exit codes\n\nThe tool returns a code of zero after each exit without an error.\n"
+        "## Exit codes\n\nThe tool ends with a code of zero after each exit without an error.\n"
     )
     facts = read_facts(Document("a.md", "hash", text, "Tool"))
     assert [next(questions_of(fact, Random(0))) for fact in facts] == [
