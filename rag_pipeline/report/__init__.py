@@ -74,7 +74,7 @@ def render(content: Content) -> str:
         short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
-        broken=lambda name: _breakable(labels.get(name, name)),
+        broken=lambda name: _breakable(str(labels.get(name, name))),
         labels=labels,
         palette=Markup(PALETTE),
         dark_palette=Markup(DARK_PALETTE),
