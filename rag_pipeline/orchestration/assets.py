@@ -102,6 +102,7 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
     path = (*config.key_prefix, config.corpus, name)
+    columns = [dg.TableColumn(field.name, str(field.type)) for field in row.columns]
     spec = dg.AssetSpec(
         dg.AssetKey(path),
         group_name=group_name(config),
@@ -109,6 +110,7 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
         owners=list(config.owners),
         tags={"corpus": config.corpus, **config.tags},
         kinds={row.kind},
+        metadata={"dagster/column_schema": dg.TableSchema(columns)} if columns else None,
     )
     spec = translated(config, spec)
     return {

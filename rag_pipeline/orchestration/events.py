@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping
+from html import escape
 from typing import Any, cast
 
 import dagster as dg
@@ -10,7 +11,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import Graph, version_tags
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.metadata import (
-    Columns,
+    Details,
     Link,
     Materialized,
     MetadataValue,
@@ -31,12 +32,6 @@ def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
 
 def _shown(value: MetadataValue) -> Any:
     match value:
-        case [dict(), *_]:
-            return _table(cast("Rows", value))
-        case list():
-            return dg.MetadataValue.md("\n".join(f"- {item}" for item in value))
-        case dict():
-            return dg.MetadataValue.json(value)
         case Picture(title, svg):
             code = base64.b64encode(svg.encode()).decode()
             return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
@@ -45,10 +40,22 @@ def _shown(value: MetadataValue) -> Any:
                 return dg.MetadataValue.path(address)
             is_object = address.startswith("s3://")
             return dg.MetadataValue.url(browser_address(address) if is_object else address)
-        case Columns(types):
-            columns = [dg.TableColumn(name, kind) for name, kind in types]
-            return dg.MetadataValue.table_schema(dg.TableSchema(columns))
+        case Details(rows):
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+            return dg.MetadataValue.md("\n".join("|".join(map(_cell, line)) for line in lines))
+        case [dict(), *_]:
+            return _table(cast("Rows", value))
+        case [only]:
+            return only
+        case list():
+            return dg.MetadataValue.md("\n".join(f"- {item}" for item in value))
+        case dict():
+            return dg.MetadataValue.json(value)
     return value
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else escape(str(value), quote=False).replace("|", "&#124;")
 
 
 def _table(records: Rows) -> dg.TableMetadataValue:

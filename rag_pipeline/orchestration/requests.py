@@ -2,7 +2,8 @@
 
 A requested run has a tag with the hash of its inputs. If the last run of a partition has the same
 hash, another run would have the same result. So a failed build, or a release that its gate refused,
-waits until a setting or an input changes or the documents are loaded again.
+waits until a setting or an input changes, the documents are loaded again, or `rag doctor --repair`
+removes content that a check refused.
 
 After an interruption, the next request waits longer each time. After a person's cancel, nothing is
 requested until files or settings change, or somebody starts the job.
@@ -22,7 +23,7 @@ from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
-from rag_pipeline.pipeline.driver import passed, refused
+from rag_pipeline.pipeline.driver import passed, refused, repaired
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
@@ -212,10 +213,11 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     """Return the hash of a step's inputs.
 
     The hash of the documents leaves out the last load. Otherwise a failed check would cause a new
-    load.
+    load. A repair of refused content changes the hash, so that the step is requested again.
     """
     after = loaded if upstream(workspace.config, step) else None
-    return _hash(step, step.row.made_from(workspace, step.key(workspace.config)), after)
+    made_from = step.row.made_from(workspace, step.key(workspace.config))
+    return _hash(step, made_from, after, repaired(workspace, step))
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from rag_pipeline.config import ChatSettings, Configuration, CorpusConfig, EmbeddingSettings
 from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
 from rag_pipeline.config.settings import Settings
@@ -56,6 +58,8 @@ class Asset:
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
     """Whether a configuration needs the asset."""
     table: Callable[[Workspace, Key], Table] | None = None
+    columns: Iterable[pa.Field] = ()
+    """The columns of its tables."""
     plan: Callable[[Workspace, Key], Plan] | None = None
     is_current: Callable[[Workspace, Key], bool] | None = None
     place: Callable[[Key], str] | None = None

@@ -21,7 +21,6 @@ from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import (
-    Columns,
     Materialized,
     MetadataValue,
     cost_metadata,
@@ -207,12 +206,12 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
             raise ValueError(f"{step} is not made by the pipeline")
         if row.cleanup == "after":
             removed = _clean_up(workspace)
+    # Every materialization has these four keys, so that Dagster charts them over time.
+    seconds = round(time.perf_counter() - started, 3)
+    numbers: dict[str, MetadataValue] = {"seconds": seconds, "cost_usd": 0.0, "calls_saved": 0}
     metadata: dict[str, MetadataValue] = {
-        # Every materialization has these four keys, so that Dagster charts them over time.
-        "seconds": round(time.perf_counter() - started, 3),
-        "cost_usd": 0.0,
-        "calls_saved": 0,
         **made.metadata,
+        **{name: made.metadata.get(name, number) for name, number in numbers.items()},
         "calls_made": costs.sent,
         **place_metadata(workspace, step),
         **removed,
@@ -222,7 +221,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
 
 
 def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:
-    """Return the name, columns and address of the table or file that a step makes."""
+    """Return the name and address of the table or file that a step makes."""
     row, key = step.row, step.key(workspace.config)
     if row.table is None:
         return {"dagster/uri": workspace.store.address(row.place(key))} if row.place else {}
@@ -230,9 +229,6 @@ def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]
     return {
         "dagster/table_name": f"{workspace.config.corpus}.{table.name}",
         "dagster/uri": workspace.store.address(f"tables/{table.name}.lance"),
-        "dagster/column_schema": Columns(
-            tuple((field.name, str(field.type)) for field in table.open().schema)
-        ),
     }
 
 
@@ -276,6 +272,14 @@ def passed(workspace: Workspace, step: Step) -> bool:
 def refused(workspace: Workspace, step: Step) -> str:
     """Return the recorded refusal of a step's current content with its remedy, or ""."""
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
+
+
+def repaired(workspace: Workspace, step: Step) -> bool:
+    """Return whether a step's content changed after a blocking check refused it."""
+    if not step.row.has_blocking_check:
+        return False
+    stored = workspace.store.read_json(_verdict_file(step)) or {}
+    return bool(stored.get("said")) and not _verdict(workspace, step)
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:

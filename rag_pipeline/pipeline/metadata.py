@@ -23,14 +23,16 @@ class Link(NamedTuple):
     address: str
 
 
-class Columns(NamedTuple):
-    """The columns of a table, each with its type."""
-
-    types: tuple[tuple[str, str], ...]
-
-
 Rows = list[dict[str, Any]]
-MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Columns
+
+
+class Details(NamedTuple):
+    """Rows with the same fields, which Dagster shows on a click. They take a third of the bytes."""
+
+    rows: Rows
+
+
+MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Details
 """Dagster shows rows with the same fields as a table, texts as a list, dictionaries as JSON."""
 
 
@@ -54,7 +56,12 @@ def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
         for metric in headline_metrics()
         if metric != first and any(row.summary(metric).n for row in board.configurations)
     ]
-    return [_leaderboard_row(row, first, others, board.references) for row in board.configurations]
+    labels, kinds = board.labels(), board.references
+    return [
+        {"configuration": labels.get(row.name, row.name)}
+        | _leaderboard_row(row, first, others, kinds)
+        for row in board.configurations
+    ]
 
 
 def _leaderboard_row(
@@ -64,7 +71,6 @@ def _leaderboard_row(
     verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in kinds}
     means = rounded({name: row.summary(name).mean for name in (first, *others)})
     return {
-        "configuration": row.name,
         first: means.pop(first),
         "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
         "n": best.n,
@@ -76,10 +82,15 @@ def _leaderboard_row(
     }
 
 
-def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
+def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, Rows]:
     """Return {name: records}, or {} without records. All records have the same fields."""
     kept = [dict(record) for record in records]
     return {name: kept} if kept else {}
+
+
+def details(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
+    """Return {name: details of the records}, or {} without records."""
+    return {name: Details(kept) for name, kept in rows(name, records).items()}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
@@ -91,14 +102,17 @@ def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Meta
 
 
 def report_metadata(report: Report) -> dict[str, MetadataValue]:
-    """Return the counts of a report, which Dagster charts over time."""
+    """Return the counts of a report, which Dagster charts over time. It has no problem of 0."""
+    problems = {
+        "documents_quarantined": report.quarantined,
+        "documents_failed": report.failed,
+        "documents_longer_than_window": report.too_long,
+    }
     return {
         "documents_worked_on": report.documents,
         "rows_written": report.rows,
         "documents_dropped": report.dropped,
-        "documents_quarantined": len(report.quarantined),
-        "documents_failed": len(report.failed),
-        "documents_longer_than_window": len(report.too_long),
+        **{name: len(found) for name, found in problems.items() if found},
         "calls_made": report.costs.sent,
         "calls_saved": report.calls.saved,
         "seconds": round(report.seconds, 3),

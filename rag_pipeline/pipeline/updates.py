@@ -26,6 +26,7 @@ from rag_pipeline.pipeline.metadata import (
     MetadataValue,
     Picture,
     cost_metadata,
+    details,
     examples,
     first_rows,
     leaderboard_rows,
@@ -67,7 +68,7 @@ def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
             "copies": len(copies),
             **examples("same_text", [f"{copy}: as {other}" for copy, other in copies.items()]),
-            **rows("preview", preview(workspace.documents().open())),
+            **details("preview", preview(workspace.documents().open())),
         },
     )
 
@@ -82,12 +83,10 @@ def table(
     partition = open_partition(workspace, key)
     todo = todo or indexing.plan(partition)
     report, state = indexing.update_partition(partition, todo)
-    return table_outcome(partition, state, report, len(todo.shards))
+    return table_outcome(partition, state, report)
 
 
-def table_outcome(
-    partition: TablePartition, state: TableState, report: Report, shards: int
-) -> Materialized:
+def table_outcome(partition: TablePartition, state: TableState, report: Report) -> Materialized:
     """Return the result of building a table, over all its shards."""
     return Materialized(
         state_digest(state),
@@ -95,13 +94,12 @@ def table_outcome(
             "dagster/row_count": sum(s.rows for s in state.values()),
             "documents_in_table": len(state),
             **report_metadata(report),
-            "shards": shards,
             "fingerprint": partition.fingerprint,
             **cost_metadata(report.costs),
             **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
             **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
             **examples("longer_than_window", sorted(report.too_long)),
-            **rows("preview", preview(partition.table.open())),
+            **details("preview", preview(partition.table.open())),
         },
     )
 
@@ -117,7 +115,7 @@ def queries(workspace: Workspace, _: Key) -> Materialized:
             "gold_spans": sum(len(q.gold_spans) for q in queries),
             "left_out": runs.count_left_out(workspace),
             **examples("problems", problems),
-            **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
+            **details("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
         },
     )
 
@@ -187,7 +185,9 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
         str(PRESENCE.digest(workspace, key)),
         {
             **rounded_values(headline),
-            **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
+            **details(
+                "metrics", ({"metric": n} | rounded(asdict(s)) for n, s in summaries.items())
+            ),
         },
     )
 
@@ -196,7 +196,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     """Compare the configurations and their costs, and write the report."""
     board = update_leaderboard(workspace, release.served_reference(workspace), costs)
     charted = {
-        f"{name} · {row.name}": row.summary(name).mean
+        f"{name} · {row.name.replace('.', ' · ')}": row.summary(name).mean
         for name in dict.fromkeys((board.sorted_by, "AnswerPresence@5", "EntityF1"))
         for row in board.configurations[:_CHARTED]
     }
@@ -239,7 +239,7 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
             "documents_in_quarantine": workspace.quarantine("documents").count(),
             **examples("gate", served.gate.get("reasons", ())),
             **examples("reasons", served.reasons),
-            "manifest": asdict(served),
+            "manifest": {n: value for n, value in asdict(served).items() if n != "metrics"},
         },
     )
 
@@ -270,7 +270,7 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
         {
             "annotated_queries": note["annotated"],
             **rounded_values(macro),
-            **rows("by_type", map(rounded, by_type)),
+            **details("by_type", map(rounded, by_type)),
             **_judgements(note),
         },
     )
@@ -316,7 +316,7 @@ def shards_of_table(
         for part in reports:
             total.add(part)
         state = indexing.finish(partition, orphaned, bool(reports), total.blamed)
-        return table_outcome(partition, state, total, len(reports))
+        return table_outcome(partition, state, total)
 
     return Shards(plan, build, Report, finish)
 

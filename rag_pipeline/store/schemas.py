@@ -47,7 +47,7 @@ def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
     """Return the schema of a vector index: contextualized chunks with a unit vector each.
 
     With `token_vectors`, two byte columns are added: the sign bits of each token's vector, and the
-    distinct token ids (uint32).
+    distinct token ids (uint32). With a `dimension` of -1, vectors may have any length.
     """
     fields = _required(pa.list_(pa.float32(), dimension), "vector")
     if token_vectors:

@@ -81,7 +81,7 @@ def test_documents_longer_than_the_window_are_named(tmp_path):
         report = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
     assert report.too_long == ["long.txt"]
     partition = indexing.open_partition(workspace, "contextualized_chunks", "recursive_150.llm")
-    facts = table_outcome(partition, partition.table.state(), report, 1).metadata
+    facts = table_outcome(partition, partition.table.state(), report).metadata
     assert facts["documents_longer_than_window"] == 1
     assert facts["longer_than_window"] == ["long.txt"]
 

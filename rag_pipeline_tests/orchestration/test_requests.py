@@ -11,6 +11,7 @@ from rag_pipeline.errors import CheckFailedError, ProviderError
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name, mapping_between, partitions_of
+from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (
@@ -290,9 +291,9 @@ def test_a_table_that_fails_its_check_holds_back_what_follows(
     assert "stuck: chunks short, and 8 steps that read it: check chunks_is_sound failed" in reason
     assert reason.endswith("`rag doctor --repair tiny` repairs it")
 
-    table.delete("document_id = 'nda/acme.txt'")  # so it is stale, and built again
-    load_documents(built, instance)
-    assert settle(built)[0] == ("chunks", "short")
+    (finding,) = inspect(Workspace(config))
+    finding.mend()
+    assert settle(built) == [("chunks", "short")]
     assert not any(result.ran for result in run_dagster(built))
 
 
