@@ -63,8 +63,8 @@ def _events(daemon: Daemon, alone: Corpus) -> Iterator[tuple[str, list[Callable[
     fail = [daemon.fault.touch, first.edit, daemon.mend]
     yield "a partition failed, then another change", [*fail, first.edit], None
     everything = partial(daemon.backfill, first, "recursive_150", "markdown")
-    fail = [daemon.fault.touch, everything, daemon.mend]
-    yield "a backfill of all partitions, one fails", fail, None
+    what = "a backfill of all partitions, one fails"
+    yield what, [daemon.fault.touch, everything, daemon.mend], None
     repair = partial(rag, first, "doctor", "--repair")
     yield "a blocking check failed, then repaired", [first.alter_chunk, daemon.mend, repair], None
     yield "three corpora at once", [corpus.edit for corpus in daemon.corpora], None

@@ -9,7 +9,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
-from rag_pipeline.orchestration.events import check_result, evaluation
+from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, partitions_of
 from rag_pipeline.pipeline.asset import Check
@@ -62,16 +62,12 @@ def _check(
             keys = partitions.get_partition_keys_in_range(run.partition_key_range)
         with clear_failures(f"{asset}: {check.name}"):
             results = {
-                step: check_result(key, check, check_step(workspace, step, check))
-                for step in (Step(asset, k) for k in keys)
+                step: check_step(workspace, step, check) for step in (Step(asset, k) for k in keys)
             }
-        if len(results) == 1:
-            yield from results.values()
-            return
-        # Dagster would report a single result for all partitions of a run.
+        # From an AssetCheckResult, Dagster would report one result for all partitions of a run.
         yield dg.Output(None)
         for step, result in results.items():
-            yield evaluation(result, step, check.blocking)
+            yield evaluation(key, step, check, result)
 
     with unstable():  # without its own partitions, one partition's pass would hide another's fail
         return dg.asset_check(

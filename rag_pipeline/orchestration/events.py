@@ -84,30 +84,18 @@ def materialization(
     )
 
 
-def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
-    """Return the result of an asset's check. A check that does not block only warns."""
-    return dg.AssetCheckResult(
+def evaluation(
+    key: dg.AssetKey, step: Step, check: Check, result: CheckResult
+) -> dg.AssetCheckEvaluation:
+    """Return the event of a check of one step. A check that does not block only warns."""
+    return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=check.name,
         passed=result.passed,
-        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-        description=result.description,
         # No numbers: Dagster would chart all partitions of a check as one line.
         metadata=metadata_of(examples("failures", result.failures)),
-    )
-
-
-def evaluation(result: dg.AssetCheckResult, step: Step, blocking: bool) -> dg.AssetCheckEvaluation:
-    """Return a check's result as the event of one partition."""
-    assert result.asset_key is not None
-    assert result.check_name is not None
-    return dg.AssetCheckEvaluation(
-        asset_key=result.asset_key,
-        check_name=result.check_name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
+        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
         description=result.description,
-        blocking=blocking,
+        blocking=check.blocking,
         partition=step.partition,
     )

@@ -28,11 +28,7 @@ from rag_pipeline.orchestration.assets import (
     failure,
     is_of_the_store,
 )
-from rag_pipeline.orchestration.events import (
-    check_result,
-    evaluation,
-    materialization,
-)
+from rag_pipeline.orchestration.events import evaluation, materialization
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
@@ -149,7 +145,7 @@ class Work:
                 case Made(outcome=outcome):
                     yield materialization(workspace, instance, step, outcome, graph)
                 case Checked(check=check, result=result):
-                    yield evaluation(check_result(key, check, result), step, check.blocking)
+                    yield evaluation(key, step, check, result)
                 case Done(ran=False) if config.schedule is not None and step.row.watched:
                     yield found_current(workspace, step)
                 case Waiting(cause=cause):

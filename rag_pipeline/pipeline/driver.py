@@ -20,12 +20,7 @@ from rag_pipeline.memory import release_memory
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
-from rag_pipeline.pipeline.metadata import (
-    Materialized,
-    MetadataValue,
-    cost_metadata,
-    examples,
-)
+from rag_pipeline.pipeline.metadata import Materialized, MetadataValue, cost_metadata, examples
 from rag_pipeline.pipeline.planning import DOCUMENTS, Step, plan_step, steps, upstream, why
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace

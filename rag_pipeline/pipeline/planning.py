@@ -4,7 +4,6 @@ Plans, runs, sensors and the UI use these functions.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,21 +102,6 @@ def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
     if changed:
         return f"{', '.join(dict.fromkeys(changed))} changed"
     return FAILED_BEFORE if is_incomplete(workspace, step) else MADE_OTHERWISE
-
-
-def step_stored_as(name: str) -> Step | None:
-    """Return the step that makes a table, even if the corpus file lacks its variants.
-
-    Return None if no step makes the table.
-    """
-    asset, _, partition = name.partition(".")
-    row = ASSETS.get(asset)
-    if row is None or row.table is None:
-        return None
-    with suppress(ValueError):
-        if Key.parse(partition).level == row.partitioned_by:
-            return Step(asset, partition or None)
-    return None
 
 
 def plan_step(workspace: Workspace, step: Step) -> StepPlan:

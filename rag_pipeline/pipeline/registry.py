@@ -26,13 +26,7 @@ from rag_pipeline.release.candidate import check_contexts, check_gate
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT, current_id
 from rag_pipeline.search.pinned import pin
-from rag_pipeline.store import state_digest
-from rag_pipeline.store.schemas import (
-    CHUNKS_SCHEMA,
-    CONTEXTUALIZED_CHUNKS_SCHEMA,
-    DOCUMENTS_SCHEMA,
-    vector_schema,
-)
+from rag_pipeline.store import schemas, state_digest
 from rag_pipeline.workspace import Workspace
 
 
@@ -124,7 +118,7 @@ _ROWS = (
     Asset(
         name="documents",
         table=lambda workspace, _: workspace.documents(),
-        columns=DOCUMENTS_SCHEMA,
+        columns=schemas.DOCUMENTS_SCHEMA,
         plan=lambda workspace, _: indexing.plan_documents(workspace),
         build=updates.documents,
         shards=SHARDS_OF_DOCUMENTS,
@@ -162,7 +156,7 @@ _ROWS = (
         reads=("documents",),
         partitioned_by="chunking",
         table=Workspace.chunks,
-        columns=CHUNKS_SCHEMA,
+        columns=schemas.CHUNKS_SCHEMA,
         unit="documents",
         about="Spans of each document's text.",
         activity="cut documents into chunks",
@@ -174,7 +168,7 @@ _ROWS = (
         reads=("chunks",),
         partitioned_by="contextualizer",
         table=Workspace.contextualized_chunks,
-        columns=CONTEXTUALIZED_CHUNKS_SCHEMA,
+        columns=schemas.CONTEXTUALIZED_CHUNKS_SCHEMA,
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         activity="put contexts before chunks",
@@ -204,7 +198,7 @@ _ROWS = (
         reads=("contextualized_chunks",),
         partitioned_by="embedding",
         table=Workspace.vector_index,
-        columns=vector_schema(-1, token_vectors=True),
+        columns=schemas.vector_schema(-1, token_vectors=True),
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         activity="embed chunks",

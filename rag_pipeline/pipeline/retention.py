@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
-from rag_pipeline.config.keys import LEVELS
+from rag_pipeline.config.keys import LEVELS, Key
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.dry_run import needed_calls
-from rag_pipeline.pipeline.planning import step_stored_as, steps
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import FOLDER
 from rag_pipeline.release.manifest import readable
@@ -191,12 +192,16 @@ def _stray_results(workspace: Workspace) -> Iterator[str]:
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
     """Return whether the corpus file lacks the variant that a table belongs to."""
-    step = step_stored_as(name.removeprefix("quarantine."))
-    if step is None or step.partition is None:
-        return False  # not a partition of an asset
-    key = step.key(workspace.config)
-    stages = zip(LEVELS, key.variants, strict=False)
-    return any(variant not in workspace.config.variants(stage) for stage, variant in stages)
+    asset, _, partition = name.removeprefix("quarantine.").partition(".")
+    row = ASSETS.get(asset)
+    if row is None or row.table is None or row.partitioned_by is None:
+        return False
+    with suppress(ValueError):  # not a partition of an asset
+        key = Key.parse(partition)
+        stages = zip(LEVELS, key.variants, strict=False)
+        missing = (v not in workspace.config.variants(stage) for stage, v in stages)
+        return key.level == row.partitioned_by and any(missing)
+    return False
 
 
 # --- table versions and the call cache ---

@@ -26,7 +26,6 @@ from rag_pipeline.pipeline.metadata import (
     MetadataValue,
     Picture,
     cost_metadata,
-    details,
     examples,
     first_rows,
     leaderboard_rows,
@@ -68,7 +67,7 @@ def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
             "copies": len(copies),
             **examples("same_text", [f"{copy}: as {other}" for copy, other in copies.items()]),
-            **details("preview", preview(workspace.documents().open())),
+            **rows("preview", preview(workspace.documents().open())),
         },
     )
 
@@ -99,7 +98,7 @@ def table_outcome(partition: TablePartition, state: TableState, report: Report) 
             **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
             **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
             **examples("longer_than_window", sorted(report.too_long)),
-            **details("preview", preview(partition.table.open())),
+            **rows("preview", preview(partition.table.open())),
         },
     )
 
@@ -115,7 +114,7 @@ def queries(workspace: Workspace, _: Key) -> Materialized:
             "gold_spans": sum(len(q.gold_spans) for q in queries),
             "left_out": runs.count_left_out(workspace),
             **examples("problems", problems),
-            **details("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
+            **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
         },
     )
 
@@ -185,9 +184,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
         str(PRESENCE.digest(workspace, key)),
         {
             **rounded_values(headline),
-            **details(
-                "metrics", ({"metric": n} | rounded(asdict(s)) for n, s in summaries.items())
-            ),
+            **rows("metrics", ({"metric": n} | rounded(asdict(s)) for n, s in summaries.items())),
         },
     )
 
@@ -209,7 +206,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     return Materialized(
         version,
         {
-            **rows("leaderboard", leaderboard_rows(board)),
+            "leaderboard": leaderboard_rows(board),
             "configurations": len(board.configurations),
             **rounded_values(charted),
             "sorted_by": board.sorted_by,
@@ -270,7 +267,7 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
         {
             "annotated_queries": note["annotated"],
             **rounded_values(macro),
-            **details("by_type", map(rounded, by_type)),
+            **rows("by_type", map(rounded, by_type)),
             **_judgements(note),
         },
     )

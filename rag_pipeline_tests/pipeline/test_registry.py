@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.config import Key, load_config
 from rag_pipeline.pipeline.driver import make
-from rag_pipeline.pipeline.planning import Step, plan_step, step_stored_as, steps, upstream
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS, asset_of, configurations_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
@@ -57,23 +57,6 @@ def test_what_reads_a_partition_is_told_by_its_asset_not_by_its_name(tmp_path):
     assert readers("answers", "plain") == ("plain",)
     assert readers("chunks", "gone") == ()
     assert readers("documents", "") == readers("search", "") == ("plain", "short")
-
-
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("documents", Step("documents")),
-        ("chunks.fixed", Step("chunks", "fixed")),
-        ("vector_index.a.b.c", Step("vector_index", "a.b.c")),
-        ("vector_index.a.b", None),
-        ("chunks", None),
-        ("answers.default", None),  # a file, not a table
-        ("strangers.a", None),
-    ],
-)
-def test_a_table_is_known_by_its_name(name, step):
-    assert step_stored_as(name) == step
-    assert step is None or step.store_name == name
 
 
 def test_every_step_is_current_once_it_is_made(workspace: Workspace) -> None:

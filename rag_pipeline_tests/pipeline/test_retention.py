@@ -127,6 +127,25 @@ def test_what_left_the_corpus_file_waits_and_then_goes(shrunk):
     assert Corpus(due.config).search("How expensive may a hotel be?")
 
 
+@pytest.mark.parametrize(
+    ("name", "orphaned"),
+    [
+        ("documents", False),
+        ("quarantine.documents", False),
+        ("chunks.recursive_150", False),
+        ("chunks.gone", True),
+        ("quarantine.chunks.gone", True),
+        ("vector_index.recursive_150.gone.minilm", True),
+        ("vector_index.a.b", False),
+        ("chunks", False),
+        ("answers.gone", False),  # a file, not a table
+        ("strangers.a", False),
+    ],
+)
+def test_a_table_of_a_variant_that_the_file_lacks_is_orphaned(tmp_path, name, orphaned):
+    assert retention._is_orphaned(Workspace(load_config(write_corpus(tmp_path))), name) == orphaned
+
+
 def test_a_table_that_a_release_pins_outlives_its_variant(tmp_path, run_all, shrunk):
     workspace = shrunk(keep_days=0)
     pinned = release.current(workspace).pinned.vector_table
