@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 class Details(NamedTuple):
-    """A table that Dagster shows on a click. It takes a third of the bytes of an open table."""
+    """A table of few bytes. If it is long, Dagster shows it on a click."""
 
     rows: Rows
 

@@ -67,7 +67,7 @@ def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
             "copies": len(copies),
             **examples("same_text", [f"{copy}: as {other}" for copy, other in copies.items()]),
-            **rows("preview", preview(workspace.documents().open())),
+            "preview": {"rows": [*preview(workspace.documents().open())]},
         },
     )
 
@@ -98,7 +98,7 @@ def table_outcome(partition: TablePartition, state: TableState, report: Report) 
             **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
             **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
             **examples("longer_than_window", sorted(report.too_long)),
-            **rows("preview", preview(partition.table.open())),
+            "preview": {"rows": [*preview(partition.table.open())]},
         },
     )
 
@@ -114,7 +114,7 @@ def queries(workspace: Workspace, _: Key) -> Materialized:
             "gold_spans": sum(len(q.gold_spans) for q in queries),
             "left_out": runs.count_left_out(workspace),
             **examples("problems", problems),
-            **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
+            "preview": {"queries": {q.query_id: q.query for q in queries[:5]}},
         },
     )
 

@@ -258,7 +258,9 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     chunks = latest("chunks")
     assert chunks["dagster/table_name"].value == "tiny.chunks.recursive_150"
     assert chunks["dagster/uri"].value.endswith("store/tiny/tables/chunks.recursive_150.lance")
-    assert chunks["preview"].value.startswith("document_id|start|end|text\n---|---|---|---\n")
+    assert chunks["preview"].value["rows"][0].keys() == {"document_id", "start", "end", "text"}
+    metrics = latest("answer_presence")["metrics"].value.splitlines()
+    assert metrics[:2] == ["metric|mean|n|missing|low|high|groups", "---|---|---|---|---|---|---"]
     report = latest("leaderboard")["report"]
     assert isinstance(report, dg.PathMetadataValue)
     assert Path(report.value).read_text().startswith("<!doctype html>")
