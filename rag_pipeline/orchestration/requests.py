@@ -40,7 +40,7 @@ WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
 LOADED = time.time()
 """Unix time when this process loaded the definitions. Older code may cause interruptions."""
 _LOOKED_AT = 20
-_NOTHING = "its last run did not make it from these inputs"
+_NOTHING = "its last run did not make it from these inputs; its log says why"
 _FINISHED = [
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,

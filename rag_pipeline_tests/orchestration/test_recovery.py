@@ -137,7 +137,7 @@ def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance):
     assert not execute(loaded, instance, request)
     found, reason = asked(loaded, instance)
     assert found == []
-    last = "its last run did not make it from these inputs"
+    last = "its last run did not make it from these inputs; its log says why"
     assert reason == f"the changed files are not loaded: {last}"
     (loaded.parent / "gone").rename(loaded.parent / "documents")
     assert len(asked(loaded, instance)[0]) == 1

@@ -245,7 +245,7 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     _, reason = ask(built, instance)
     assert reason == (
         "nothing to do before something changes; stuck: vector_index semantic.none.minilm, and 5 "
-        "steps that read it: its last run did not make it from these inputs"
+        "steps that read it: its last run did not make it from these inputs; its log says why"
     )
 
     monkeypatch.undo()
@@ -351,5 +351,5 @@ def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle)
     assert requests == []
     assert reason == (
         "nothing to do before something changes; stuck: release: its last run did not make it "
-        "from these inputs"
+        "from these inputs; its log says why"
     )
