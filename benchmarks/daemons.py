@@ -31,25 +31,25 @@ _POOLS = "concurrency: {pools: {default_limit: 1}}\n"
 _DEFINITIONS = """
 from pathlib import Path
 import dagster as dg
+from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import automation, observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 
 if %r:
     automation.SENSOR_SECONDS, observing.LOOK_SECONDS = 5, 20
-_build = tables.build_chunks
+_update = indexing.update_partition
 
 
-def build_chunks(workspace, partition, ids, report):
-    if str(partition) == "markdown" and Path(%r).exists():
+def update_partition(partition, todo):
+    if partition.table.name == "chunks.markdown" and Path(%r).exists():
         raise ProviderError("the model is out of order")
-    return _build(workspace, partition, ids, report)
+    return _update(partition, todo)
 
 
-tables.build_chunks = build_chunks
+indexing.update_partition = update_partition
 defs = dg.Definitions.merge(
     dg.Definitions(executor=chosen_executor()), *map(build_definitions, map(load_config, %r))
 )
