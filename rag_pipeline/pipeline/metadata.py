@@ -44,7 +44,7 @@ class Materialized:
     metadata: Mapping[str, MetadataValue]
 
 
-_PREVIEW_ROWS = 5
+_PREVIEW_ROWS = 3
 _PREVIEW_CHARACTERS = 120
 
 
@@ -128,7 +128,7 @@ def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
 
 
 def preview(table: Any) -> Iterator[dict[str, Any]]:
-    """Yield the first 5 rows of a LanceDB table, with texts cut to 120 characters."""
+    """Yield the first 3 rows of a LanceDB table, with texts cut to 120 characters."""
     wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
     return first_rows(table, columns, _PREVIEW_ROWS)
