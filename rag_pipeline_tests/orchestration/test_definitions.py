@@ -282,7 +282,7 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     }
     assert looked == watched
     graph = build_definitions(config).resolve_asset_graph()
-    schema = graph.get(asset_key(config, "chunks")).metadata["dagster/column_schema"].value
+    schema = graph.get(asset_key(config, "chunks")).metadata["dagster/column_schema"]
     assert {c.name: c.type for c in schema.columns}["start"] == "int64"
     aging = {c.asset_key for c in graph.asset_check_keys if c.name == "freshness_check"}
     assert aging == {asset_key(config, n) for n in watched}
