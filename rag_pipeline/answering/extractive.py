@@ -20,6 +20,8 @@ from rag_pipeline.answering.reading import (
     cosines,
     has_terms,
     importance,
+    is_across,
+    multilingual,
     nearest,
     rarity,
     token_ids,
@@ -66,6 +68,13 @@ The reader knows English best. Words and ranks then tell more. Chosen on one fol
 """
 _RANK = 3.0
 """Weight of 1 / the chunk's rank there, added to its weight in `FEATURES`."""
+_MEANING, _MEANING_ACROSS = 15.0, 60.0
+"""Weight of a sentence's similarity by the multilingual model there, and in another language.
+
+Words cannot match across languages. Chosen on two folders of mixed files.
+"""
+_COMPARED = 24
+"""Maximum number of sentences of the first chunks that the multilingual model reads."""
 _LONGEST_PARAGRAPH = 300
 _TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
 _TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
@@ -196,6 +205,7 @@ def rank_sentences(
         names = words.in_text(" ".join(_names(found.query)))
         scores += _WORDS * np.array([word_share(words, s, names) for s in sentences])
         scores += _RANK * np.array([1 / s.rank for s in sentences])
+        scores += similarities(found.search_text, sentences)
     if not lists and found.kind != "comparison":
         others = documents_of_others(found.query, found.chunks)
         scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
@@ -203,6 +213,25 @@ def rank_sentences(
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
     return Ranked(confidence, [sentences[i] for i in order], scores[order].tolist(), within)
+
+
+def similarities(query: str, sentences: Sequence[Sentence]) -> Floats:
+    """Return the score of each sentence by its similarity to a query, above the mean sentence.
+
+    Zeros without the multilingual model, and for the sentences of later chunks. No sentence scores
+    less than the mean sentence.
+    """
+    found = np.zeros(len(sentences))
+    embed = multilingual()
+    if embed is not None and sentences:
+        chosen = sorted(range(len(sentences)), key=lambda n: sentences[n].rank)[:_COMPARED]
+        cosines = embed([sentences[n].text for n in chosen]) @ embed([query])[0]
+        weights = [
+            _MEANING_ACROSS if is_across(query, sentences[n].chunk.text) else _MEANING
+            for n in chosen
+        ]
+        found[chosen] = np.maximum(cosines - cosines.mean(), 0.0) * weights
+    return found
 
 
 def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozenset()) -> float:

@@ -8,7 +8,7 @@ from itertools import product
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
-from rag_pipeline.answering.intent import sides_of
+from rag_pipeline.answering.intent import sides_of, uncompared
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import about
 from rag_pipeline.answering.reading import Reader
@@ -100,12 +100,16 @@ def form_answers(
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
         ranked = rank_sentences(one, form, reader, calibration)
         sides = sides_of(one.query) if one.kind == "comparison" else None
-        if sides and (
+        of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
+        structured = structured_answer(one, ranked, document_of) if of_years or not sides else None
+        if structured and of_years and structured.text.startswith("“"):
+            structured = None  # nothing was computed from the rows of both years
+        if structured:
+            made.append(structured)
+        elif sides and (
             answer := _sides(one, sides, ranked.confidence, form, reader, calibration, document_of)
         ):
             made.append(answer)
-        elif not sides and (structured := structured_answer(one, ranked, document_of)):
-            made.append(structured)
         elif one.kind == "comparison":
             made.append(_comparison(one, form, reader, calibration))
         else:
@@ -167,16 +171,24 @@ def _sides(
     quoted: list[Sequence[Citation]] = []
     plain: list[Sequence[Sentence]] = []
     versions = _versions(found.chunks, sides)
-    for side, other in (sides, sides[::-1]):
+    titled = [[c for c in found.chunks if _titles(c, side)] for side in sides]
+    confidences: list[float] = []
+    are_alike = True  # whether the sentences of both names were compared with the same words
+    for (side, other), named in zip((sides, sides[::-1]), titled, strict=True):
         own = [c for c in found.chunks if c.document_id == versions.get(side)]
-        own = own or [c for c in found.chunks if _has_side(c, side)]
+        own = own or (named if all(titled) else [c for c in found.chunks if _has_side(c, side)])
         own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
         first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
         asked = _side_query(found.query, other)
         one = replace(found, query=asked, search_text=asked, chunks=first)
-        unnamed = _side_query(asked, side)  # the names outweigh the words that are compared
+        # The names, and words such as "higher", outweigh the words that are compared.
+        unnamed = uncompared(_side_query(asked, side)) or asked
         plainly = replace(one, query=unnamed, search_text=unnamed)
         ranked = rank_sentences(plainly, surely, reader, calibration)
+        if not ranked.sentences:  # the rest of the question alone is unlike the passages
+            ranked = rank_sentences(one, surely, reader, calibration)
+            are_alike = False
+        confidences.append(ranked.confidence)
         structured = structured_answer(one, ranked, document_of)
         names.append(first[0].document_id if first else side)
         quoted.append(structured.citations if structured else ())
@@ -184,11 +196,12 @@ def _sides(
     if versions:
         of_versions = _of_versions(found, versions, sides, surely, reader, calibration)
         plain = [s if p else p for s, p in zip(of_versions, plain, strict=True)]
-    kept = _to_the_point(found.search_text, plain)
+    kept = _to_the_point(found.search_text, plain) if are_alike else plain
     rows = [
         (n, q or as_answer(0.0, k).citations) for n, q, k in zip(names, quoted, kept, strict=True)
     ]
     least = calibration.least if settings.confidence is None else settings.confidence
+    best = max(best, *confidences)
     if best < least or not any(citations for _, citations in rows):
         return None
     return _compared(rows, best)
@@ -208,7 +221,7 @@ def _of_versions(
     """
     both = [c for c in found.chunks if c.document_id in versions.values()]
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
-    query = found.query
+    query = uncompared(found.query) or found.query
     asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
     text = " ".join(w for w in asked if not _has_words(names, w)) or query
     one = replace(found, search_text=text, chunks=both)
@@ -243,6 +256,10 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
 def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
     return _has_words(about(chunk), side)
+
+
+def _titles(chunk: ScoredChunk, side: str) -> bool:
+    return _has_words(f"{chunk.title}\n{chunk.document_id}", side)
 
 
 def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:

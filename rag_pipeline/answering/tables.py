@@ -335,7 +335,9 @@ def with_all_rows(
         return []
     tables = [
         (words.share(words.in_text(f"{t.caption}\n{' '.join(t.head.cells)}")), -n, chunk, t)
-        for chunk, document in _with_tables(chunks[:1], document_of)
+        for chunk, document in _with_tables(
+            chunks if asks_for_extreme(question) else chunks[:1], document_of
+        )
         for n, t in enumerate(tables_of(document))
         if t.head is not None
     ]
@@ -344,6 +346,11 @@ def with_all_rows(
         if share and len(table.rows) <= _MOST_ROWS and _numeric_column(found) is not None:
             return [found]
     return []
+
+
+def asks_for_extreme(question: str) -> bool:
+    """Return whether a question asks for the highest or lowest number of several rows."""
+    return _operation(question) in ("highest", "lowest")
 
 
 def _operation(question: str) -> str | None:
@@ -359,11 +366,15 @@ def _counts_rows(found: Found) -> bool:
 
 
 def _numeric_column(found: Found) -> int | None:
-    """Return the column asked for if it has numbers, or the first column that has only numbers."""
+    """Return the column asked for if it has numbers, or the first column that has only numbers.
+
+    A column of years comes after other columns.
+    """
     rows = found.rows
     width = min((len(row.cells) for row in rows), default=0)
     columns = range(1, width) if found.column is None else [found.column]
     numeric = [n for n in columns if all(_cell_value(row, n) is not None for row in rows)]
+    numeric.sort(key=lambda n: all(_YEAR.fullmatch(row.cells[n]) for row in rows))
     return numeric[0] if numeric else None
 
 

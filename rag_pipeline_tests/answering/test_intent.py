@@ -98,6 +98,8 @@ def test_bounds_and_words_that_only_sound_alike_are_no_comparison_or_definition(
         ("Wird Porto oder Kiel länger gesperrt?", ("Porto", "Kiel")),
         ("Compare the fees of Acme Ltd and Globex.", ("Acme Ltd", "Globex")),
         ("Compare the limits of 2022 and of 2025.", ("2022", "2025")),
+        ("How did the fee change from 2023 to 2024?", ("2023", "2024")),
+        ("Is Porto to Lyon far?", None),
         ("May the Licensee or the Licensor assign it?", None),
         ("Is Porto in Portugal?", None),
     ],

@@ -34,7 +34,7 @@ def test_lists_are_whole_with_the_headings_and_the_line_above():
     raising, stowing, forbidden = lists_of(Document("d", "", WINCH))
     assert [WINCH[slice(*item)].split()[0] for item in raising.items] == ["1.", "2.", "3."]
     assert "until the chain is tight." in WINCH[slice(*raising.span)]
-    assert (raising.above, raising.numbered) == ("Winch\nRaising the anchor\n", True)
+    assert (raising.above, raising.numbered) == ("Winch\nRaising the anchor", True)
     assert forbidden.above == "Winch\nNever allowed\nThe following are forbidden:"
     assert not forbidden.numbered and len(stowing.items) == 2
 
@@ -49,6 +49,17 @@ def test_steps_are_quoted_in_their_order_from_the_first():
         assert citation.text.endswith("3. Close the brake.")
     (stowing,) = answered("How do I do the stowing of the anchor?", WINCH).citations
     assert stowing.text.startswith("1. Lift") and stowing.text.endswith("deck.")
+
+
+def test_steps_stand_on_lines_that_name_them_or_within_a_paragraph():
+    lines = "Starting the pump\n\nStep 1: Fill the tank.\nStep 2: Open the valve.\n\nDone."
+    (named,) = lists_of(Document("d", "", lines))
+    assert lines[slice(*named.span)] == "Step 1: Fill the tank.\nStep 2: Open the valve."
+    assert (named.above, named.numbered) == ("Starting the pump", True)
+    prose = "To start the pump: 1. Fill the tank. 2) Open the valve. Then wait.\n\nIn 2024. A year."
+    (inline,) = lists_of(Document("d", "", prose))
+    assert [prose[slice(*i)] for i in inline.items] == ["1. Fill the tank.", "2) Open the valve."]
+    assert inline.above == "To start the pump:"
 
 
 def test_a_list_is_quoted_whole_if_only_the_title_is_asked_for():
@@ -74,3 +85,5 @@ def test_a_summary_has_the_leading_sentence_of_each_section_or_one_section():
     document = Document("d", "", text, title="Log")
     spans = summary_spans(Words("cargo in the log", [text]), document, 12)
     assert [text[slice(*span)] for span in spans] == ["Ten crates.", "Two broke."]
+    short = answered("Summarise the log.", "# Log\n\nCalm sea. No wind.")
+    assert [c.text for c in short.citations] == ["Calm sea.", "No wind."]

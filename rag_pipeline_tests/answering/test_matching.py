@@ -8,6 +8,7 @@ from rag_pipeline.answering.matching import Words, words_of
     [
         ("anchors", "the anchor", True),
         ("fees", "a fee", True),
+        ("restored", "for restoring it", True),
         ("Kaution", "die Kauzion", True),
         ("Halle", "Lagerhalle 4", True),
         ("Röstprofile", "Röstprofil", True),
