@@ -184,7 +184,8 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
             continue
         shared = [
             _shared(clause.words, other.words)
-            if not other.exception or _shared(clause.words, other.exception)
+            if (not other.exception or _shared(clause.words, other.exception))
+            and not (clause.exception and other.excepted)  # both have an exception
             else 0
             for other in held_clauses
         ]

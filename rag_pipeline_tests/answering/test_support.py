@@ -130,3 +130,9 @@ def test_a_denial_elsewhere_in_the_passage_denies_nothing():
     assert [contradicts(passage, sentence) for sentence in said] == [False, False, False]
     assert contradicts(passage, "The Agent may sell below cost.")
     assert contradicts(passage, "A fee is due before delivery.")
+
+
+def test_two_sentences_with_an_exception_do_not_contradict_each_other():
+    passage = "The crew shall not use or copy the keys for any purpose other than in repairs."
+    said = "The crew shall not use any keys for any purpose other than the agreed purposes."
+    assert judge(passage, said, 0.5) == "supported"
