@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, wait
 from contextvars import ContextVar
 from functools import wraps
 from importlib.metadata import version
@@ -220,9 +221,11 @@ def build_mcp(
     ) -> AssistantAnswer:
         """Answer a question: intent, file discovery, staged chunk search, cited answer."""
 
+        reports: list[Future[None]] = []
+
         def progress(stage: str, done: int, total: int) -> None:
             report = context.report_progress(done, total, stage)
-            asyncio.run_coroutine_threadsafe(report, _LOOP.get())
+            reports.append(asyncio.run_coroutine_threadsafe(report, _LOOP.get()))
 
         answering, names = chosen(), dataset_names(dataset_info)
         kept.keep(query, names)
@@ -237,6 +240,7 @@ def build_mcp(
             where or None,
             turns or (),
         )
+        wait(reports, timeout=1)  # a client drops reports that come after the answer
         record_trace(made.trace)
         return AssistantAnswer.model_validate(made)
 
