@@ -42,7 +42,7 @@ _SUBJECTS = _VERBS | set("to i you he she it we they who which sie er es wir man
 _DOER = frozenset("by von vom durch".split())
 _PASSIVE = frozenset("is are was were be been wird werden wurde wurden worden".split())
 _OTHER_ORDER = _PASSIVE | _DOER | set("and und or oder".split())
-"""Words between two nouns of which the first may be the one that something is done to."""
+"""Words between two nouns. With them, the first noun may be the receiver of the action."""
 _NO_SUBJECT = frozenset("den dem einen einem".split()) | _LINKS - _DETERMINERS
 _TITLES = frozenset("mr. mrs. ms. mr mrs ms dr. prof. dr prof frau herr herrn".split())
 _UNKNOWN, _MOVED, _DIGITS, _WEAK = 2.5, 3.0, 4.0, 2.0

@@ -41,7 +41,7 @@ class KeptAnswers:
         return replace(made, trace=tuple(trace))
 
     def keep(self, key: Hashable, answer: AssistedAnswer) -> None:
-        """Keep an answer, in the place of those that were not asked for longest."""
+        """Keep an answer. The answers that nobody asked for longest make room."""
         with self._lock, suppress(ValueError):  # an answer larger than the cache
             self._kept[key] = answer
 
