@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from rag_pipeline.loading.text import heading_paths
 
 _LONGEST = 200_000
 """Maximum number of characters of a document whose lists are read."""
+_HeadingsAt = Callable[[int], Sequence[str]]
+"""Returns the headings above a place of a text, the outermost first."""
 _LONGEST_TITLE = 80
 """Maximum number of characters of a heading in plain text."""
 _FEW_SECTIONS = 2
@@ -80,11 +82,16 @@ def lists_of(document: Document) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=64)
 def _lists(text: str) -> tuple[Block, ...]:
-    return tuple(sorted([*_of_lines(text), *_of_paragraphs(text)], key=lambda one: one.span))
-
-
-def _of_lines(text: str) -> Iterator[Block]:
     paths = [(-1, ()), *heading_paths(text)]
+
+    def headings_at(place: int) -> Sequence[str]:
+        return paths[bisect_left(paths, place, key=itemgetter(0)) - 1][1]
+
+    found = [*_of_lines(text, headings_at), *_of_paragraphs(text, headings_at)]
+    return tuple(sorted(found, key=lambda one: one.span))
+
+
+def _of_lines(text: str, headings_at: _HeadingsAt) -> Iterator[Block]:
     title = before = ""
     items: list[Span] = []
     numbered = blank = False
@@ -101,8 +108,7 @@ def _of_lines(text: str) -> Iterator[Block]:
             items[-1] = (items[-1][0], end)
         elif words and items and (not is_item or is_restart or is_numbered != numbered):
             if len(items) > 1:
-                headings = paths[bisect_left(paths, items[0][0], key=itemgetter(0)) - 1][1]
-                above = "\n".join(filter(None, [*headings, title, before]))
+                above = "\n".join(filter(None, [*headings_at(items[0][0]), title, before]))
                 yield Block(tuple(items), above, numbered)
             items = []
         if is_item:
@@ -117,9 +123,8 @@ def _of_lines(text: str) -> Iterator[Block]:
         blank = not words
 
 
-def _of_paragraphs(text: str) -> Iterator[Block]:
+def _of_paragraphs(text: str, headings_at: _HeadingsAt) -> Iterator[Block]:
     """Yield the numbered steps that follow each other within one paragraph."""
-    paths = [(-1, ()), *heading_paths(text)]
     at = 0
     for paragraph in text.split("\n\n"):
         start, at = at, at + len(paragraph) + 2
@@ -132,14 +137,14 @@ def _of_paragraphs(text: str) -> Iterator[Block]:
         starts = [mark.start() for mark in marks]
         after = marks[-1].end()
         (_, last), *_ = sentence_spans(paragraph[after:])
-        ends = [*(start for start in starts[1:]), after + last]
+        ends = [*starts[1:], after + last]
         items = [
             (start + one, start + one + len(paragraph[one:end].rstrip()))
             for one, end in zip(starts, ends, strict=True)
         ]
-        headings = paths[bisect_left(paths, items[0][0], key=itemgetter(0)) - 1][1]
         before = paragraph[: starts[0]].strip() if starts[0] <= _LONGEST_TITLE else ""
-        yield Block(tuple(items), "\n".join(filter(None, [*headings, before])), True)
+        above = "\n".join(filter(None, [*headings_at(items[0][0]), before]))
+        yield Block(tuple(items), above, True)
 
 
 def _first_number(line: str) -> int | None:
