@@ -38,6 +38,10 @@ from benchmarks.shared import heading, row, working
 from rag_pipeline import Corpus, release
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.models.providers.minilm import MiniLMTokens
+from rag_pipeline.release import Release
+from rag_pipeline.release.candidate import settings_of
+from rag_pipeline.release.publishing import serve_imported
+from rag_pipeline.search.pinned import pin
 from rag_pipeline_tests.testing.servers import free_port
 
 _BUILD = "generate documents chunks contexts lexical vectors vector_maintenance".split()
@@ -59,12 +63,17 @@ def released_twice(work: Path) -> Path:
 
 
 def released_generated(work: Path, chunks: int) -> Path:
-    """Build a generated corpus with random vectors, and release it."""
+    """Build a generated corpus with random vectors, and release it without an evaluation."""
     scale = Scale(work / f"generated_{chunks}", chunks)
     if not Corpus(scale.config).releases():
         for name in _BUILD:
             run_step(scale, name)
-        release.publish(scale.workspace)
+        settings, pinned = (
+            settings_of(scale.workspace, scale.chosen),
+            pin(scale.workspace, scale.chosen),
+        )
+        made = Release("new", "", scale.chosen.name, settings, "", pinned, {}, (), None, {}, {})
+        serve_imported(scale.workspace, made, None)
     return scale.file
 
 

@@ -1,15 +1,17 @@
 """Print passages and answers for users. Only what a search needs is imported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.cli.console import console, indented, say, tell, visible
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.excerpt import excerpt
+from rag_pipeline.serving.local import NEAREST
 
 if TYPE_CHECKING:
-    from rag_pipeline.assistant.results import AssistedAnswer, Source
+    from rag_pipeline.assistant import AssistedAnswer
+    from rag_pipeline.client.records import Answer, Passage, Source
     from rag_pipeline.evaluation.explanation import GoldText, RankedPassage
     from rag_pipeline.loading.places import Place
 
@@ -17,7 +19,7 @@ _SNIPPET = 300
 
 
 def show_chunks(
-    chunks: Sequence[ScoredChunk], query: str, places: "Sequence[Place | None]" = ()
+    chunks: "Sequence[ScoredChunk | Passage]", query: str, places: "Sequence[Place | None]" = ()
 ) -> None:
     """Print source, place, score and best-matching excerpt of each retrieved chunk."""
     if not chunks:
@@ -33,23 +35,14 @@ def show_chunks(
         say("\n".join(lines))
 
 
-NEAREST = 3
-"""Number of passages that are shown if nothing answers."""
 _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
 
 
-def answer_record(made: "AssistedAnswer") -> dict[str, Any]:
-    """Return an answer as plain JSON values, as the server's `/v1/ask` does."""
+def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
+    """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
     from rag_pipeline.client.records import Answer
 
-    return Answer.model_validate(made).model_dump(mode="json")
-
-
-def show_answer(made: "AssistedAnswer", trace: bool, places: "Sequence[Place | None]" = ()) -> None:
-    """Print the answer, its sources, problems and warnings, and with `trace` its steps.
-
-    `places` are those of the first `NEAREST` passages.
-    """
+    made = Answer.model_validate(made)
     for line in made.text.splitlines():
         shown = visible(line)
         for sentence in map(visible, made.doubted):
@@ -57,7 +50,8 @@ def show_answer(made: "AssistedAnswer", trace: bool, places: "Sequence[Place | N
         tell(shown)
     if not made.answered and made.passages:
         console.print("\nThe nearest passages, which may not answer it:\n")
-        show_chunks(made.passages[:NEAREST], made.query, places)
+        nearest = made.passages[:NEAREST]
+        show_chunks(nearest, made.query, [placed(one.place) for one in nearest])
     if made.answered and made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
         say(f"[dim]Confidence: {word} ({made.confidence:.2f})[/dim]")
@@ -72,7 +66,7 @@ def show_answer(made: "AssistedAnswer", trace: bool, places: "Sequence[Place | N
             found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
             found += f", for “{origin['query']}”"
             added = f" [yellow]({visible(found)})[/yellow]"
-        where = source_of(source, source.place)
+        where = source_of(source, placed(source.place))
         console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
         if source.copies:
             say(f"    [dim]{visible(same_as(source.copies))}[/dim]")
@@ -88,13 +82,20 @@ def show_answer(made: "AssistedAnswer", trace: bool, places: "Sequence[Place | N
             say(f"[dim]{visible(line)}[/dim]")
 
 
+def placed(record: Mapping[str, Any] | None) -> "Place | None":
+    """Return the place of a record, or None without one."""
+    from rag_pipeline.loading.places import Place
+
+    return None if record is None else Place(**record)
+
+
 def same_as(copies: Sequence[str]) -> str:
     """Return a sentence with the names of a document's copies."""
     return f"the same text: {', '.join(copies)}"
 
 
 def source_of(
-    span: "ScoredChunk | Source | RankedPassage | GoldText", place: "Place | None"
+    span: "ScoredChunk | Passage | Source | RankedPassage | GoldText", place: "Place | None"
 ) -> str:
     """Return document and place of a span as text. Without a place, use the offsets."""
     return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"

@@ -14,7 +14,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rag_pipeline.calls.database import connect_sqlite
 from rag_pipeline.loading.records import Located
 
 FORMAT = 2
@@ -66,6 +65,8 @@ class SeenFiles:
         gone = (self._known or {}).keys() - self._used
         if not (self._new or gone) or not self.path.parent.is_dir():
             return
+        from rag_pipeline.calls.database import connect_sqlite
+
         rows = [(self.root, relative, *kept) for relative, kept in self._new.items()]
         with suppress(sqlite3.Error, OSError), closing(connect_sqlite(self.path)) as connection:
             connection.execute(_TABLE)

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant import Assistant, ReleasedCorpus
 from rag_pipeline.serving.callers import Callers
 from rag_pipeline.serving.dify import PATH, retrieval
 from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.local import answering
 from rag_pipeline.serving.metrics import Metrics
 from rag_pipeline.serving.operations import operating, paths_of, turns_of
 from rag_pipeline.serving.protected_resource import metadata_routes
@@ -68,6 +69,8 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     ]
     if settings.review:
         routes += [_page("/review", "review.html"), *(one.route(own) for one in reviewing())]
+    released = [one.corpus for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
+    routes.append(answering(released))
     turns = turns_of(own, settings, len(os.sched_getaffinity(0)))
     metrics = Metrics(own.corpora, turns, {*paths_of(routes), "/mcp"})
     routes += operating(own, metrics)

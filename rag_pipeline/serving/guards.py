@@ -18,9 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_pipeline import deadlines
 from rag_pipeline.calls.hosts import is_loopback
-from rag_pipeline.datamodels import Caller
+from rag_pipeline.datamodels import OPERATOR, Caller
 from rag_pipeline.serving import dify
 from rag_pipeline.serving.callers import Callers, bearer_token
+from rag_pipeline.serving.local import is_local
 from rag_pipeline.serving.messages import REQUEST_ID, logged
 from rag_pipeline.serving.protected_resource import METADATA_PATHS, challenge
 from rag_pipeline.serving.settings import ServerSettings
@@ -206,6 +207,8 @@ class Guards:
     async def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
         """Return who calls. Refuse a request without a valid token if the server needs one."""
         settings, path = self._settings, scope["path"]
+        if is_local(scope):
+            return OPERATOR
         if path in self._open_paths:
             return _NOBODY
         if self._callers and (known := await self._callers.of(headers)):

@@ -23,6 +23,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.guards import log_to_stderr
+from rag_pipeline.serving.local import listening_to_user
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import build_mcp
@@ -43,22 +44,25 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     address.
     """
     check_address(settings)
-    if settings.workers > 1:
-        build_app(open_assistant(corpora), settings)  # tells of mistakes once
-        serve_by_workers(corpora, settings)
-    else:
-        serve_here(corpora, settings)
+    with listening_to_user(corpora) as local:
+        if settings.workers > 1:
+            build_app(open_assistant(corpora), settings)  # tells of mistakes once
+            serve_by_workers(corpora, settings, local)
+        else:
+            serve_here(corpora, settings, local)
 
 
-def serve_here(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
-    """Serve by HTTP in this process."""
+def serve_here(
+    corpora: Sequence[Corpus], settings: ServerSettings, local: Sequence[socket.socket] = ()
+) -> None:
+    """Serve by HTTP in this process, also on the sockets `local`."""
     log_to_stderr()
     export()
     own = _for_many_searches(corpora)
     app = build_app(own, settings)
     own.warm()
     server = StoppableServer(listening(app, settings), settings.drain_seconds)
-    server.run(bound(settings) if settings.workers > 1 else None)
+    server.run([*bound(settings), *local])
 
 
 def _for_many_searches(corpora: Sequence[Corpus]) -> Assistant:

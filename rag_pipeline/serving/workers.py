@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from socket import socket
 from types import FrameType
 
 from rag_pipeline.config import CorpusConfig
@@ -23,17 +24,20 @@ _LEAST_SECONDS = 10.0
 """A worker that ends sooner ends the server: another one would end for the same reason."""
 
 
-def serve_by_workers(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+def serve_by_workers(
+    corpora: Sequence[Corpus], settings: ServerSettings, local: Sequence[socket]
+) -> None:
     """Run `settings.workers` processes until SIGINT or SIGTERM. Replace a process that dies.
 
-    Raises ConfigError if a process ends soon after its start.
+    All listen also on the sockets `local`. Raises ConfigError if a process ends soon after its
+    start.
     """
     with tempfile.TemporaryDirectory(prefix="rag-serve-") as folder:
         figures = Path(folder) / "figures"
         figures.mkdir()
         os.environ[SHARED_FIGURES] = str(figures)
         configs = [(one.config, one.verify) for one in corpora]
-        _Workers(configs, settings, Path(folder)).run()
+        _Workers(configs, settings, Path(folder), local).run()
 
 
 class _Workers:
@@ -42,8 +46,9 @@ class _Workers:
         configs: Sequence[tuple[CorpusConfig, bool]],
         settings: ServerSettings,
         folder: Path,
+        local: Sequence[socket],
     ) -> None:
-        self._arguments = configs, settings, folder
+        self._arguments = configs, settings, folder, local
         # A fork would copy the threads' locks of LanceDB and onnxruntime without their threads.
         self._context = multiprocessing.get_context("spawn")
         self._running: dict[BaseProcess, float] = {}
@@ -89,7 +94,10 @@ class _Workers:
 
 
 def serve_as_worker(
-    configs: Sequence[tuple[CorpusConfig, bool]], settings: ServerSettings, folder: Path
+    configs: Sequence[tuple[CorpusConfig, bool]],
+    settings: ServerSettings,
+    folder: Path,
+    local: Sequence[socket],
 ) -> None:
     """Serve in this process, one of several on the same port."""
     from rag_pipeline.serving.server import serve_here
@@ -97,4 +105,4 @@ def serve_as_worker(
     corpora = [Corpus(config, verify) for config, verify in configs]
     for corpus in corpora:
         corpus.mapped = MappedFolder(folder / corpus.name)
-    serve_here(corpora, settings)
+    serve_here(corpora, settings, local)

@@ -1,8 +1,9 @@
 """The application's server in a thread of the test's process."""
 
 import asyncio
+import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.server import listening
+from rag_pipeline.serving.server import bound, listening
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.servers import free_port
 
@@ -20,13 +21,17 @@ TOOLS = ["assistant", "file_discover", "get_document", "health", "list_datasets"
 
 
 class Running(uvicorn.Server):
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, local: Sequence[socket.socket] = ()
+    ) -> None:
+        """Serve on the port, and on the sockets `local`."""
         self.port = settings.port
+        self._bound = [*bound(settings), *local]
         super().__init__(listening(app, settings))
         self.url = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, args=(self._bound,))
         self.thread.start()
         while not self.started and self.thread.is_alive():
             self.thread.join(0.01)

@@ -1,7 +1,7 @@
 """Define the commands that read the release: search, ask, optimize, serve."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,9 @@ AsOption = Annotated[
     str | None,
     option("LABELS", "Show what a caller with these labels sees, e.g. hr,legal or public.", "--as"),
 ]
+NoServerFlag = Annotated[
+    bool, flag("--no-server", "Work in this process, also if `rag serve` runs for the corpus.")
+]
 
 
 @app.command()
@@ -40,9 +43,12 @@ def search(
     k: Annotated[int, option("N", "How many chunks to return, 1 to 1000.", "-k")] = 5,
     where: Annotated[str | None, option("SQL", _WHERE)] = None,
     labels: AsOption = None,
+    no_server: NoServerFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the release.
+
+    A running `rag serve` of the same corpus file and user answers faster than this process.
 
     \b
     Examples:
@@ -53,18 +59,17 @@ def search(
     """
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
-    from rag_pipeline.config.access import read_caller
-
-    searched = open_corpus(corpus, named, _QUOTE)
-    chunks = searched.search(query, k=k, where=where, caller=read_caller(labels))
-    places = searched.places(chunks)
+    file = find_corpus_file(corpus, named, _QUOTE)
+    asked = {"query": query, "k": k, "where": where, "labels": labels}
+    found = _answered(file, no_server, "search", asked)
     if as_json:
-        pairs = zip(chunks, places, strict=True)
-        print_json([{**chunk.record(), "place": p and p.record()} for chunk, p in pairs])
+        print_json(found)
         return
-    from rag_pipeline.cli.passages import show_chunks
+    from rag_pipeline.cli.passages import placed, show_chunks
+    from rag_pipeline.datamodels import ScoredChunk
 
-    show_chunks(chunks, query, places)
+    places = [placed(one.pop("place")) for one in found]
+    show_chunks([ScoredChunk(**one) for one in found], query, places)
 
 
 @app.command(short_help="Answer a question from the release, with sources.")
@@ -84,12 +89,14 @@ def ask(
     ] = None,
     trace: Annotated[bool, flag("--trace", "Show each stage of the assistant.")] = False,
     labels: AsOption = None,
+    no_server: NoServerFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question from the release, with sources.
 
     Without a chat model (`assistant.chat` in the corpus file) the answer consists of verbatim
-    sentences. Each source is compared with its document.
+    sentences. Each source is compared with its document. A running `rag serve` of the same corpus
+    file and user answers faster than this process.
 
     \b
     Examples:
@@ -98,20 +105,29 @@ def ask(
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
       rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
-    from rag_pipeline.assistant import open_assistant
-    from rag_pipeline.cli.passages import NEAREST, answer_record, show_answer
-    from rag_pipeline.config.access import read_caller
-
-    searched = open_corpus(corpus, named, _QUOTE)
-    assistant = open_assistant([searched]).seen_by(read_caller(labels))
-    made = assistant.ask(
-        question, document_id=document, instructions=instructions, turns=follow or ()
-    )
+    file = find_corpus_file(corpus, named, _QUOTE)
+    asked: dict[str, Any] = {"question": question, "document_id": document}
+    asked |= {"instructions": instructions, "turns": follow or [], "labels": labels}
+    made = _answered(file, no_server, "ask", asked)
     if as_json:
-        print_json(answer_record(made))
-    else:
-        nearest = () if made.answered else made.passages[:NEAREST]
-        show_answer(made, trace, searched.places(nearest))
+        print_json(made)
+        return
+    from rag_pipeline.cli.passages import show_answer
+    from rag_pipeline.client.records import Answer
+
+    show_answer(Answer.model_validate(made), trace)
+
+
+def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> Any:
+    """Return the answer of a running server of the same corpus, or else of this process."""
+    from rag_pipeline.serving.local import WORK, ask_server
+
+    made = None if no_server else ask_server(file, work, asked)
+    if made is None:
+        from rag_pipeline.corpus import Corpus
+
+        made = WORK[work](Corpus.load(file), **asked)
+    return made
 
 
 @app.command(short_help="Prove that the sources of a kept answer stand in the documents.")

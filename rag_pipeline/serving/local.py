@@ -1,0 +1,155 @@
+"""Answer `rag search` and `rag ask` of the same user from a running server of the same corpus.
+
+The server listens on a Unix socket in a folder that only its user can open. The socket's name is a
+hash of the corpus file's content, so another file, folder or version finds no server.
+"""
+
+import asyncio
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Scope
+
+    from rag_pipeline.corpus import Corpus
+
+NEAREST = 3
+"""Number of passages that are shown if nothing answers."""
+_ALIVE_SECONDS = 1.0
+"""A server that does not say in this time that it lives is not asked."""
+_REPLY_SECONDS = 65.0
+_WORD = re.compile(r"\w+")
+
+
+def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str | None) -> Any:
+    """Return the chunks of the release with their places, as `rag search --json` prints them."""
+    from rag_pipeline.config.access import read_caller
+
+    chunks = corpus.search(query, k=k, where=where, caller=read_caller(labels))
+    pairs = zip(chunks, corpus.places(chunks), strict=True)
+    return [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
+
+
+def ask(corpus: "Corpus", question: str, labels: str | None, **options: Any) -> Any:
+    """Return an answer as `rag ask --json` prints it.
+
+    If nothing answers, the nearest passages have their places.
+    """
+    from rag_pipeline.client.records import Answer
+    from rag_pipeline.config.access import read_caller
+
+    made = corpus.ask(question, caller=read_caller(labels), **options)
+    answer = Answer.model_validate(made).model_dump(mode="json")
+    if not made.answered:
+        places = corpus.places(made.passages[:NEAREST])
+        for passage, place in zip(answer["passages"], places, strict=False):
+            passage["place"] = place and place.record()
+    return answer
+
+
+WORK: Mapping[str, Callable[..., Any]] = {"search": search, "ask": ask}
+
+
+def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
+    """Return what a running server makes of a request, or None without a server that can."""
+    body = json.dumps({"file": str(file.resolve()), **asked})
+    try:
+        with closing(_Connection(socket_path(file))) as connection:
+            connection.request("GET", "/live")
+            connection.getresponse().read()
+            connection.sock.settimeout(_REPLY_SECONDS)
+            connection.request("POST", f"/local/{work}", body)
+            reply = connection.getresponse()
+            return json.load(reply) if reply.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+
+
+def answering(corpora: Sequence["Corpus"]) -> "Route":
+    """Return the route of these requests. By the network, it is not found."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    from rag_pipeline.serving.v1.endpoints import clear
+
+    async def answer(request: "Request") -> "Response":
+        asked, work = await request.json(), WORK.get(request.path_params["work"])
+        named = [one for one in corpora if str(one.config.file) == asked.pop("file")]
+        if work is None or not named or not is_local(request.scope):
+            return JSONResponse({"error": "Not Found"}, 404)
+
+        def made() -> Any:
+            named[0].reopen()  # a command sees a new release at once
+            return work(named[0], **asked)
+
+        return JSONResponse(await asyncio.to_thread(made))
+
+    return Route("/local/{work}", clear(answer), methods=["POST"])
+
+
+def is_local(scope: "Scope") -> bool:
+    """Return whether a request came by a Unix socket. Only there, the server has no port."""
+    return (scope.get("server") or ("", 0))[1] is None
+
+
+@contextmanager
+def listening_to_user(corpora: Sequence["Corpus"]) -> Iterator[list[socket.socket]]:
+    """Bind a socket for each corpus file. A corpus whose socket cannot be bound gets none."""
+    made: dict[Path, socket.socket] = {}
+    for corpus in corpora:
+        with suppress(OSError):
+            if corpus.config.file is not None:
+                path = socket_path(corpus.config.file)
+                path.unlink(missing_ok=True)  # of a server that was killed
+                made[path] = socket.socket(socket.AF_UNIX)
+                made[path].bind(str(path))
+    try:
+        yield list(made.values())
+    finally:
+        for path, one in made.items():
+            one.close()
+            path.unlink(missing_ok=True)
+
+
+def socket_path(file: Path) -> Path:
+    """Return the path of the socket for a corpus file as it is now.
+
+    The values of the variables that the file names count, too. Raises OSError if the file cannot be
+    read, or if the folder of the sockets belongs to another user.
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    folder /= f"rag-{os.getuid()}"
+    folder.mkdir(0o700, exist_ok=True)
+    known = folder.lstat()
+    if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a folder of this user alone")
+    text = file.read_text(encoding="utf-8", errors="replace")
+    values = [os.environ.get(name) for name in _WORD.findall(text) if name in os.environ]
+    made_by = version("rag_pipeline"), __file__, str(Path.cwd())
+    identity = json.dumps([*made_by, str(file.resolve()), text, values])
+    return folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.sock"
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=_ALIVE_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

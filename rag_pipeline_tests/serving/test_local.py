@@ -1,0 +1,102 @@
+"""A running server answers the command line of its user, and nobody else on that way."""
+
+import json
+import os
+import socket
+
+import httpx
+import pytest
+
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.serving import local
+from rag_pipeline.serving.app import build_app
+from rag_pipeline.serving.local import ask_server, listening_to_user, socket_path
+from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline_tests.testing.app_server import Running
+from rag_pipeline_tests.testing.command_line import said
+from rag_pipeline_tests.testing.servers import free_port
+
+ASKED = {"query": "When is a doctor's note needed?", "k": 2, "where": None, "labels": None}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / f"rag-{os.getuid()}"
+
+
+@pytest.fixture
+def server(built_file):
+    """Serve a corpus with a token, also to the user of this machine."""
+    corpus = Corpus.load(built_file)
+    settings = ServerSettings(port=free_port(), token="a-token-of-16-signs")
+    app = build_app(open_assistant([corpus]), settings)
+    with listening_to_user([corpus]) as sockets, Running(app, settings, sockets) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["search", ASKED["query"], "-k", "2"],
+        ["search", ASKED["query"], "--where", "document_id LIKE 'policy/%'", "--json"],
+        ["search", ASKED["query"], "--as", "hr"],
+        ["ask", ASKED["query"]],
+        ["ask", "Who won the cup final?"],
+    ],
+)
+def test_a_server_prints_what_the_process_would(server, built_file, monkeypatch, command):
+    alone = said(*command, "--no-server", "-c", built_file)
+    monkeypatch.setattr(Corpus, "load", lambda *_: pytest.fail("worked in the process"))
+    assert said(*command, "-c", built_file) == alone
+
+
+def test_the_network_has_no_such_path(server, built_file):
+    headers = {"Authorization": "Bearer a-token-of-16-signs"}
+    body = {"file": str(built_file.resolve()), **ASKED}
+    for more in ({}, {"X-Forwarded-For": ""}, {"X-Forwarded-For": "unix"}):
+        sent = httpx.post(f"{server.url}/local/search", json=body, headers={**headers, **more})
+        assert sent.status_code == 404
+    assert httpx.post(f"{server.url}/local/search", json=body).status_code == 401
+
+
+def test_another_file_folder_version_or_variable_finds_no_server(
+    server, built_file, tmp_path, monkeypatch
+):
+    found = ask_server(built_file, "search", ASKED)
+    assert len(found) == 2 and found == json.loads(
+        said("search", ASKED["query"], "-k", "2", "--json", "--no-server", "-c", built_file)
+    )
+    with monkeypatch.context() as other:
+        other.chdir(tmp_path)
+        assert ask_server(built_file, "search", ASKED) is None
+    with monkeypatch.context() as other:
+        other.setenv("corpus", "a word of the file")
+        assert ask_server(built_file, "search", ASKED) is None
+    text = built_file.read_text()
+    built_file.write_text(f"{text}\n# changed\n")
+    assert ask_server(built_file, "search", ASKED) is None
+    built_file.write_text(text)
+    assert ask_server(built_file, "search", ASKED) is not None
+    assert ask_server(built_file, "search", {**ASKED, "where": "sleep(9)"}) is None, "an error"
+
+
+def test_a_dead_or_suspended_server_and_a_foreign_folder_are_passed_over(
+    built_file, folder, monkeypatch
+):
+    path = socket_path(built_file)
+    assert ask_server(built_file, "search", ASKED) is None
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+        assert ask_server(built_file, "search", ASKED) is None
+        dead.listen()
+        monkeypatch.setattr(local, "_ALIVE_SECONDS", 0.01)
+        assert ask_server(built_file, "search", ASKED) is None
+    with listening_to_user([Corpus.load(built_file)]) as sockets:
+        assert [one.getsockname() for one in sockets] == [str(path)]
+    assert not path.exists()
+    folder.chmod(0o755)
+    with listening_to_user([Corpus.load(built_file)]) as sockets:
+        assert sockets == []
+    assert ask_server(built_file, "search", ASKED) is None
