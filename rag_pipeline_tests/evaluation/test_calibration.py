@@ -7,6 +7,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
+from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.answers import load_answers, load_calibration, update_answers
 from rag_pipeline.evaluation.calibration import examples
 from rag_pipeline.evaluation.general_questions import GENERAL
@@ -111,7 +112,10 @@ def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
 
 
 @pytest.mark.parametrize("asked", [0, 24])
-def test_without_people_s_questions_general_ones_place_the_calibration(tmp_path, asked):
+def test_without_people_s_questions_general_ones_place_the_calibration(
+    tmp_path, monkeypatch, asked
+):
+    monkeypatch.setattr(calibration, "GENERAL", GENERAL)
     write_documents(tmp_path / "documents", DOCUMENTS)
     synthetic = [{**question(*one), "synthetic": True} for one in QUERIES[:asked]]
     if synthetic:
