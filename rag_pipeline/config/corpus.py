@@ -37,7 +37,7 @@ from rag_pipeline.config.settings import (
 from rag_pipeline.entry_points import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError, blaming
 
-_VECTORS_VERSION = 2
+VECTORS_VERSION = 2
 """Increase it when the embedded text of a chunk and its context changes."""
 
 _BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
@@ -372,7 +372,7 @@ class CorpusConfig(Settings):
     def vector_fingerprint(self, chunking: str, contextualizer: str, embedding: str) -> str:
         """Return the fingerprint of a vector index."""
         upstream = self.context_fingerprint(chunking, contextualizer)
-        return fingerprint("vectors", _VECTORS_VERSION, self.embeddings[embedding], upstream)
+        return fingerprint("vectors", VECTORS_VERSION, self.embeddings[embedding], upstream)
 
     def lexical_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return the fingerprint of a lexical index."""

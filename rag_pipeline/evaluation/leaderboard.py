@@ -35,7 +35,7 @@ from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
 _PRESENCE = "AnswerPresence@5"
-_VERSION = 5
+LEADERBOARD_VERSION = 5
 
 Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by kind of reference (`baseline` or `released`) and by metric."""
@@ -218,7 +218,7 @@ def leaderboard_digest(workspace: Workspace) -> str:
     settings = [config.serve_metric, config.baseline_name, config.gate.metrics, names]
     health = config.evaluation.health  # a check of the leaderboard reads it
     problems = QUERIES.note(workspace).get("problems", [])
-    return fingerprint("leaderboard", _VERSION, *settings, health, digests, problems)
+    return fingerprint("leaderboard", LEADERBOARD_VERSION, *settings, health, digests, problems)
 
 
 def leaderboard_is_current(workspace: Workspace) -> bool:

@@ -15,6 +15,9 @@ from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
+QUERIES_VERSION = 1
+"""Increase it when the same file and documents give other queries or gold spans."""
+
 
 def queries_digest(workspace: Workspace) -> str:
     """Hash the queries file and the loaded documents."""
@@ -22,7 +25,8 @@ def queries_digest(workspace: Workspace) -> str:
     content = path.read_bytes() if path and path.is_file() else b""
     documents = state_digest(workspace.documents().state())
     copies = sorted(find_copies(workspace).items())
-    return fingerprint("queries", hashlib.sha256(content).hexdigest(), documents, repr(copies))
+    asked = hashlib.sha256(content).hexdigest()
+    return fingerprint("queries", QUERIES_VERSION, asked, documents, repr(copies))
 
 
 def queries_are_current(workspace: Workspace) -> bool:

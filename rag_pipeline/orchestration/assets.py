@@ -122,15 +122,9 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
         "kinds": spec.kinds,
         "metadata": spec.metadata,
         "automation_condition": spec.automation_condition,
-        "code_version": code_version(config, name),
+        "code_version": row.code_version(config) or None,
         "partitions_def": partitions_of(config, name),
     }
-
-
-def code_version(config: CorpusConfig, name: str) -> str | None:
-    """Return the methods that make an asset, each with its code version, or None without any."""
-    methods = {(type(one).__name__, one.code_version) for one in ASSETS[name].methods(config)}
-    return ", ".join(f"{method} {version}" for method, version in sorted(methods)) or None
 
 
 def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:

@@ -5,8 +5,8 @@ hash, another run would have the same result. So a failed build, or a release th
 waits until a setting or an input changes, the documents are loaded again, or `rag doctor --repair`
 removes content that a check refused.
 
-After an interruption, the next request waits longer each time. After a person's cancel, nothing is
-requested until files or settings change, or somebody starts the job.
+After an interruption, the next request waits longer each time. After a person's cancel of any run,
+its steps are not requested until files or settings change, or somebody starts them.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
@@ -24,7 +25,14 @@ from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
 from rag_pipeline.pipeline.driver import passed, refused, repaired
-from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
+from rag_pipeline.pipeline.planning import (
+    DOCUMENTS,
+    Step,
+    is_incomplete,
+    plan_step,
+    steps,
+    upstream,
+)
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
@@ -40,6 +48,7 @@ WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
 LOADED = time.time()
 """Unix time when this process loaded the definitions. Older code may cause interruptions."""
 _LOOKED_AT = 20
+_CANCELED_LOOKED_AT = 100
 _NOTHING = "its last run did not make it from these inputs; its log says why"
 _FINISHED = [
     dg.DagsterRunStatus.SUCCESS,
@@ -109,7 +118,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
                 continue
             why_not = _NOTHING if inputs in left else None
             if not one_run and why_not is None:
-                why_not = refusal(workspace, instance, step, inputs)
+                why_not = refusal(workspace, instance, step, [step], inputs)
             if why_not == _NOTHING:
                 why_not = refused(workspace, step) or why_not
             if why_not is None:
@@ -118,7 +127,8 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             elif not is_incomplete(workspace, step):
                 found.stuck[step] = why_not
     if one_run and found.requests:
-        found.held = refusal(workspace, instance, None, all_inputs(found)) or ""
+        wanted = [*found.requests, *found.waiting]
+        found.held = refusal(workspace, instance, None, wanted, all_inputs(found)) or ""
         if found.held:
             found.stuck |= dict.fromkeys(found.requests, found.held)
             found.requests.clear()
@@ -149,28 +159,31 @@ def sources_digest(config: CorpusConfig) -> str:
 
 
 def refusal(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step | None, inputs: str | None = None
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step | None,
+    wanted: Collection[Step],
+    inputs: str | None = None,
 ) -> str | None:
     """Return the reason why a step, or the whole corpus, is not requested again, or None.
 
-    The newest finished run decides. If it ended by itself, the request needs other `inputs`, or
-    without `inputs` other sources.
+    A person's cancel of a run of a `wanted` step counts, whatever job the run had. Otherwise the
+    newest finished run of the request's job decides. If it ended by itself, the request needs other
+    `inputs`, or without `inputs` other sources.
     """
     config = workspace.config
-    job = job_of(config, step)
-    tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
-    wanted = dg.RunsFilter(job_name=job, tags=tags, statuses=_FINISHED)
-    records = instance.get_run_records(wanted, limit=_LOOKED_AT)
-    if not records:
-        return None
-    newest, sources = records[0].dagster_run, sources_digest(config)
-    tagged = newest.tags.get(SOURCES_TAG)
-    if newest.status == dg.DagsterRunStatus.CANCELED:
-        if tagged is None:  # it was canceled in the queue
-            instance.add_run_tags(newest.run_id, {SOURCES_TAG: sources})
-        if tagged in (None, sources):
+    job, sources = job_of(config, step), sources_digest(config)
+    if (canceled := _canceled(instance, config, wanted)) is not None:
+        if SOURCES_TAG not in canceled.tags:  # no op of it has begun that would add the tag
+            instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
+        if canceled.tags.get(SOURCES_TAG) in (None, sources):
             return f"its last run was canceled; start {job}, or change a file or a setting"
+    tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
+    own = dg.RunsFilter(job_name=job, tags=tags, statuses=_FINISHED)
+    records = instance.get_run_records(own, limit=_LOOKED_AT)
+    if not records or records[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return None
+    newest = records[0].dagster_run
     if not was_interrupted(instance, newest):
         tag, value = (SOURCES_TAG, sources) if inputs is None else (INPUTS_TAG, inputs)
         return _NOTHING if newest.tags.get(tag) == value else None
@@ -188,6 +201,23 @@ def refusal(
         return None
     clock = datetime.fromtimestamp(next_at, UTC)
     return f"its last {in_a_row} runs were interrupted; the next starts at {clock:%H:%M:%S} UTC"
+
+
+def _canceled(
+    instance: dg.DagsterInstance, config: CorpusConfig, wanted: Collection[Step]
+) -> dg.DagsterRun | None:
+    """Return the newest canceled run of a wanted step that no run has tried since, or None."""
+    canceled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
+    for run in instance.get_runs(canceled, limit=_CANCELED_LOOKED_AT):
+        held = {*wanted}.intersection(steps_of(config, run))
+        cursor = run.run_id
+        later = dg.RunsFilter(statuses=_FINISHED)
+        while held and (page := instance.get_runs(later, cursor, _LOOKED_AT, ascending=True)):
+            held.difference_update(*(steps_of(config, other) for other in page))
+            cursor = page[-1].run_id
+        if held:
+            return run
+    return None
 
 
 def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
@@ -224,7 +254,7 @@ def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: 
     """Return the reason why changed files are not loaded again, or None if nothing prevents it."""
     if listing_digest(workspace.config) == loaded_listing(workspace):
         return None
-    return refusal(workspace, instance, None if one_run else Step("documents"))
+    return refusal(workspace, instance, None if one_run else DOCUMENTS, [DOCUMENTS])
 
 
 def run_request(
@@ -270,24 +300,29 @@ def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext)
 
 
 def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:
-    """Yield the steps of all unfinished runs.
+    """Yield the steps of all unfinished runs."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+        yield from steps_of(config, run)
+
+
+def steps_of(config: CorpusConfig, run: dg.DagsterRun) -> list[Step]:
+    """Return the steps that a run may make.
 
     A run from an asset's page or of a backfill names its assets. The job of any other run tells its
     assets. A run without a partition counts for all partitions.
     """
-    names = {step.asset for step in steps(config)}
-    by_job = {job_name(config, name): name for name in names}
-    by_key = {asset_key(config, name): name for name in names}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
-        assets: Collection[str] = [by_key[k] for k in run.asset_selection or () if k in by_key]
-        if run.job_name == update_job_name(config):
-            assets = names
-        elif not assets and run.job_name in by_job:
-            assets = [by_job[run.job_name]]
-        partition = run.tags.get(PARTITION_TAG)
-        for step in steps(config):
-            if step.asset in assets and partition in (None, step.partition):
-                yield step
+    selected, partition = run.asset_selection or (), run.tags.get(PARTITION_TAG)
+    whole, jobs = run.job_name == update_job_name(config), partial(job_name, config)
+    return [
+        step
+        for step in steps(config)
+        if partition in (None, step.partition)
+        and (
+            whole
+            or asset_key(config, step.asset) in selected
+            or (not selected and run.job_name in map(jobs, (step.asset, step.row.made_by)))
+        )
+    ]
 
 
 def _settled(workspace: Workspace, step: Step) -> bool:

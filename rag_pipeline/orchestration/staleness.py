@@ -130,7 +130,7 @@ def observe_for_the_first_time(
     seen = instance.event_log_storage.get_latest_storage_id_by_partition(key, _OBSERVED, names)
     for step in wanted:
         if step.store_name not in seen:
-            _observe(instance, key, step, made_from(workspace, step, {}))
+            _observe(workspace, instance, step, made_from(workspace, step, {}))
 
 
 def reconcile(
@@ -217,14 +217,16 @@ def _reconcile(
         fresh = statuses.is_fresh(key, step.partition)
         if step in stale and fresh:
             # The reason is not a changed input but, for example, a missing table.
-            again = _latest(instance, source, step) == stale[step]
+            last = instance.get_latest_data_version_record(source, True, step.store_name)
+            again = _version(last) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
-            _observe(instance, source, step, stale[step] + mark)
+            _observe(workspace, instance, step, stale[step] + mark, last)
             observed.add(step)
         elif step not in stale and not fresh:
+            last = instance.get_latest_data_version_record(source, True, step.store_name)
             seen = _version_read(instance, key, source, step)
-            if seen is not None and seen != _latest(instance, source, step):
-                _observe(instance, source, step, seen)
+            if seen is not None and seen != _version(last):
+                _observe(workspace, instance, step, seen, last)
                 observed.add(step)
                 fresh = Statuses(instance, graph).is_fresh(key, step.partition)
         if not (fresh or step in stale) or _has_moved(workspace, instance, step):
@@ -233,14 +235,32 @@ def _reconcile(
     return observed
 
 
-def _observe(instance: dg.DagsterInstance, source: dg.AssetKey, step: Step, version: str) -> None:
-    tags = {data_version.DATA_VERSION_TAG: version}
-    event = dg.AssetObservation(source, partition=step.store_name, tags=tags)
+def _observe(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step,
+    version: str,
+    last: dg.EventLogRecord | None = None,
+) -> None:
+    """Observe the inputs of a step, and say if the code of its methods is another than at `last`.
+
+    An asset has one code version in Dagster, but each of its partitions may have its own methods.
+    """
+    config = workspace.config
+    methods = step.row.versions_of(config, step.key(config))
+    seen = last.event_log_entry.asset_observation if last else None
+    before = seen and seen.metadata.get("methods")
+    changed = before and before.value != methods
+    event = dg.AssetObservation(
+        input_key(config),
+        partition=step.store_name,
+        description=f"Code version changed: {before.value} -> {methods}"
+        if before and changed
+        else None,
+        metadata={"methods": methods} if methods else None,
+        tags={data_version.DATA_VERSION_TAG: version},
+    )
     instance.report_runless_asset_event(event)
-
-
-def _latest(instance: dg.DagsterInstance, source: dg.AssetKey, step: Step) -> str | None:
-    return _version(instance.get_latest_data_version_record(source, True, step.store_name))
 
 
 def _version(record: dg.EventLogRecord | None) -> str | None:

@@ -106,8 +106,10 @@ class Asset:
     """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
     """Pairs of a metadata key and a word: the command line shows the number with the word."""
-    methods: Callable[[CorpusConfig], Iterable[Settings]] = lambda config: ()
-    """Returns the settings of the methods that make it. Their `code_version` is the asset's."""
+    code: Callable[[CorpusConfig], Iterable[Settings | str]] = lambda config: ()
+    """Returns the methods that make all its partitions, as settings or as a name and a version."""
+    methods: Callable[[CorpusConfig, Key], Iterable[Settings]] = lambda config, key: ()
+    """Returns the methods that make one partition, if other partitions have other methods."""
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """Returns the local and remote models that its step calls, except the reranker."""
     runs_dry: bool = False
@@ -123,6 +125,14 @@ class Asset:
         if self.partitioned_by == "configuration" and partition:
             return config.configuration(partition).key
         return Key.parse(partition or "")
+
+    def code_version(self, config: CorpusConfig) -> str:
+        """Return the methods that make all its partitions, each with its version, or ""."""
+        return _versions(self.code(config))
+
+    def versions_of(self, config: CorpusConfig, key: Key) -> str:
+        """Return the methods that make one partition alone, each with its version, or ""."""
+        return _versions(self.methods(config, key))
 
     @property
     def has_blocking_check(self) -> bool:
@@ -146,3 +156,9 @@ class Asset:
         assert self.table is not None
         table = self.table(workspace, key)
         return f"{table.name} {table.version}" if table.exists() else ""
+
+
+def _versions(methods: Iterable[Settings | str]) -> str:
+    return ", ".join(
+        m if isinstance(m, str) else f"{type(m).__name__} {m.code_version}" for m in methods
+    )

@@ -8,15 +8,21 @@ from functools import partial
 
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import totals_by
-from rag_pipeline.config import CorpusConfig, Key
+from rag_pipeline.config import CorpusConfig, Key, Settings
+from rag_pipeline.config.corpus import VECTORS_VERSION
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, results, runs
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
+    LEADERBOARD_VERSION,
     leaderboard_digest,
     leaderboard_is_current,
 )
-from rag_pipeline.evaluation.queries import queries_are_current, queries_digest
+from rag_pipeline.evaluation.queries import (
+    QUERIES_VERSION,
+    queries_are_current,
+    queries_digest,
+)
 from rag_pipeline.evaluation.results import JudgedResults
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
@@ -24,7 +30,7 @@ from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_contexts, check_gate
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
-from rag_pipeline.release.manifest import CURRENT, current_id
+from rag_pipeline.release.manifest import CURRENT, FORMAT, current_id
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import schemas, state_digest
 from rag_pipeline.workspace import Workspace
@@ -37,6 +43,11 @@ def _method_models(stage: str, config: CorpusConfig, key: Key) -> list[ModelSett
 
 def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
     return [config.embeddings[key.embedding]]
+
+
+def _search_methods(config: CorpusConfig, key: Key) -> list[Settings]:
+    chosen = config.configuration(key)
+    return [config.chosen(chosen, stage) for stage in ("retriever", "reranker")]
 
 
 def _table_asset(name: str) -> "partial[Asset]":
@@ -73,7 +84,7 @@ def _results_asset(made: JudgedResults) -> "partial[Asset]":
         is_incomplete=made.is_incomplete,
         made_from=lambda workspace, key: (made.made_from(workspace, key),),
         kind="parquet",
-        methods=lambda config: [made.settings(config.evaluation)],
+        code=lambda config: [made.settings(config.evaluation)],
         models=lambda config, key: made.chats(config),
         runs_dry=True,
     )
@@ -125,7 +136,7 @@ _ROWS = (
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
-        methods=lambda config: [config.documents],
+        code=lambda config: [config.documents],
         watched=True,
         priority=20,
         kind="lancedb",
@@ -141,6 +152,7 @@ _ROWS = (
         is_current=lambda workspace, _: queries_are_current(workspace),
         update=updates.queries,
         made_from=lambda workspace, _: (queries_digest(workspace),),
+        code=lambda config: [f"queries {QUERIES_VERSION}"],
         state=lambda workspace, _: str(results.QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
@@ -161,7 +173,7 @@ _ROWS = (
         about="Spans of each document's text.",
         activity="cut documents into chunks",
         shown_counts=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
-        methods=lambda config: config.chunkings.values(),
+        methods=lambda config, key: [config.chunkings[key.chunking]],
         models=partial(_method_models, "chunking"),
     ),
     _table_asset("contextualized_chunks")(
@@ -172,7 +184,7 @@ _ROWS = (
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         activity="put contexts before chunks",
-        methods=lambda config: config.contextualizers.values(),
+        methods=lambda config, key: [config.contextualizers[key.contextualizer]],
         models=partial(_method_models, "contextualizer"),
     ),
     Asset(
@@ -185,6 +197,7 @@ _ROWS = (
         update=updates.lexical_index,
         cleanup="after",
         made_from=_lexical_paths,
+        code=lambda config: [config.lexical],
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
         checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
@@ -202,7 +215,8 @@ _ROWS = (
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         activity="embed chunks",
-        methods=lambda config: config.embeddings.values(),
+        code=lambda config: [f"vectors {VECTORS_VERSION}"],
+        methods=lambda config, key: [config.embeddings[key.embedding]],
         models=_embedding_models,
     ),
     Asset(
@@ -219,7 +233,7 @@ _ROWS = (
         activity="search with every query",
         unit="queries",
         shown_counts=(("queries", "queries"),),
-        methods=lambda config: [*config.retrievers.values(), *config.rerankers.values()],
+        methods=_search_methods,
         models=_embedding_models,
     ),
     _results_asset(results.LABELS)(
@@ -238,6 +252,7 @@ _ROWS = (
         place=results.PRESENCE.file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
+        code=lambda config: [f"answer_presence {quality.SCORES_VERSION}"],
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
@@ -270,6 +285,7 @@ _ROWS = (
         place=lambda _: LEADERBOARD_FILE,
         update=_update_leaderboard,
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
+        code=lambda config: [f"leaderboard {LEADERBOARD_VERSION}"],
         # The comparison leaves out a configuration that can't be built.
         needs_all_inputs=False,
         watched=True,
@@ -291,6 +307,7 @@ _ROWS = (
         # Before the gate: the store does not grow while the gate refuses releases.
         cleanup="before",
         made_from=_release_inputs,
+        code=lambda config: [f"manifest {FORMAT}"],
         watched=True,
         version=current_id,
         priority=20,

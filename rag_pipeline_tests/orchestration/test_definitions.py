@@ -5,9 +5,11 @@ import dagster as dg
 import pytest
 
 import rag_pipeline.definitions
-from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
+from rag_pipeline.config.evaluation import ExtractiveAnswers
+from rag_pipeline.config.retrievers import Lexical
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.evaluation.leaderboard import LEADERBOARD_VERSION
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.registry import ASSETS
@@ -171,14 +173,15 @@ def test_keys_owners_tags_and_groups_follow_the_corpus_file(tmp_path):
         build_definitions(wrong)
 
 
-def test_the_code_version_names_the_methods_of_an_asset(tmp_path, monkeypatch):
+def test_the_code_version_names_what_makes_all_partitions_of_an_asset(tmp_path):
     config = load_config(write_corpus(tmp_path))
-    key = asset_key(config, "chunks")
-    before = build_definitions(config).resolve_asset_graph().get(key).code_version
-    assert before == "MarkdownChunking 1, RecursiveChunking 1"
-    monkeypatch.setattr(RecursiveChunking, "code_version", 99)
-    after = build_definitions(config).resolve_asset_graph().get(key).code_version
-    assert after == "MarkdownChunking 1, RecursiveChunking 99"
+    graph = build_definitions(config).resolve_asset_graph()
+    found = {r.name: graph.get(asset_key(config, r.name)).code_version for r in MADE}
+    by_method = {"chunks", "contextualized_chunks", "retrieval_run"}
+    assert {name for name, version in found.items() if version is None} == by_method
+    assert found["leaderboard"] == f"leaderboard {LEADERBOARD_VERSION}"
+    assert found["lexical_index"] == f"Lexical {Lexical.code_version}"
+    assert found["answers"] == f"ExtractiveAnswers {ExtractiveAnswers.code_version}"
 
 
 def test_owners_come_from_the_corpus_file(tmp_path):

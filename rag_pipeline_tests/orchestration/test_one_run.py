@@ -224,6 +224,35 @@ def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
     assert is_current(file)
 
 
+@pytest.mark.parametrize("one_run", [True, False])
+def test_a_cancel_holds_whatever_started_the_run(file, instance, one_run):
+    build(file, until="queries")
+    chunks = dg.AssetKey(["tiny", "chunks"])
+
+    def run_of_page(**tags):
+        """Return a run from an asset's page, or of a backfill, which has no job of ours."""
+        status = dg.DagsterRunStatus.STARTED
+        run = dg.DagsterRun("__ASSET_JOB", status=status, tags=tags, asset_selection={chunks})
+        return instance.add_run(run)
+
+    def requested():
+        requests, _ = ask(file, instance, one_run=one_run)
+        return {r.partition_key for r in requests if one_run or "chunks" in r.job_name}
+
+    every = {None} if one_run else {"markdown", "recursive_150"}
+    assert requested() == every
+    instance.report_run_canceled(run_of_page(**{"dagster/partition": "markdown"}))
+    for _ in range(2):
+        assert requested() == (set() if one_run else {"recursive_150"})
+    instance.report_run_canceled(run_of_page(**{"dagster/backfill": "several"}))
+    assert requested() == set()
+    other = dg.DagsterRun("tiny__update_documents", status=dg.DagsterRunStatus.SUCCESS)
+    instance.add_run(other)
+    assert requested() == set(), "somebody started another asset"
+    instance.report_run_failed(run_of_page())
+    assert requested() == every, "somebody started this one"
+
+
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     fail_markdown(monkeypatch, dg.DagsterExecutionInterruptedError())
     (request,), _ = asked(file, instance)

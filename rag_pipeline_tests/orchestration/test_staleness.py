@@ -8,12 +8,14 @@ import pytest
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.evaluation import quality
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import observing, staleness
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import survey
+from rag_pipeline.orchestration.staleness import Statuses
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.registry import ASSETS
@@ -146,6 +148,37 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
         if change is edit:
             assert planned(built) == seen(built, home) == [], "it was taken back"
         assert wanted(built, home)[1] == set()
+
+
+def test_a_changed_code_version_shows_where_the_code_has_changed(built, home, monkeypatch):
+    key, source = dg.AssetKey(["tiny", "chunks"]), dg.AssetKey(["tiny", "inputs"])
+    monkeypatch.setattr(RecursiveChunking, "code_version", 99)
+    assert seen(built, home) == [], "the code location was loaded again, and nobody has looked yet"
+    assert observe(built, home) == seen(built, home) == EVERYTHING_AFTER_CHUNKS_SHORT
+    assert causes(built, home, key, "short") == ["DATA has a new dependency data version"]
+    (last,) = home.fetch_observations(
+        dg.AssetRecordsFilter(source, asset_partitions=["chunks.short"]), limit=1
+    ).records
+    told = last.event_log_entry.asset_observation.description
+    assert told == "Code version changed: RecursiveChunking 1 -> RecursiveChunking 99"
+    bring_up_to_date(built, home)
+    assert seen(built, home) == planned(built) == []
+
+    monkeypatch.setattr(quality, "SCORES_VERSION", 99)
+    measured = [Step("answer_presence", "one"), Step("answer_presence", "two")]
+    assert seen(built, home) == measured, "of all partitions, before anybody has looked"
+    for step in measured:
+        (cause,) = causes(built, home, dg.AssetKey(["tiny", step.asset]), step.partition)
+        assert cause == "CODE has a new code version"
+    stale = [*measured, Step("leaderboard"), Step("release")]
+    assert observe(built, home) == planned(built) == seen(built, home) == stale
+
+
+def causes(file, home, key, partition):
+    """Return why Dagster itself calls a partition stale."""
+    graph = build_definitions(load_config(file)).resolve_asset_graph()
+    found = Statuses(home, graph)._resolver.get_stale_causes(key, partition)
+    return [f"{cause.category.name} {cause.reason}" for cause in found]
 
 
 def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, home, monkeypatch):
