@@ -31,18 +31,24 @@ from rag_pipeline.orchestration.names import (
     asset_names,
     group_name,
     identifier,
+    job_name,
     mapping_between,
     partitions_of,
     translated,
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
-from rag_pipeline.orchestration.staleness import input_key, input_mapping
+from rag_pipeline.orchestration.staleness import (
+    found_current,
+    input_key,
+    input_mapping,
+    version_made,
+)
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.planning import DOCUMENTS, Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
@@ -88,7 +94,11 @@ def _asset(
         built: dg.AssetsDefinition = dg.multi_asset(
             name=identifier(config, name),
             specs=[
-                dg.AssetSpec(**shared_settings(config, name), deps=_deps(config, name).values())
+                dg.AssetSpec(
+                    **shared_settings(config, name),
+                    deps=_deps(config, name).values(),
+                    skippable=name == DOCUMENTS.asset,
+                )
             ],
             retry_policy=retries,
             pool=pool_of(config, name),
@@ -178,12 +188,16 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
                 failed[step] = error
                 if several:
                     context.log.error(f"{step}: {error}")
-    if not failed:
-        one = None if several else made[wanted[0]]
-        yield dg.MaterializeResult(
+    if not failed and several:
+        yield dg.MaterializeResult(asset_key=key)
+    elif not failed:
+        ((step, one),) = made.items()
+        yield _loaded_nothing(
+            workspace, context.op_execution_context, step, one
+        ) or dg.MaterializeResult(
             asset_key=key,
-            metadata=metadata_of(one.metadata) if one else None,
-            data_version=dg.DataVersion(one.version) if one else None,
+            metadata=metadata_of(one.metadata),
+            data_version=dg.DataVersion(one.version),
         )
     if several:
         graph = context.job_def.asset_layer.asset_graph
@@ -192,6 +206,19 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     if failed:
         said = [f"{s}: {e}" if several else str(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))
+
+
+def _loaded_nothing(
+    workspace: Workspace, context: dg.OpExecutionContext, step: Step, outcome: Materialized
+) -> dg.AssetObservation | None:
+    """Return the event of a scheduled load that changed nothing, which replaces its output.
+
+    In other jobs, Dagster would skip the steps behind an asset without an output.
+    """
+    of_schedule = context.job_name == job_name(workspace.config, DOCUMENTS.asset)
+    if not of_schedule or version_made(workspace, context.instance, step) != outcome.version:
+        return None
+    return found_current(workspace, step, metadata_of(outcome.metadata))
 
 
 class LoggedProgress:
@@ -279,7 +306,7 @@ def _sharded_asset(
 
     @dg.op(
         name=identifier(config, f"{name}_finish"),
-        out=dg.Out(dg.Nothing),
+        out=dg.Out(dg.Nothing, is_required=name != DOCUMENTS.asset),
         retry_policy=retries,
         pool=store_pool(config),
         description="Drop orphaned rows, maintain the table and report.",
@@ -288,16 +315,19 @@ def _sharded_asset(
         context: dg.OpExecutionContext,
         found: dict,  # type: ignore[type-arg]
         made: list,  # type: ignore[type-arg]
-    ) -> dg.Output[None]:
+    ) -> Iterator[Any]:
         step, key = opened(context)
         with clear_failures(str(step)):
             outcome = shards.finish(workspace, key, found, made)
             placed = place_metadata(workspace, step)
         clear_step_values(workspace, context.run)
-        version = dg.DataVersion(outcome.version)
+        told = Materialized(outcome.version, {"cost_usd": 0.0, **placed, **outcome.metadata})
         with unstable():
-            metadata = {"cost_usd": 0.0, **placed, **outcome.metadata}
-            return dg.Output(None, metadata=metadata_of(metadata), data_version=version)
+            yield _loaded_nothing(workspace, context, step, told) or dg.Output(
+                None,
+                metadata=metadata_of(told.metadata),
+                data_version=dg.DataVersion(told.version),
+            )
 
     def graph(**inputs: Any) -> Any:
         planned, found = plan(**inputs)

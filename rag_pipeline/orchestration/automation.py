@@ -20,6 +20,7 @@ from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.requests import (
     all_inputs,
     fail_lost_runs_of,
+    last_event,
     run_request,
     running_steps,
     summary,
@@ -234,11 +235,9 @@ def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) 
     config = workspace.config
     if config.schedule is None:
         return
-    loaded = instance.get_latest_materialization_event(asset_key(config, "documents"))
-    key = asset_key(config, "release")
-    seen = [instance.get_latest_materialization_event(key)]
-    seen += [r.event_log_entry for r in instance.fetch_observations(key, limit=1).records]
-    if loaded and all(event is None or event.timestamp < loaded.timestamp for event in seen):
+    loaded = last_event(instance, asset_key(config, "documents"))
+    seen = last_event(instance, asset_key(config, "release"))
+    if loaded and (seen is None or seen.storage_id < loaded.storage_id):
         instance.report_runless_asset_event(found_current(workspace, Step("release")))
 
 

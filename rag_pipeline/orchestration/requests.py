@@ -332,8 +332,15 @@ def _settled(workspace: Workspace, step: Step) -> bool:
 
 
 def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:
-    event = instance.get_latest_materialization_event(asset_key(config, "documents"))
+    event = last_event(instance, asset_key(config, "documents"))
     return event.run_id if event else "never"
+
+
+def last_event(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    """Return the newest materialization or observation of an asset, which any run has made."""
+    made = instance.fetch_materializations(key, limit=1).records
+    found_current = instance.fetch_observations(key, limit=1).records
+    return max((*made, *found_current), key=lambda record: record.storage_id, default=None)
 
 
 def _hash(*parts: object) -> str:

@@ -286,26 +286,31 @@ def _version_read(
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
     """Return whether something other than a run in Dagster changed a step, such as a rollback."""
     version = _version_now(workspace, step)
-    return version is not None and version != _version(
-        instance.get_latest_data_version_record(
-            asset_key(workspace.config, step.asset), False, step.partition
-        )
-    )
+    return version is not None and version != version_made(workspace, instance, step)
+
+
+def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> str | None:
+    """Return the data version of the last materialization of a step, or None without one."""
+    key = asset_key(workspace.config, step.asset)
+    return _version(instance.get_latest_data_version_record(key, False, step.partition))
 
 
 def _version_now(workspace: Workspace, step: Step) -> str | None:
     return step.row.version(workspace) if step.row.version else None
 
 
-def found_current(workspace: Workspace, step: Step) -> dg.AssetObservation:
+def found_current(
+    workspace: Workspace, step: Step, metadata: Mapping[str, Any] = {}
+) -> dg.AssetObservation:
     """Return the event of a step that a run found current. No other asset waits for such events.
 
     The check of freshness reads its time.
     """
+    now = dg.MetadataValue.timestamp(time.time())
     return dg.AssetObservation(
         asset_key(workspace.config, step.asset),
         description="Found current: nothing had to be made.",
-        metadata={"dagster/last_updated_timestamp": dg.MetadataValue.timestamp(time.time())},
+        metadata={**metadata, "dagster/last_updated_timestamp": now},
     )
 
 

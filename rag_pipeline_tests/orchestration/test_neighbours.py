@@ -91,6 +91,42 @@ def test_a_neighbour_is_asked_for_exactly_when_the_release_changes(tmp_path, ins
     assert (asked(), release_of(file)) == (1, released)
 
 
+@pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
+def test_a_load_that_changes_nothing_asks_for_no_neighbour(
+    tmp_path, instance, monkeypatch, executor
+):
+    monkeypatch.setenv("RAG_EXECUTOR", executor)
+    file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")])
+    key = dg.AssetKey(["tiny", "documents"])
+
+    @dg.asset(deps=[key], automation_condition=dg.AutomationCondition.eager())
+    def site():
+        pass
+
+    definitions = dg.Definitions.merge(
+        build_definitions(load_config(file)), dg.Definitions(assets=[site])
+    )
+    cursor = None
+
+    def asked():
+        nonlocal cursor
+        with unstable():
+            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+        cursor = found.cursor
+        return found.total_requested
+
+    def night():
+        assert execute(file, instance, dg.RunRequest(job_name="tiny__update_documents"))
+        found = asked()
+        instance.report_runless_asset_event(dg.AssetMaterialization("site"))
+        return found + asked()
+
+    asked()
+    assert [night(), night(), night()] == [1, 0, 0]
+    write_documents(tmp_path / "documents", {"new.txt": "The fee is 12 euros."})
+    assert [night(), night()] == [1, 0]
+
+
 def made_at(instance, name):
     return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
 
