@@ -15,6 +15,7 @@ prints only the events and parts whose names contain one of them.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,11 +23,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import dagster as dg
 
-from benchmarks.daemons import BROKEN_SECONDS, Corpus, Daemon, daemon_of, rag, small
+from benchmarks.daemons import (
+    BROKEN_SECONDS,
+    Corpus,
+    Cost,
+    Daemon,
+    daemon_of,
+    rag,
+    small,
+    stopped,
+)
 from benchmarks.processes import cpu_of_children
 from rag_pipeline_tests.testing.dagster_projects import (
     ask,
@@ -41,8 +50,13 @@ HUNDRED = 100
 NAMES = ("first", "second", "third")
 
 
-def _events(daemon: Daemon, alone: Corpus) -> Iterator[tuple[str, list[Callable[[], object]], Any]]:
-    """Yield each event: its name, what happens, and what is done to the copy, or None."""
+Happening = Callable[[], object]
+
+
+def _events(
+    daemon: Daemon, alone: Corpus, also: list[Corpus]
+) -> Iterator[tuple[str, list[Happening], list[Happening]]]:
+    """Yield each event: its name, what happens, and the same by `rag run` on copies, if it can."""
     first = daemon.corpora[0]
     changes: dict[str, Callable[[Corpus], None]] = {
         "a chunking's threshold": partial(Corpus.set_threshold, characters=140),
@@ -52,43 +66,55 @@ def _events(daemon: Daemon, alone: Corpus) -> Iterator[tuple[str, list[Callable[
         "a document deleted": Corpus.delete_document,
         "a configuration removed": Corpus.remove_configuration,
     }
+    run = partial(rag, alone, "run", "-q")
     for what, change in changes.items():
-        yield what, [partial(change, first)], partial(change, alone)
-    cut = partial(first.set_threshold, 130)
-    yield "a run canceled, then another change", [cut, daemon.cancel, first.edit], None
-    cut = partial(first.set_threshold, 120)
-    yield "a run's process killed", [cut, daemon.kill], None
-    cut = partial(first.set_threshold, 110)
-    yield "a machine killed", [cut, daemon.kill_machine], None
+        yield what, [partial(change, first)], [partial(change, alone), run]
+    for what, characters, happens, same in (
+        ("a run canceled, then another change", 130, [daemon.cancel, first.edit],
+         [partial(stopped, alone, signal.SIGINT), alone.edit, run]),
+        ("a run's process killed", 120, [daemon.kill],
+         [partial(stopped, alone, signal.SIGKILL), run]),
+        ("a machine killed", 110, [daemon.kill_machine], []),
+    ):  # fmt: skip
+        cut = [partial(corpus.set_threshold, characters) for corpus in (first, alone)]
+        yield what, [cut[0], *happens], [cut[1], *same] if same else []
     fail = [daemon.fault.touch, first.edit, daemon.mend]
-    yield "a partition failed, then another change", [*fail, first.edit], None
+    yield "a partition failed, then another change", [*fail, first.edit], []
     everything = partial(daemon.backfill, first, "recursive_150", "markdown")
     what = "a backfill of all partitions, one fails"
-    yield what, [daemon.fault.touch, everything, daemon.mend], None
-    repair = partial(rag, first, "doctor", "--repair")
-    yield "a blocking check failed, then repaired", [first.alter_chunk, daemon.mend, repair], None
-    yield "three corpora at once", [corpus.edit for corpus in daemon.corpora], None
+    yield what, [daemon.fault.touch, everything, daemon.mend], []
+    repairs = [partial(rag, corpus, "doctor", "--repair") for corpus in (first, alone)]
+    refused = partial(rag, alone, "run", "-q", check=False)
+    yield (
+        "a blocking check failed, then repaired",
+        [first.alter_chunk, daemon.mend, repairs[0]],
+        [alone.alter_chunk, refused, repairs[1], run],
+    )
+    edits: list[Happening] = [corpus.edit for corpus in (alone, *also)]
+    runs = [partial(rag, corpus, "run", "-q") for corpus in (alone, *also)]
+    yield "three corpora at once", [corpus.edit for corpus in daemon.corpora], [*edits, *runs]
     broken = partial(daemon.break_code, first)
-    yield f"unloadable for {BROKEN_SECONDS} s, a document edited", [broken], None
+    yield f"unloadable for {BROKEN_SECONDS} s, a document edited", [broken], []
 
 
 def trial(folder: Path, wanted: Callable[[str], bool]) -> None:
     """Print what each event cost."""
-    theirs = small(folder / "alone", NAMES[0])
-    rag(theirs, "run", "-q")
+    theirs, *also = [small(folder / "alone" / name, name) for name in NAMES]
+    for corpus in (theirs, *also):
+        rag(corpus, "run", "-q")
     corpora = [small(folder / name, name) for name in NAMES]
     print(f"{'':44} {'runs':>5} {'steps':>6} {'daemon':>18} {'rag run':>18}", flush=True)
     with daemon_of(corpora) as daemon:
-        for what, happens, same in _events(daemon, theirs):
+        for what, happens, same in _events(daemon, theirs, also):
             if not wanted(what):
                 continue
             cost = daemon.costs_of(*happens)
             line = f"{what:44} {cost.runs:5} {cost.steps:6} "
             line += f"{cost.seconds:6.1f} s {cost.cpu:5.1f} CPU"
-            if same is not None:
-                same()
-                least = rag(theirs, "run", "-q")
-                line += f" {least.seconds:6.1f} s {least.cpu:5.1f} CPU"
+            least = [found for happen in same if isinstance(found := happen(), Cost)]
+            if least:
+                seconds, cpu = sum(one.seconds for one in least), sum(one.cpu for one in least)
+                line += f" {seconds:6.1f} s {cpu:5.1f} CPU"
             print(line, flush=True)
 
 

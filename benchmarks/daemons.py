@@ -19,6 +19,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.recovery import process_of
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import HOME, command, running, wait_for
@@ -128,13 +129,28 @@ def small(folder: Path, name: str) -> Corpus:
     return Corpus(write_corpus(folder, corpus=name, configurations=chosen))
 
 
-def rag(corpus: Corpus, *arguments: str) -> Cost:
+def rag(corpus: Corpus, *arguments: str, check: bool = True) -> Cost:
     """Run a command of `rag` on a corpus."""
-    there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     before, started = cpu_of_children(), time.perf_counter()
     line = command("rag", *arguments, corpus.file)
-    subprocess.run(line, cwd=corpus.file.parent, env=there, check=True, capture_output=True)
+    subprocess.run(line, check=check, capture_output=True, **_alone(corpus))
     return Cost(0, 0, time.perf_counter() - started, cpu_of_children() - before)
+
+
+def stopped(corpus: Corpus, how: signal.Signals) -> Cost:
+    """Start `rag run`, and stop it by a signal at its first step."""
+    before, started = cpu_of_children(), time.perf_counter()
+    line, quiet = command("rag", "run", "-q", corpus.file), subprocess.DEVNULL
+    with subprocess.Popen(line, stdout=quiet, stderr=quiet, **_alone(corpus)) as process:
+        store = Workspace(load_config(corpus.file)).store
+        wait_for(lambda: bool(at_work(store)), SECONDS, corpus.file)
+        process.send_signal(how)
+    return Cost(0, 0, time.perf_counter() - started, cpu_of_children() - before)
+
+
+def _alone(corpus: Corpus) -> dict[str, Any]:
+    there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
+    return {"cwd": corpus.file.parent, "env": there}
 
 
 class Daemon:

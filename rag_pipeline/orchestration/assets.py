@@ -132,7 +132,7 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
         "kinds": spec.kinds,
         "metadata": spec.metadata,
         "automation_condition": spec.automation_condition,
-        "code_version": row.code_version(config) or None,
+        "code_version": row.code_version(config, Key()) or None,
         "partitions_def": partitions_of(config, name),
     }
 

@@ -247,7 +247,7 @@ def _observe(
     An asset has one code version in Dagster, but each of its partitions may have its own methods.
     """
     config = workspace.config
-    methods = step.row.versions_of(config, step.key(config))
+    methods = step.row.code_version(config, step.key(config))
     seen = last.event_log_entry.asset_observation if last else None
     before = seen and seen.metadata.get("methods")
     changed = before and before.value != methods

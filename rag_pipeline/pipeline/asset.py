@@ -106,10 +106,11 @@ class Asset:
     """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
     """Pairs of a metadata key and a word: the command line shows the number with the word."""
-    code: Callable[[CorpusConfig], Iterable[Settings | str]] = lambda config: ()
-    """Returns the methods that make all its partitions, as settings or as a name and a version."""
-    methods: Callable[[CorpusConfig, Key], Iterable[Settings]] = lambda config, key: ()
-    """Returns the methods that make one partition, if other partitions have other methods."""
+    methods: Callable[[CorpusConfig, Key], Iterable[Settings | str]] = lambda config, key: ()
+    """Returns the methods that make a partition, as settings or as a name and a version.
+
+    With the empty key, it returns the methods that all its partitions have in common.
+    """
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """Returns the local and remote models that its step calls, except the reranker."""
     runs_dry: bool = False
@@ -126,13 +127,12 @@ class Asset:
             return config.configuration(partition).key
         return Key.parse(partition or "")
 
-    def code_version(self, config: CorpusConfig) -> str:
-        """Return the methods that make all its partitions, each with its version, or ""."""
-        return _versions(self.code(config))
-
-    def versions_of(self, config: CorpusConfig, key: Key) -> str:
-        """Return the methods that make one partition alone, each with its version, or ""."""
-        return _versions(self.methods(config, key))
+    def code_version(self, config: CorpusConfig, key: Key) -> str:
+        """Return the versions of `methods`, or "" without any."""
+        found = self.methods(config, key)
+        return ", ".join(
+            m if isinstance(m, str) else f"{type(m).__name__} {m.code_version}" for m in found
+        )
 
     @property
     def has_blocking_check(self) -> bool:
@@ -156,9 +156,3 @@ class Asset:
         assert self.table is not None
         table = self.table(workspace, key)
         return f"{table.name} {table.version}" if table.exists() else ""
-
-
-def _versions(methods: Iterable[Settings | str]) -> str:
-    return ", ".join(
-        m if isinstance(m, str) else f"{type(m).__name__} {m.code_version}" for m in methods
-    )

@@ -4,6 +4,7 @@ Plans, Dagster's definitions and sensors, the command line's texts, costs and re
 from these rows. A new asset needs a row and a function that makes it.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from rag_pipeline import indexing, release
@@ -45,9 +46,14 @@ def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
     return [config.embeddings[key.embedding]]
 
 
-def _search_methods(config: CorpusConfig, key: Key) -> list[Settings]:
-    chosen = config.configuration(key)
-    return [config.chosen(chosen, stage) for stage in ("retriever", "reranker")]
+def _methods(stages: Sequence[str], config: CorpusConfig, key: Key) -> list[Settings]:
+    """Return the variants of a partition in these stages, or [] for the empty key."""
+    chosen = config.configuration(key) if key.configuration else None
+    return [
+        config.chosen(chosen, stage) if chosen else config.variants(stage)[getattr(key, stage)]
+        for stage in stages
+        if key
+    ]
 
 
 def _table_asset(name: str) -> "partial[Asset]":
@@ -84,7 +90,7 @@ def _results_asset(made: JudgedResults) -> "partial[Asset]":
         is_incomplete=made.is_incomplete,
         made_from=lambda workspace, key: (made.made_from(workspace, key),),
         kind="parquet",
-        code=lambda config: [made.settings(config.evaluation)],
+        methods=lambda config, key: [made.settings(config.evaluation)],
         models=lambda config, key: made.chats(config),
         runs_dry=True,
     )
@@ -136,7 +142,7 @@ _ROWS = (
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
-        code=lambda config: [config.documents],
+        methods=lambda config, key: [config.documents],
         watched=True,
         priority=20,
         kind="lancedb",
@@ -152,7 +158,7 @@ _ROWS = (
         is_current=lambda workspace, _: queries_are_current(workspace),
         update=updates.queries,
         made_from=lambda workspace, _: (queries_digest(workspace),),
-        code=lambda config: [f"queries {QUERIES_VERSION}"],
+        methods=lambda config, key: [f"queries {QUERIES_VERSION}"],
         state=lambda workspace, _: str(results.QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
@@ -173,7 +179,7 @@ _ROWS = (
         about="Spans of each document's text.",
         activity="cut documents into chunks",
         shown_counts=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
-        methods=lambda config, key: [config.chunkings[key.chunking]],
+        methods=partial(_methods, ("chunking",)),
         models=partial(_method_models, "chunking"),
     ),
     _table_asset("contextualized_chunks")(
@@ -184,7 +190,7 @@ _ROWS = (
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         activity="put contexts before chunks",
-        methods=lambda config, key: [config.contextualizers[key.contextualizer]],
+        methods=partial(_methods, ("contextualizer",)),
         models=partial(_method_models, "contextualizer"),
     ),
     Asset(
@@ -197,7 +203,7 @@ _ROWS = (
         update=updates.lexical_index,
         cleanup="after",
         made_from=_lexical_paths,
-        code=lambda config: [config.lexical],
+        methods=lambda config, key: [config.lexical],
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
         checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
@@ -215,8 +221,10 @@ _ROWS = (
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         activity="embed chunks",
-        code=lambda config: [f"vectors {VECTORS_VERSION}"],
-        methods=lambda config, key: [config.embeddings[key.embedding]],
+        methods=lambda config, key: [
+            f"vectors {VECTORS_VERSION}",
+            *_methods(("embedding",), config, key),
+        ],
         models=_embedding_models,
     ),
     Asset(
@@ -233,7 +241,7 @@ _ROWS = (
         activity="search with every query",
         unit="queries",
         shown_counts=(("queries", "queries"),),
-        methods=_search_methods,
+        methods=partial(_methods, ("retriever", "reranker")),
         models=_embedding_models,
     ),
     _results_asset(results.LABELS)(
@@ -252,7 +260,7 @@ _ROWS = (
         place=results.PRESENCE.file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
-        code=lambda config: [f"answer_presence {quality.SCORES_VERSION}"],
+        methods=lambda config, key: [f"answer_presence {quality.SCORES_VERSION}"],
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
@@ -285,7 +293,7 @@ _ROWS = (
         place=lambda _: LEADERBOARD_FILE,
         update=_update_leaderboard,
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
-        code=lambda config: [f"leaderboard {LEADERBOARD_VERSION}"],
+        methods=lambda config, key: [f"leaderboard {LEADERBOARD_VERSION}"],
         # The comparison leaves out a configuration that can't be built.
         needs_all_inputs=False,
         watched=True,
@@ -307,7 +315,7 @@ _ROWS = (
         # Before the gate: the store does not grow while the gate refuses releases.
         cleanup="before",
         made_from=_release_inputs,
-        code=lambda config: [f"manifest {FORMAT}"],
+        methods=lambda config, key: [f"manifest {FORMAT}"],
         watched=True,
         version=current_id,
         priority=20,

@@ -11,8 +11,11 @@ from rag_pipeline.config.retrievers import Lexical
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.leaderboard import LEADERBOARD_VERSION
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import command
 
@@ -221,16 +224,22 @@ def named_jobs(definitions: dg.Definitions) -> list[dg.JobDefinition]:
     return [job for job in jobs if not job.name.startswith("__")]
 
 
-def test_two_corpora_live_side_by_side(tmp_path):
-    both = []
-    for name in ("left-hand", "right"):
+def test_three_corpora_live_side_by_side(tmp_path):
+    every = []
+    for name in ("left-hand", "right", "third"):
         (tmp_path / name).mkdir()
-        both.append(build_definitions(load_config(write_corpus(tmp_path / name, corpus=name))))
-    merged = dg.Definitions.merge(*both)
+        every.append(build_definitions(load_config(write_corpus(tmp_path / name, corpus=name))))
+    merged = dg.Definitions.merge(*every)
     dg.Definitions.validate_loadable(merged)
     graph = merged.resolve_asset_graph()
-    groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups == {"left_hand", "right"}
+    groups = {}
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        groups.setdefault(node.group_name, set()).add(key.path[-1])
+        assert {parent.path[0] for parent in node.parent_keys} <= {key.path[0]}, "a graph apart"
+        assert node.is_external == (key.path[-1] == "inputs"), "the only one that is not made"
+    shown = {*PARTITIONS, "inputs"}
+    assert groups == {"left_hand": shown, "right": shown, "third": shown}
 
 
 # --- the UI ---
@@ -267,6 +276,12 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     report = latest("leaderboard")["report"]
     assert isinstance(report, dg.PathMetadataValue)
     assert Path(report.value).read_text().startswith("<!doctype html>")
+    address = "https://search.example/report.html"
+    elsewhere = Workspace(config.model_copy(update={"report_url": address}))
+    link = metadata_of(updates.leaderboard(elsewhere, {}).metadata)["report"]
+    assert link == dg.MetadataValue.url(address)
+    charted = {n: v.value for n, v in latest("leaderboard").items() if n.startswith("AnswerP")}
+    assert charted == {"AnswerPresence@5 · default": 1.0, "AnswerPresence@5 · plain": 1.0}
     served = latest("release")
     assert served["AnswerPresence@5"].value == 1.0
     assert served["documents"].value == 4
