@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rag_pipeline.answering.amendments import change_of
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.matching import Words
@@ -176,7 +177,8 @@ def rank_sentences(
 ) -> Ranked:
     """Return the confidence and all sentences, best first. Without confidence there are none.
 
-    Documents that another one replaces are not quoted (see `search.standing`).
+    Documents that another one replaces are not quoted (see `search.standing`). A sentence that
+    amends the best one comes before it.
     """
     found = replace(found, chunks=in_force(found.query, found.chunks)[: settings.contexts])
     read, known = read_result(found, reader)
@@ -210,6 +212,12 @@ def rank_sentences(
         others = documents_of_others(found.query, found.chunks)
         scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     order = np.argsort(-scores, kind="stable")
+    ordered = [sentences[i] for i in order]
+    quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ordered]
+    changing = change_of(found.query, quoted, found.chunks)
+    if changing is not None:  # quoted first, before the sentence that it changes
+        scores[order[changing]] = scores[order[0]]
+        order = np.concatenate([order[[changing]], np.delete(order, changing)])
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
     return Ranked(confidence, [sentences[i] for i in order], scores[order].tolist(), within)

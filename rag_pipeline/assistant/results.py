@@ -17,7 +17,7 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.search.standing import lost, standings
+from rag_pipeline.search.standing import amendments, lost, standings
 
 Progress = Callable[[str, int, int], None]
 """Called when a step begins, with its name, the number of steps done and of all steps."""
@@ -151,11 +151,16 @@ def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place |
 
 
 def standing_warnings(question: str, found: SearchResult, answer: Answer) -> list[str]:
-    """Return a sentence for each document that lost, and for each cited one that may not hold."""
+    """Return a sentence for each document that lost, and for each cited one that may not hold.
+
+    Also for each cited document that another one of the passages amends.
+    """
     ids = {chunk.document_id for chunk in found.chunks}
     standing, cited = standings(ids), {citation.document_id for citation in answer.citations}
+    amended = sorted(amendments(found.chunks).items())
     left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
     return [
         *(f"{d} is left out: {standing[d]}, and {other} holds" for d, other in left_out),
         *(f"{d} may not hold: {standing[d]}, by its name" for d in sorted(cited & {*standing})),
+        *(f"{d} is amended by {' and '.join(sorted(by))}" for d, by in amended if d in cited),
     ]

@@ -1,4 +1,4 @@
-"""Tell drafts, superseded documents, copies and old versions by their file names and folders."""
+"""Tell drafts, superseded and amended documents, copies and old versions by their names."""
 
 import re
 from collections import defaultdict
@@ -20,8 +20,18 @@ _KINDS = {
     "copy": "copy kopie copie copia",
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+_AMENDING = frozenset(
+    "amendment amendments amending addendum addenda corrigendum erratum rider nachtrag änderung "
+    "änderungsvertrag änderungsvereinbarung ergänzung ergänzungsvereinbarung zusatzvereinbarung "
+    "avenant adenda enmienda".split()
+)
+_SMALL_WORDS = frozenset(
+    "the a an of to no nr and for between der die das des dem zu zum zur und vom von für "
+    "au à la le les de du et n el los y".split()
+)
 _ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
-    "previous previously former formerly earlier before past version versions history historical "
+    "original originally ursprünglich ursprüngliche ursprünglichen previous previously former "
+    "formerly earlier before past version versions history historical "
     "früher frühere früheren vorher vorherige vorherigen alte alten alter damals précédent "
     "précédente anterior anteriores".split()
 )
@@ -90,9 +100,39 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 
 
 def asks_for(question: str, document_id: str) -> bool:
-    """Return whether a question asks for old documents or drafts, or names a year in the id."""
+    """Return whether a question asks for old documents or drafts, or names a year or a version.
+
+    The year or the version is one of those in the id.
+    """
     words = _words_of(question)
-    return not words.isdisjoint(_ASKS_FOR_OLD) or not words.isdisjoint(_YEAR.findall(document_id))
+    named = {*_YEAR.findall(document_id), *_parts(document_id).marks}
+    return not words.isdisjoint(_ASKS_FOR_OLD | named)
+
+
+def amendments(chunks: Iterable[ScoredChunk]) -> dict[str, set[str]]:
+    """Return the ids of the documents that amend a document, by its id. Others are not included.
+
+    An amending document says so in its name or title, which also holds the name or the title of
+    the amended one, as in `Amendment 1 Lease.docx` and `Lease.pdf`. All are among `chunks`.
+    """
+    titles = {chunk.document_id: chunk.title for chunk in chunks}
+    names = {d: _naming(d.rpartition("/")[2].rpartition(".")[0]) for d in titles}
+    headed = {d: _naming(title) for d, title in titles.items()}
+    amending = {d for d in titles if not _AMENDING.isdisjoint(names[d] | headed[d])}
+    found: dict[str, set[str]] = {}
+    for one in amending:
+        name, whole = names[one] - _AMENDING, (names[one] | headed[one]) - _AMENDING
+        for base in titles.keys() - amending:
+            its_name, its_title = names[base], headed[base]
+            pairs = ((its_name, whole), (its_title, whole), (name, its_name | its_title))
+            if name == its_name or any(len(a) > 1 and a <= b for a, b in pairs):
+                found.setdefault(base, set()).add(one)
+    return found
+
+
+def _naming(name: str) -> frozenset[str]:
+    words = frozenset(word.lower() for word in _WORD.findall(unquote(name)))
+    return frozenset(w for w in words - _SMALL_WORDS if not w.isdigit())
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,8 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
-from rag_pipeline.search.standing import asks_for, lost, standings
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.search.standing import amendments, asks_for, lost, standings
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
@@ -65,12 +66,38 @@ def test_a_document_loses_unless_the_question_asks_for_it(question, asked):
     assert lost(question, {OLD}) == {}
 
 
+def test_a_question_may_name_the_version() -> None:
+    assert asks_for("What did agreement v2 say?", "archive/agreement v2.txt")
+    assert not asks_for("What did agreement v3 say?", "archive/agreement v2.txt")
+
+
+@pytest.mark.parametrize(
+    ("base", "title", "amending", "its_title", "is_amended"),
+    [
+        ("Supply Ropewalk.docx", "", "Amendment 1 Ropewalk Supply.txt", "", True),
+        ("a7.pdf", "Supply agreement", "a8.pdf", "Amendment No. 1 to the supply agreement", True),
+        ("lease.pdf", "", "lease Nachtrag 2.pdf", "", True),
+        ("Ropewalk delivery note.txt", "", "Amendment 1 Ropewalk.txt", "", False),
+        ("Supply Ropewalk.docx", "", "Ropewalk Supply prices.txt", "", False),
+    ],
+)
+def test_an_amending_document_says_what_it_amends(base, title, amending, its_title, is_amended):
+    chunks = [
+        ScoredChunk(f"{name}#0-1", name, 0, 1, "x", 1.0, title=headed)
+        for name, headed in ((base, title), (amending, its_title))
+    ]
+
+    assert amendments(chunks) == ({base: {amending}} if is_amended else {})
+
+
 def test_the_document_in_force_is_ranked_and_quoted_first(tmp_path):
     texts = {
         "travel_2022_superseded.md": "# Travel\n\nThe hotel limit is 95 euros a night in cities.",
         "travel_2024.md": "# Travel\n\nThe limit for each hotel night is now 115 euros, if paid.",
         "leave_draft.md": "# Leave\n\nEvery parent takes sixteen weeks of paid leave.",
         "food.md": "# Food\n\nThe canteen is open from noon until three.",
+        "lease.md": "# Lease\n\n## 3 Rent\n\nThe monthly rent of the hall is 660 euros.",
+        "lease amendment 1.md": "# Amendment 1\n\nIn section 3, 690 euros replace the figure.",
     }
     file = write_corpus(tmp_path, queries=None)
     shutil.rmtree(tmp_path / "documents")
@@ -92,3 +119,10 @@ def test_the_document_in_force_is_ranked_and_quoted_first(tmp_path):
 
     alone = assistant.ask("How many weeks of paid leave does a parent take?")
     assert alone.sources[0].document_id == "leave_draft.md"
+
+    amended = assistant.ask("What is the monthly rent of the hall?")
+    assert [source.document_id for source in amended.sources] == [
+        "lease amendment 1.md",
+        "lease.md",
+    ]
+    assert "lease.md is amended by lease amendment 1.md" in amended.warnings

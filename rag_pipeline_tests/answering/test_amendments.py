@@ -1,0 +1,71 @@
+"""A sentence that changes the quoted one comes first; a document that is amended is named."""
+
+import pytest
+
+from rag_pipeline.answering.amendments import Quoted, change_of
+from rag_pipeline.datamodels import ScoredChunk
+
+
+def _chunk(document: str, text: str, title: str = "", context: str = "") -> ScoredChunk:
+    ranked = {"score": 1.0, "title": title, "context": context}
+    return ScoredChunk(f"{document}#0-{len(text)}", document, 0, len(text), text, **ranked)
+
+
+def _sentence(chunk: ScoredChunk, text: str) -> Quoted:
+    return chunk, chunk.text.index(text), text
+
+
+LEASE = _chunk(
+    "Mietvertrag Halle.pdf",
+    "## § 3 Miete\n\nDie Miete beträgt 660 Euro.\n\n## § 4 Kaution\n\nEs gibt keine.",
+)
+ADDENDUM = _chunk(
+    "Nachtrag 1 Mietvertrag Halle.docx",
+    "Vom 18. November 2025.\nIn § 3 wird die Miete auf 690 Euro gesetzt. Die Kosten sinken.\n"
+    "In Ziffer 6 entfällt Satz 2.",
+    title="Nachtrag Nr. 1 zum Mietvertrag Halle",
+)
+RENT = _sentence(LEASE, "Die Miete beträgt 660 Euro.")
+
+
+def test_the_sentence_that_names_the_section_of_the_quoted_one_changes_it() -> None:
+    others = [
+        _sentence(ADDENDUM, "In Ziffer 6 entfällt Satz 2."),
+        _sentence(ADDENDUM, "In § 3 wird die Miete auf 690 Euro gesetzt."),
+    ]
+
+    assert change_of("Wie hoch ist die Miete?", [RENT, *others], [LEASE, ADDENDUM]) == 2
+
+
+def test_the_section_may_be_named_before_in_the_paragraph() -> None:
+    others = [_sentence(ADDENDUM, "Die Kosten sinken.")]
+
+    assert change_of("Wie hoch ist die Miete?", [RENT, *others], [LEASE, ADDENDUM]) == 1
+
+
+def test_a_repeated_value_shows_the_change_where_sections_have_no_numbers() -> None:
+    supply = _chunk("Supply agreement.txt", "Invoices of 2026 are payable within 45 days.")
+    change = _chunk(
+        "Amendment 2 Supply agreement.txt",
+        "Signed in 2026. The period of 45 days is reduced to 30 days.",
+    )
+    quoted = _sentence(supply, supply.text)
+    signed = _sentence(change, "Signed in 2026.")
+    reduced = _sentence(change, "The period of 45 days is reduced to 30 days.")
+
+    assert change_of("When is it due?", [quoted, signed, reduced], [supply, change]) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "section", "amending"),
+    [
+        ("Wie hoch war die ursprüngliche Miete?", "In § 3", "Nachtrag Mietvertrag Halle.docx"),
+        ("Wie hoch ist die Miete?", "In § 5", "Nachtrag Mietvertrag Halle.docx"),
+        ("Wie hoch ist die Miete?", "In § 3", "Nachtrag Kaufvertrag Garten.docx"),
+    ],
+    ids=["asks for the old text", "another section", "amends another document"],
+)
+def test_other_sentences_change_nothing(question: str, section: str, amending: str) -> None:
+    chunk = _chunk(amending, f"{section} wird die Miete auf 690 Euro gesetzt.")
+
+    assert change_of(question, [RENT, _sentence(chunk, chunk.text)], [LEASE, chunk]) is None
