@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -73,17 +73,19 @@ class Corpus:
         If a release has changed on disk, searches stay with the previous release.
         """
         self.config = config
+        self.name = config.corpus
         self.verify = verify
         self.is_server = False
         """Whether releases are opened for many searches (see `open_release`)."""
         self.mapped: MappedFolder | None = None
         """Where the processes of a server share the open release."""
+        self.after_opening: Callable[[], None] = lambda: None
+        self.used = 0.0  # the time of the last search or opening, by `time.monotonic`
         self.workspace = Workspace(config)
         self._lock = Lock()
         """Held only for moments. Nobody reads or opens a file while holding it."""
         self._served: Served | None = None
         self._opening: tuple[str, Future[Served]] | None = None
-        self._validated: tuple[str, ReleaseSettings] | None = None
         self._answered: tuple[str, list[Query]] | None = None
         """A release, and the queries that its first chunk answers."""
         self._not_before = self._next_look = 0.0
@@ -94,11 +96,6 @@ class Corpus:
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
         """Read a corpus file. Raise ConfigError, which names its mistakes."""
         return cls(load_config(file), verify)
-
-    @cached_property
-    def name(self) -> str:
-        """Return the corpus's name."""
-        return self.config.corpus
 
     def search(
         self, query: str, k: int = 5, where: str | None = None, caller: Caller = OPERATOR
@@ -166,10 +163,8 @@ class Corpus:
         return self._settings().calibration or DEFAULT
 
     def _settings(self) -> ReleaseSettings:
-        release = self.searched()
-        if self._validated is None or self._validated[0] != release.release_id:
-            self._validated = release.release_id, release.typed_settings()
-        return self._validated[1]
+        served = None if self._served is None else self._open()
+        return self.release().typed_settings() if served is None else served.settings
 
     def document_ids(self) -> list[str]:
         """Return the sorted ids of the release's documents."""
@@ -259,9 +254,14 @@ class Corpus:
         """Open the current release unless a release is open, and return its manifest."""
         return self._open().release
 
-    def opened(self) -> Release | None:
-        """Return the manifest of the release that is open, or None before the first search."""
-        return None if self._served is None else self._served.release
+    def opened(self) -> Served | None:
+        """Return the release that is open, or None before the first search."""
+        return self._served
+
+    def close(self) -> None:
+        """Free the memory of the open release. The next search opens the current release."""
+        with self._lock:
+            self._served = None
 
     def searched(self) -> Release:
         """Return the manifest of the release that searches read.
@@ -318,8 +318,8 @@ class Corpus:
         Return the release that is already open while the current release is being opened or can't
         be read.
         """
-        served = self._served
-        if served is not None and time.monotonic() < self._next_look:
+        served, self.used = self._served, time.monotonic()
+        if served is not None and self.used < self._next_look:
             return served
         try:
             release_id = current_id(self.workspace)
@@ -386,9 +386,10 @@ class Corpus:
         with self._lock:
             if self._opening is None or self._opening[1] is not opening:
                 return  # another release was served meanwhile
-            self._opening = None
+            self._opening, self.used = None, time.monotonic()
             self._served = served or self._served
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
+        self.after_opening()
 
     def _stay(self, served: Served, other: str, error: BaseException) -> None:
         """Log that a new release can't be searched, at most once a minute for the same reason."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,17 +85,18 @@ class Assistant(CorporaSearcher):
         }
         return replace(self, corpora=corpora, model=model, reranker=reranker, expansions=own)
 
-    def warm(self) -> None:
+    def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
         """Open every release and answer by rules, so that the first question is fast.
 
-        No chat model and no reranker is asked. A corpus that cannot be opened is left out.
+        No chat model or reranker is asked. Corpora that fail, and all after `is_full`, are left out.
         """
         for corpus in self.corpora.values():
+            if is_full():
+                return
             try:
                 if isinstance(corpus, ReleasedCorpus):
                     corpus.corpus.open()
-                queries = [*_FIRST_QUERIES]
-                for query in queries:
+                for query in (queries := [*_FIRST_QUERIES]):
                     request = SearchRequest(query=query, k=5, rerank=False, tokens=True)
                     found = replace(self.merged_search(request, [corpus]), kind=detect(query).kind)
                     if query == FIRST_QUERY and found.chunks:  # some questions with an answer

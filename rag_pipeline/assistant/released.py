@@ -61,6 +61,17 @@ class ReleasedCorpus:
         seen.caller = caller
         return seen
 
+    def held_bytes(self) -> int:
+        """Return about how many bytes the open release takes, without cached results."""
+        served = self.corpus.opened()
+        return 0 if served is None else served.bytes
+
+    def close(self) -> None:
+        """Free the memory of the release until the next search, and its cached results."""
+        self.corpus.close()
+        with self._lock:
+            self._cached.clear()
+
     def shows_all(self) -> bool:
         """Return whether no document is hidden."""
         return self.corpus.visible(self.caller) is None

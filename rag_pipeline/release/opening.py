@@ -29,6 +29,8 @@ from rag_pipeline.workspace import Workspace
 _log = logging.getLogger(__name__)
 FIRST_QUERY = "What is this about?"
 """The query that warms a release."""
+_CHUNK_BYTES = 250
+"""About how many bytes the ids, offsets and row numbers of a chunk take in an open index."""
 _NICE = 5
 """Added to the nice value of a thread that opens a release.
 
@@ -46,6 +48,15 @@ class Served:
     searcher: Searcher
     views: Views | None
     """The documents that each caller may see. None if every caller may see all documents."""
+
+    @property
+    def bytes(self) -> int:
+        """Return about how many bytes of memory the release takes, without models."""
+        index, lexical = self.searcher.index, self.release.pinned.lexical_path
+        arrays = sum(part.nbytes for part in (index.vectors, index.rows) if part is not None)
+        files = self.release.files.items()
+        terms = sum(f["bytes"] for path, f in files if lexical and path.startswith(lexical))
+        return arrays + terms + _CHUNK_BYTES * len(index)
 
     def index_for(self, caller: Caller) -> Index:
         """Return the index with the documents that a caller may see."""

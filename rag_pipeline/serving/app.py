@@ -9,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from rag_pipeline.assistant import Assistant, ReleasedCorpus
+from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.callers import Callers
 from rag_pipeline.serving.dify import PATH, retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.local import answering
+from rag_pipeline.serving.memory import OpenReleases, half_of_memory
 from rag_pipeline.serving.metrics import Metrics
 from rag_pipeline.serving.operations import operating, paths_of, turns_of
 from rag_pipeline.serving.protected_resource import metadata_routes
@@ -69,12 +70,13 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     ]
     if settings.review:
         routes += [_page("/review", "review.html"), *(one.route(own) for one in reviewing())]
-    released = [one.corpus for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
-    routes.append(answering(released))
+    opened = OpenReleases(own.corpora.values(), settings.memory_bytes or half_of_memory())
+    routes.append(answering([one.corpus for one in opened.corpora]))
     turns = turns_of(own, settings, len(os.sched_getaffinity(0)))
-    metrics = Metrics(own.corpora, turns, {*paths_of(routes), "/mcp"})
-    routes += operating(own, metrics)
+    metrics = Metrics(opened, turns, {*paths_of(routes), "/mcp"})
+    routes += operating(own, metrics, opened)
     app = Starlette(routes=[*routes, Mount("/", mcp)], lifespan=mcp.lifespan)
+    app.state.opened = opened
     app.add_middleware(Guards, settings=settings, turns=turns, callers=callers, count=metrics.count)
     return app
 

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.local import is_local
 from rag_pipeline.serving.messages import REQUEST_ID, logged
 from rag_pipeline.serving.protected_resource import METADATA_PATHS, challenge
+from rag_pipeline.serving.rates import Buckets
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
 from rag_pipeline.serving.turns import Turns
@@ -36,7 +37,6 @@ _UNQUEUED = (*_OPEN_PATHS, "/metrics")
 _NOBODY = Caller(frozenset(), frozenset())
 _GONE = 499
 """Status in logs and figures of a request whose client did not wait, as nginx says it."""
-_REMEMBERED_CLIENTS = 10_000
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
 """Headers that a request may have once: a proxy could read the other one of two."""
@@ -83,7 +83,7 @@ class Guards:
         self._issuers = callers.issuers if callers else []
         self._open_paths = {*_OPEN_PATHS, *(METADATA_PATHS if self._issuers else ())}
         self._running: Counter[str] = Counter()
-        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets = Buckets(settings.rates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, trace it, and log one line."""
@@ -224,18 +224,10 @@ class Guards:
         said = challenge(scope, headers, self._issuers, bool(given))
         raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": said})
 
-    def _check_rate(self, client: str, per_minute: int, whose: str) -> None:
-        """Take one token from the client's bucket, which holds a tenth of a minute's requests."""
-        per_second, size = per_minute / 60, max(per_minute / 10, 1.0)
-        now = time.monotonic()
-        left, since = self._clients.pop(client, (size, now))
-        left = min(size, left + (now - since) * per_second)
-        self._clients[client] = (max(left - 1, 0.0), now)
-        while len(self._clients) > _REMEMBERED_CLIENTS:
-            self._clients.popitem(last=False)
-        if left < 1:
-            wait = str(max(1, round((1 - left) / per_second)))
-            raise Refused(429, f"too many requests from {whose}", {"Retry-After": wait})
+    def _check_rate(self, name: str, per_minute: int, whose: str) -> None:
+        if seconds := self._buckets.wait(name, per_minute):
+            wait = {"Retry-After": str(max(1, round(seconds)))}
+            raise Refused(429, f"too many requests from {whose}", wait)
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """Read a whole body, so that the application never sees a slow or endless one."""

@@ -2,14 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client import Counter as Total
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
+from rag_pipeline.serving.memory import OpenReleases
 from rag_pipeline.serving.turns import Turns
 
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
@@ -21,13 +21,11 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 class Metrics:
     """Counts the requests of a server, and reads the state of its corpora at each scrape.
 
-    Workers count together, but `rag_working`, `rag_waiting`, `rag_release` and `process_…` are
-    those of the worker that answers.
+    Workers count together, but `rag_working`, `rag_waiting`, `rag_release`, `rag_open_bytes`,
+    `rag_closed` and `process_…` are those of the worker that answers.
     """
 
-    def __init__(
-        self, corpora: Mapping[str, SearchedCorpus], turns: Turns, paths: Collection[str]
-    ) -> None:
+    def __init__(self, opened: OpenReleases, turns: Turns, paths: Collection[str]) -> None:
         """Take the paths that get figures of their own. All others count as `other`."""
         self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
@@ -43,11 +41,11 @@ class Metrics:
             "rag_searches", "Searches by cache result", ["corpus", "cache"], registry=registry
         )
         self._counted: Counter[tuple[str, bool]] = Counter()
-        self._own = [one for one in corpora.values() if isinstance(one, ReleasedCorpus)]
+        self._own = opened.corpora
         if SHARED_FIGURES in os.environ:
             self._registry = CollectorRegistry()
             MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
-        self._registry.register(_State(self._own, turns))
+        self._registry.register(_State(opened, turns))
         ProcessCollector(registry=self._registry)
 
     def count(self, path: str, status: int, seconds: float, queued: float) -> None:
@@ -71,10 +69,10 @@ class Metrics:
 class _State:
     """Reads gauges when they are asked for, and model calls since the start from the ledgers."""
 
-    def __init__(self, corpora: Collection[ReleasedCorpus], turns: Turns) -> None:
-        self._corpora = corpora
+    def __init__(self, opened: OpenReleases, turns: Turns) -> None:
+        self._opened, self._corpora = opened, opened.corpora
         self._turns = turns
-        self._since = {one.name: one.corpus.workspace.ledger.position() for one in corpora}
+        self._since = {one.name: one.corpus.workspace.ledger.position() for one in opened.corpora}
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
@@ -84,10 +82,17 @@ class _State:
             "rag_release", "1 for the searched release", labels=["corpus", "release"]
         )
         for one in self._corpora:
-            release = one.corpus.opened()
-            if release is not None:
-                releases.add_metric([one.name, release.release_id], 1)
+            if (served := one.corpus.opened()) is not None:
+                releases.add_metric([one.name, served.release.release_id], 1)
         yield releases
+        held = GaugeMetricFamily("rag_open_bytes", "Memory of a release", labels=["corpus"])
+        closed = CounterMetricFamily("rag_closed", "Closed for others", labels=["corpus"])
+        for name, size in self._opened.held().items():
+            held.add_metric([name], size)
+        for name, count in list(self._opened.closed.items()):
+            closed.add_metric([name], count)
+        yield held
+        yield closed
         yield from self._model_calls()
 
     def _model_calls(self) -> Iterator[Metric]:

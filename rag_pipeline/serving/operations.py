@@ -11,6 +11,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.config.endpoints import remote_models
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.serving.memory import OpenReleases
 from rag_pipeline.serving.messages import told
 from rag_pipeline.serving.metrics import CONTENT_TYPE, Metrics
 from rag_pipeline.serving.settings import ServerSettings
@@ -36,7 +37,7 @@ def paths_of(routes: Sequence[BaseRoute]) -> set[str]:
     return {"/".join(path.split("/")[:3]) for one in routes if (path := getattr(one, "path", ""))}
 
 
-def operating(own: Assistant, metrics: Metrics) -> list[Route]:
+def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Route]:
     """Return the routes."""
 
     async def health(request: Request) -> Response:
@@ -51,7 +52,7 @@ def operating(own: Assistant, metrics: Metrics) -> list[Route]:
         if getattr(request.app.state, "is_stopping", False):
             return JSONResponse({"status": "stopping"}, 503)
         try:
-            await asyncio.to_thread(_open_all, own)
+            await asyncio.to_thread(_open_all, opened)
         except RagPipelineError as error:
             return JSONResponse({"status": told(error)}, 503)
         return JSONResponse({"status": "ok"})
@@ -69,7 +70,10 @@ def operating(own: Assistant, metrics: Metrics) -> list[Route]:
     ]
 
 
-def _open_all(own: Assistant) -> None:
-    for one in own.corpora.values():
-        if isinstance(one, ReleasedCorpus):
+def _open_all(opened: OpenReleases) -> None:
+    """Open each corpus. If not all fit into memory, only read the manifests of the closed ones."""
+    for one in opened.corpora:
+        if opened.closed:
+            one.corpus.searched()
+        else:
             one.corpus.open()

@@ -60,7 +60,7 @@ def serve_here(
     export()
     own = _for_many_searches(corpora)
     app = build_app(own, settings)
-    own.warm()
+    own.warm(lambda: bool(app.state.opened.closed))
     server = StoppableServer(listening(app, settings), settings.drain_seconds)
     server.run([*bound(settings), *local])
 

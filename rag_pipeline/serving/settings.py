@@ -13,7 +13,7 @@ _LEAST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits are per worker, `requests_per_minute` per client address.
+    """Limits are per worker. `requests_per_minute` holds for a client address over all workers.
 
     `workers` processes share the port and, by memory map, the releases.
 
@@ -21,12 +21,14 @@ class ServerSettings:
     time, by default two for each processor, divided among the workers, or 64 if models are asked
     over the network. The others wait for at most `wait_seconds`. A request's headers, and then its
     body, may take `body_seconds` to arrive; a client must read some of its reply every
-    `body_seconds`. A reply must begin within `timeout_seconds`. A stopped server takes new requests
-    for `drain_seconds`, while `/ready` answers 503, and then finishes open requests within
-    `stop_seconds`. Requests may name backends of `allowed_hosts` (`host` or `host:port`) by header.
-    Questions are added to the file `log_questions`, and judgements of answers to the file
-    `feedback`. With `review`, clients may decide on synthetic questions. The file `callers` maps
-    tokens to labels. All other requests come from `caller`, by default a caller without labels.
+    `body_seconds`. Open releases of a worker may take `memory_bytes`, 0 for half of the machine's
+    memory; the longest unused one is closed first. A reply must begin within `timeout_seconds`. A
+    stopped server takes new requests for `drain_seconds`, while `/ready` answers 503, and then
+    finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
+    (`host` or `host:port`) by header. Questions are added to the file `log_questions`, and
+    judgements of answers to the file `feedback`. With `review`, clients may decide on synthetic
+    questions. The file `callers` maps tokens to labels. All other requests come from `caller`, by
+    default a caller without labels.
     """
 
     host: str = "127.0.0.1"
@@ -41,6 +43,7 @@ class ServerSettings:
     workers: int = 1
     wait_seconds: float = 0.5
     requests_per_minute: int = 6_000
+    memory_bytes: int = 0
     stop_seconds: int = 10
     drain_seconds: float = 0.0
     log_questions: Path | None = None
@@ -48,6 +51,8 @@ class ServerSettings:
     review: bool = False
     callers: Path | None = None
     caller: Caller = ANYBODY
+    rates: Path | None = None
+    """The file in which the workers count requests a minute together."""
 
     @property
     def needs_token(self) -> bool:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,6 +19,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.serving.metrics import SHARED_FIGURES
+from rag_pipeline.serving.rates import Buckets
 from rag_pipeline.serving.settings import ServerSettings
 
 _LEAST_SECONDS = 10.0
@@ -36,6 +38,8 @@ def serve_by_workers(
         figures = Path(folder) / "figures"
         figures.mkdir()
         os.environ[SHARED_FIGURES] = str(figures)
+        settings = replace(settings, rates=Path(folder) / "rates.sqlite")
+        Buckets(settings.rates)  # made before the workers write it
         configs = [(one.config, one.verify) for one in corpora]
         _Workers(configs, settings, Path(folder), local).run()
 

@@ -251,8 +251,12 @@ def serve(
         option("SECONDS", "Time to keep answering after SIGTERM, while /ready says 503.", min=0),
     ] = 0,
     workers: Annotated[
-        int, option("N", "Processes that share port and releases; limits are of each.", min=1)
+        int, option("N", "Processes that share port, releases and rates.", min=1)
     ] = 1,
+    memory: Annotated[
+        int,
+        option("MB", "Memory of a process for open corpora; 0: half of the machine's.", min=0),
+    ] = 0,
     verify: Annotated[
         bool, flag("--verify", "Compare a release's files with their hashes before serving it.")
     ] = False,
@@ -286,6 +290,7 @@ def serve(
         read_token(token_env, host, callers),
         tuple(allow_host or ()),
         workers=workers,
+        memory_bytes=memory * 1_000_000,
         log_questions=log_questions,
         feedback=feedback,
         review=review,

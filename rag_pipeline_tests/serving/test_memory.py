@@ -1,0 +1,64 @@
+"""Corpora of a server share a budget of memory; the one that is unused for longest is closed."""
+
+import httpx
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.serving import memory
+from rag_pipeline_tests.testing import app_server
+from rag_pipeline_tests.testing.corpora import copy_corpus
+
+QUERY = {"query": "How much does a parcel weigh?"}
+
+
+@pytest.fixture
+def corpora(released, tmp_path):
+    """Return three corpora of equal size."""
+    found = []
+    for name in ("first", "second", "third"):
+        folder = tmp_path / name
+        folder.mkdir()
+        copy_corpus(released.config.documents_path.parent, folder)
+        file = folder / "tiny.yaml"
+        (folder / "store" / "tiny").rename(folder / "store" / name)
+        file.write_text(file.read_text().replace("corpus: tiny", f"corpus: {name}"))
+        found.append(Corpus.load(file))
+    return found
+
+
+def test_the_longest_unused_corpus_makes_room(corpora):
+    with app_server.serving(open_assistant(corpora)) as server:
+        opened = server.config.app.state.opened
+
+        def search(*names):
+            body = {**QUERY, "corpora": list(names)}
+            reply = httpx.post(f"{server.url}/v1/search", json=body, timeout=60)
+            assert reply.status_code == 200 and reply.json()["passages"]
+            return {corpus.name for corpus in corpora if corpus.opened()}
+
+        def figures(name):
+            lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+            return {line.split('"')[1]: float(line.split()[-1]) for line in lines if name in line}
+
+        assert search("first") == {"first"}
+        (size,) = opened.held().values()
+        assert size > corpora[0].opened().searcher.index.vectors.nbytes > 0
+        opened.budget = 5 * size // 2
+        assert search("second") == {"first", "second"}
+        assert search("first") == {"first", "second"}
+        assert search("third") == {"first", "third"}
+        assert figures("rag_closed_total{") == {"second": 1}
+        assert {*figures("rag_open_bytes{")} == {"first", "third"}
+        assert httpx.get(f"{server.url}/ready").status_code == 200
+        assert {c.name for c in corpora if c.opened()} == {"first", "third"}, "none was opened"
+        assert search() >= {"third"}, "all at once are answered, too"
+        assert len([c for c in corpora if c.opened()]) == 2
+
+
+def test_one_corpus_larger_than_the_budget_stays_open(corpora):
+    own = open_assistant(corpora)
+    opened = memory.OpenReleases(own.corpora.values(), 1)
+    own.warm(lambda: bool(opened.closed))
+    assert [*opened.held()] == ["second"] and opened.closed == {"first": 1}
+    assert memory.half_of_memory() > 100_000_000

@@ -1,0 +1,32 @@
+"""Limits of requests a minute hold for all processes together, and never longer than they say."""
+
+import time
+
+from rag_pipeline.serving.rates import Buckets
+
+
+def test_processes_count_together(tmp_path):
+    first, second = Buckets(tmp_path / "rates"), Buckets(tmp_path / "rates")
+    # A tenth of a minute's 20 requests may come at once. The third waits three seconds for its own.
+    assert [first.wait("token", 20), second.wait("token", 20)] == [0.0, 0.0]
+    assert 2.0 < first.wait("token", 20) <= 3.0
+    assert 2.0 < second.wait("token", 20) <= 3.0
+    assert second.wait("another", 20) == 0.0
+
+
+def test_a_client_that_asks_too_often_gets_its_rate(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    buckets = Buckets()
+    assert [buckets.wait("a", 60) for _ in range(7)] == [0.0] * 6 + [1.0]
+    passed = []
+    for half in range(1, 21):
+        now = 1000.0 + half / 2
+        if not buckets.wait("a", 60):
+            passed.append(now)
+    assert passed == [1000.0 + second for second in range(1, 11)]
+    assert len(buckets._rows.execute("SELECT * FROM buckets").fetchall()) == 1
+    now += 61
+    buckets.wait("b", 60)
+    names = buckets._rows.execute("SELECT name FROM buckets").fetchall()
+    assert names == [("b",)], "full buckets are forgotten"
