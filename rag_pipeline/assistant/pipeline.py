@@ -88,7 +88,7 @@ class Assistant(CorporaSearcher):
     def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
         """Open every release and answer by rules, so that the first question is fast.
 
-        No chat model or reranker is asked. Corpora that fail, and all after `is_full`, are left out.
+        No chat model or reranker is asked. Corpora that fail, or come after `is_full`, stay closed.
         """
         for corpus in self.corpora.values():
             if is_full():

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
@@ -29,7 +30,9 @@ def corpora(released, tmp_path):
 
 def test_the_longest_unused_corpus_makes_room(corpora):
     with app_server.serving(open_assistant(corpora)) as server:
-        opened = server.config.app.state.opened
+        app = server.config.app
+        assert isinstance(app, Starlette)
+        opened = app.state.opened
 
         def search(*names):
             body = {**QUERY, "corpora": list(names)}
