@@ -7,8 +7,8 @@ from rag_pipeline.datamodels import ScoredChunk
 
 
 def _chunk(document: str, text: str, title: str = "", context: str = "") -> ScoredChunk:
-    ranked = {"score": 1.0, "title": title, "context": context}
-    return ScoredChunk(f"{document}#0-{len(text)}", document, 0, len(text), text, **ranked)
+    chunk_id = f"{document}#0-{len(text)}"
+    return ScoredChunk(chunk_id, document, 0, len(text), text, 1.0, context, title)
 
 
 def _sentence(chunk: ScoredChunk, text: str) -> Quoted:

@@ -1,7 +1,6 @@
 """No caller learns anything of a document that its labels do not allow."""
 
 import hashlib
-import json
 import os
 import random
 from collections import Counter
