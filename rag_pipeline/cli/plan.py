@@ -48,6 +48,8 @@ from rag_pipeline.workspace import Workspace
 
 _NAMED = 5
 """Number of changed files of a kind that are named."""
+_MANY_CHUNKS = 500
+"""Minimum chunks of a step for naming its largest documents: about a minute of a packaged model."""
 
 
 def show_plan(file: Path, as_json: bool) -> None:
@@ -77,6 +79,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     told = (totals(found, start), _reasons(found), estimate_lines(found), _notes(config))
     for line in chain.from_iterable(told):
         console.print(line)
+    for line in _largest(found, file):
+        say(line)
     if refused := refused_documents(workspace):
         look = command(rag("quarantine", file=file, corpus=config.corpus))
         say(f"{counted(len(refused), 'document')} in quarantine, not indexed: {look}")
@@ -174,6 +178,21 @@ def duration(seconds: Sequence[float | None]) -> str:
     return told + "+" * (None in seconds)
 
 
+def _largest(found: Sequence[PlannedStep], file: Path) -> Iterator[str]:
+    """Yield a line that names the few documents with at least half of many chunks to embed."""
+    step = max(found, key=lambda row: (row.chunks or 0) * bool(row.largest))
+    chunks, rows = step.chunks or 0, step.largest
+    few = [(name, count) for name, count in rows if 10 * count >= chunks]
+    share = sum(count for _, count in few) / max(1, chunks)
+    if chunks < _MANY_CHUNKS or share < 0.5 or step.stale <= 2 * len(few):
+        return
+    names = ", ".join(f"{visible(name)} ({count:,})" for name, count in few)
+    yield (
+        f"{share:.0%} of the {chunks:,} chunks to embed, and of their time: {names}\n"
+        f"  to leave out: documents.exclude in {escape(str(file))}"
+    )
+
+
 def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield the reasons of stages that run again without changed documents or stages before."""
     reasons: dict[str, dict[str, None]] = {}
@@ -257,7 +276,7 @@ def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
 
 def _row(row: PlannedStep) -> dict[str, object]:
     record = asdict(row)
-    del record["sample"]
+    del record["sample"], record["largest"]
     step, _, _ = (record.pop(name) for name in ("step", "why", "error"))
     return {**step, **record, "what": describe(row) if row.runs else ""}
 

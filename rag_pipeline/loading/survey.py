@@ -25,18 +25,19 @@ from rag_pipeline.loading.sources import (
 
 _SAMPLE = 80
 """Maximum number of files that are read, evenly spread over the kinds and folders."""
-_LEAST = 20
-"""Number of files that are read in any case for which the longer time suffices."""
-_SECONDS, _LONGER = 20, 60
-"""Times in seconds after which no further file is read: usually, and before `_LEAST` are read."""
+_SECONDS = 60
+"""Time in seconds after which no further file is read. A quiet machine needs about ten."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
 _HASHED_BYTES = 300_000_000
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
+_LEAST_REST = 20_000
+"""Minimum characters of the other files. With fewer, the data files are what is searched."""
 _LOG = re.compile(r"\.(?:log|out|trace|sql|dump)(?:[._-]\d+)*$", re.IGNORECASE)
 _DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECASE)
+_DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECASE)
 _VERSION = re.compile(
     r"[ _.-]*\(?\b(?:v(?:er(?:sion)?)?[ _.]?\d+(?:\.\d+)*|old|alt|ancien|copy|kopie|copie|draft"
     r"|entwurf|final|backup|bak|neu|new)\b\)?",
@@ -46,19 +47,22 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Describes a folder. `sizes` are bytes by path; `heavy` are its giant logs and data dumps.
+    """Describes a folder. `sizes` are bytes by path.
 
-    `characters` is the estimated length of the text in all files that are not heavy. `texts` is
-    the sample. `scans` are files of the sample without a text. `copies` and `versions` group paths
-    with the same bytes, and with names that differ in a mark such as `v2` or `old`.
+    `heavy` has the estimated characters of its giant logs and data dumps by path, and `characters`
+    those of all other files. `texts` is the sample without heavy files; `unread` counts the files
+    of the sample that were not read in time. `scans` are files of the sample without a text.
+    `copies` and `versions` group paths with the same bytes, and with names that differ in a mark
+    such as `v2` or `old`.
     """
 
     sizes: Mapping[str, int]
     unusable: int
-    heavy: Sequence[str]
+    heavy: Mapping[str, int]
     texts: Sequence[str]
     languages: Mapping[str, float]
     characters: int
+    unread: int
     scans: Sequence[str]
     copies: Sequence[Sequence[str]]
     versions: Sequence[Sequence[str]]
@@ -71,11 +75,10 @@ class Survey:
 
 
 def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
-    """Look at a folder or one file. Read at most 80 files, for about 20 seconds.
+    """Look at a folder or one file. Read at most 80 files, for at most about 60 seconds.
 
-    On a busy machine, 20 files are read for up to 60 seconds, because the languages decide on the
-    model. `languages` has the share (0 to 1) of each language among the texts of 200 characters or
-    more. Code and tables count only if there is no prose: their language is often guessed wrong.
+    `languages` has the share (0 to 1) of each language among the texts of 200 characters or more.
+    Code and tables count only if there is no prose: their language is often guessed wrong.
     """
     base = folder_of(documents)
     limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
@@ -86,29 +89,36 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
         listed = []
     usable = [file for file in listed if not file.reason]
     sizes = {file.relative: _size(base / file.relative) for file in usable}
-    heavy = sorted(
-        (path for path, size in sizes.items() if _is_heavy(path, size)), key=sizes.__getitem__
-    )
-    light = sizes.keys() - set(heavy)
-    read, scans, lengths = _read_sample(settings, base, [f for f in usable if f.relative in light])
+    heavy = {path: size for path, size in sizes.items() if _is_giant(path, size)}
+    light = [file for file in usable if file.relative not in heavy]
+    read, scans, lengths, unread = _read_sample(settings, base, light)
     whole = tuple(sum(length[i] for length in lengths.values()) for i in (0, 1))
-    characters = 0.0
-    for path in light:
-        known = lengths.get(PurePosixPath(path).suffix) or whole
-        characters += sizes[path] * known[0] / max(1, known[1])
+    own = {path: len(text) for path, text in read if _DATA.search(path)}
+    characters = dict[str, float]()
+    for file in light:
+        known = lengths.get(PurePosixPath(file.relative).suffix) or whole
+        estimate = sizes[file.relative] * known[0] / max(1, known[1])
+        characters[file.relative] = own.get(file.relative, estimate)
+    for path, count in _dumps(characters).items():
+        heavy[path] = count
+        del characters[path]
+    read = [(path, text) for path, text in read if path not in heavy]
     long = [(path, text) for path, text in read if len(text.strip()) >= _MIN_CHARACTERS]
     prose = [text for path, text in long if is_prose(path)]
     return Survey(
         sizes, len(listed) - len(usable), heavy, [text for _, text in read],
-        languages_of(prose or [text for _, text in long]), round(characters),
-        scans, _copies(base, sizes), _versions(light),
+        languages_of(prose or [text for _, text in long]), round(sum(characters.values())),
+        unread, scans, _copies(base, sizes), _versions(characters),
     )  # fmt: skip
 
 
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
-) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]]]:
-    """Return texts by path, the paths of scans, and characters and bytes read for each suffix."""
+) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]], int]:
+    """Return texts by path, the paths of scans, and characters and bytes read for each suffix.
+
+    The last number counts the files of the sample that were not read in time.
+    """
     texts: list[tuple[str, str]] = []
     scans: list[str] = []
     lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -117,8 +127,8 @@ def _read_sample(
     random.Random(0).shuffle(sample)  # every kind has its share of the time
     began = time.monotonic()
     for number, file in enumerate(sample):
-        if time.monotonic() - began > (_SECONDS if number >= _LEAST else _LONGER):
-            break
+        if time.monotonic() - began > _SECONDS:
+            return texts, scans, lengths, len(sample) - number
         for source in islice(scan(settings, base, files=[file]), 3):
             if not isinstance(source, SourceFile):
                 continue
@@ -131,7 +141,7 @@ def _read_sample(
             of_suffix[0] += len(text)
             of_suffix[1] += source.n_bytes
             texts.append((file.relative, text))
-    return texts, scans, lengths
+    return texts, scans, lengths, 0
 
 
 def _size(path: Path) -> int:
@@ -141,9 +151,17 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _is_heavy(path: str, size: int) -> bool:
+def _is_giant(path: str, size: int) -> bool:
     least = _LARGE_LOG if _LOG.search(path) else _LARGE_DUMP if _DUMP.search(path) else None
     return least is not None and size >= least
+
+
+def _dumps(characters: Mapping[str, float]) -> dict[str, int]:
+    """Return the few data files that hold most of the characters of a folder of documents."""
+    whole = sum(characters.values())
+    least = max(_LARGE_LOG, whole / 10)
+    found = {p: round(n) for p, n in characters.items() if n >= least and _DATA.search(p)}
+    return found if whole / 2 <= sum(found.values()) <= whole - _LEAST_REST else {}
 
 
 def _copies(base: Path, sizes: Mapping[str, int]) -> list[list[str]]:

