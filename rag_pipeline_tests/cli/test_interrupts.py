@@ -1,10 +1,9 @@
 """Ctrl-C in the middle of a build, as a user presses it: a signal to the process of `rag run`."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from rag_pipeline_tests.testing import forked
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 # Logs the texts of each request, and presses Ctrl-C once just before the third is sent.
@@ -18,7 +17,7 @@ def logged(self, texts, input_type="document"):
     if PRESS and len(requests) == 3:
         os.kill(os.getpid(), signal.SIGINT)
     with open(LOG, "a") as log:
-        log.writelines(f"{text!r}\\n" for text in texts)
+        log.writelines(repr(text) + "\\n" for text in texts)
     return embed(self, texts, input_type)
 minilm.MiniLM.embed = logged
 from rag_pipeline.cli import main
@@ -26,23 +25,14 @@ main()
 """
 
 
-def run(file: Path, log: Path, press: bool) -> "subprocess.CompletedProcess[str]":
-    code = f"LOG, PRESS = {str(log)!r}, {press}\n{CHILD}"
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, "run", file],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
 def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     file, log = write_corpus(tmp_path, queries=None), tmp_path / "log"
+    child = f"LOG = {str(log)!r}\n{CHILD}"
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
     more = {f"{n}.txt": f"Document {n} speaks of number {n} at some length." for n in range(12)}
     write_documents(tmp_path / "documents", more)
 
-    stopped = run(file, log, press=True)
+    stopped = forked.run(f"PRESS = True\n{child}", "run", file, env=alone)
     assert stopped.returncode == 130
     assert stopped.stderr == "stopped: finished work is kept; the same command continues\n"
     assert "cut documents into chunks" in stopped.stdout
@@ -50,7 +40,7 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     before = log.read_text().splitlines()
     assert before
 
-    again = run(file, log, press=False)
+    again = forked.run(f"PRESS = False\n{child}", "run", file, env=alone)
     assert (again.returncode, again.stderr) == (0, "")
     assert "6 were current" in again.stdout
     sent = log.read_text().splitlines()
