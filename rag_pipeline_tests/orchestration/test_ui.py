@@ -3,7 +3,6 @@
 import json
 import re
 import urllib.request
-from urllib.error import URLError
 
 import dagster as dg
 import pytest
@@ -17,14 +16,10 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.dagster_projects import (
-    BOUND,
-    command,
+    dagster_ui,
     execute,
-    running,
-    wait_for,
     write_project,
 )
-from rag_pipeline_tests.testing.servers import free_port
 
 pytestmark = needs_chromium
 
@@ -41,19 +36,7 @@ def server(folder):
     project = write_project(folder, corpus)
     with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
         assert execute(corpus, instance, dg.RunRequest(job_name="tiny__bring_up_to_date"))
-    address, log = f"http://127.0.0.1:{free_port()}", folder / "webserver.log"
-    port = address.rpartition(":")[2]
-    arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
-
-    def answers() -> bool:
-        try:
-            with urllib.request.urlopen(f"{address}/server_info", timeout=5):
-                return True
-        except (URLError, OSError):
-            return False
-
-    with running(arguments, folder, log):
-        wait_for(answers, BOUND, log)
+    with dagster_ui(folder, project) as address:
         yield address
 
 

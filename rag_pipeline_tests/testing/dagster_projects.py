@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from urllib.error import URLError
 
 import dagster as dg
 import pytest
@@ -22,6 +24,7 @@ from rag_pipeline.orchestration.observing import graph_of
 from rag_pipeline.orchestration.staleness import Statuses
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.servers import free_port
 
 
 def ask(
@@ -171,6 +174,26 @@ def wait_for(found: Callable[[], bool], seconds: float, log: Path, pause: float 
 
 BOUND = 900
 """Seconds after which a daemon that has not done what a test waits for has failed."""
+
+
+@contextmanager
+def dagster_ui(folder: Path, project: Path) -> Iterator[str]:
+    """Serve Dagster's UI over a project, and yield its address."""
+    log = folder / "webserver.log"
+    address = f"http://127.0.0.1:{free_port()}"
+    port = address.rpartition(":")[2]
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{address}/server_info", timeout=5):
+                return True
+        except (URLError, OSError):
+            return False
+
+    arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
+    with running(arguments, folder, log):
+        wait_for(answers, BOUND, log)
+        yield address
 
 
 class Watched:

@@ -6,12 +6,9 @@ colour scheme. The corpus is built once, in FOLDER/.work.
 
 import shutil
 import sys
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
-from urllib.error import URLError
 
 import dagster as dg
 import yaml
@@ -23,14 +20,10 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline_tests.testing import app_server
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, CHROMIUM
 from rag_pipeline_tests.testing.dagster_projects import (
-    BOUND,
-    command,
+    dagster_ui,
     execute,
-    running,
-    wait_for,
     write_project,
 )
-from rag_pipeline_tests.testing.servers import free_port
 
 _CHECKOUT = Path(__file__).parents[2]
 _ANSWERED = "How long does confidentiality last under the Halvorsk NDA?"
@@ -68,26 +61,6 @@ def built(work: Path) -> tuple[Path, Path]:
             raise SystemExit("the run of the sample corpus failed")
     done.touch()
     return file, project
-
-
-@contextmanager
-def dagster_ui(work: Path, project: Path) -> Iterator[str]:
-    """Serve Dagster's UI over the corpus, and yield its address."""
-    log = work / "webserver.log"
-    address = f"http://127.0.0.1:{free_port()}"
-    port = address.rpartition(":")[2]
-
-    def answers() -> bool:
-        try:
-            with urllib.request.urlopen(f"{address}/server_info", timeout=5):
-                return True
-        except (URLError, OSError):
-            return False
-
-    arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
-    with running(arguments, work, log):
-        wait_for(answers, BOUND, log)
-        yield address
 
 
 def pages(served: str, written: Path, ui: str, run_id: str) -> Mapping[str, Visit]:
