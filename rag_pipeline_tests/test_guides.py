@@ -42,7 +42,6 @@ MARKED = {
     "from rag_pipeline.evaluation import Evaluator": "needs a key",
     "from llama_index": "needs the network",
     "class OurWorkspace(": "a part of a project of the reader",
-    "class ParagraphChunking(": "a part of the example plugin, which its own test installs",
 }
 """The reason by the start of a line or a Python block that is not run."""
 

@@ -305,6 +305,33 @@ def test_the_guide_shows_parts_of_the_example():
         assert code == EXAMPLE[name][1], name
 
 
+def test_the_first_plugin_is_followed_word_by_word(tmp_path):
+    page = GUIDE.split("## Your first plugin")[1].split("\n## ")[0]
+    block = r"`([\w.]+)`[^`]*:\n\n```\w+\n(.*?)^```"
+    (folder,) = re.findall(r"new folder `(\w+)`", page)
+    (tmp_path / folder).mkdir()
+    for name, code in re.findall(block, page, re.S | re.M):
+        (tmp_path / folder / name).write_text(code)
+    assert len(list((tmp_path / folder).iterdir())) == 2
+    (package,) = re.findall(r"`pip install -e (\w+)`", page)
+    # As the page's command, but with no network and without changing this environment.
+    options = "--quiet --no-index --no-deps --no-build-isolation --target".split()
+    command = [sys.executable, "-m", "pip", "install", *options, "site", f"./{package}"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    (chunkings,) = re.findall(r"`chunkings: (\{.*\})`", page)
+    write_documents(tmp_path / "documents", DOCUMENTS)
+    config = {
+        "corpus": "own", "documents": {"path": "documents"}, "store": "store",
+        "chunkings": yaml.safe_load(chunkings),
+        "embeddings": {"minilm": {"provider": "minilm"}}, "retrievers": {"d": {"method": "dense"}},
+        "configurations": [{"chunking": "p", "embedding": "minilm", "retriever": "d"}],
+    }  # fmt: skip
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": config}))
+    assert "4 documents loaded, " in done(tmp_path / "site", "plan", file)
+    (table,) = (tmp_path / "store").rglob("chunks.p.lance")
+
+
 def test_a_command_of_a_plugin_is_one_of_rags(site, file, ran):
     printed = done(site, "largest", file, "--number", "2").splitlines()
     by_length = sorted(DOCUMENTS, key=lambda name: -len(DOCUMENTS[name]))
