@@ -45,7 +45,7 @@ from rag_pipeline.orchestration.staleness import (
     version_made,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, place_metadata
+from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, passed, place_metadata
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import DOCUMENTS, Step
@@ -213,10 +213,12 @@ def _loaded_nothing(
 ) -> dg.AssetObservation | None:
     """Return the event of a scheduled load that changed nothing, which replaces its output.
 
-    In other jobs, Dagster would skip the steps behind an asset without an output.
+    In other jobs, Dagster would skip the steps behind an asset without an output. It also skips its
+    checks, so they must have passed.
     """
     of_schedule = context.job_name == job_name(workspace.config, DOCUMENTS.asset)
-    if not of_schedule or version_made(workspace, context.instance, step) != outcome.version:
+    same = of_schedule and version_made(workspace, context.instance, step) == outcome.version
+    if not same or not passed(workspace, step):
         return None
     return found_current(workspace, step, metadata_of(outcome.metadata))
 

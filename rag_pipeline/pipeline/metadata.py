@@ -68,9 +68,12 @@ def _leaderboard_row(
     verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in board.references}
     means = rounded({name: row.summary(name).mean for name in (first, *others)})
     return {
-        "configuration": labels.get(row.name, row.name),
+        # Dagster would break the names and intervals into several lines.
+        "configuration": labels.get(row.name, row.name).replace(" ", "\N{NO-BREAK SPACE}"),
         first: means.pop(first),
-        "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
+        "95 %": None
+        if best.low is None
+        else f"{best.low:.2f}\N{WORD JOINER}–\N{WORD JOINER}{best.high:.2f}",
         "n": best.n,
         "missing": best.missing,
         **{label: found and found.verdict for label, found in verdicts.items()},

@@ -9,6 +9,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.staleness import Statuses
+from rag_pipeline.pipeline.driver import passed
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (
@@ -125,6 +126,10 @@ def test_a_load_that_changes_nothing_asks_for_no_neighbour(
     assert [night(), night(), night()] == [1, 0, 0]
     write_documents(tmp_path / "documents", {"new.txt": "The fee is 12 euros."})
     assert [night(), night()] == [1, 0]
+    workspace = Workspace(load_config(file))
+    workspace.store.remove_file("checks/documents.json")
+    assert night() == 1, "its check has no result yet"
+    assert passed(workspace, Step("documents"))
 
 
 def made_at(instance, name):
