@@ -127,7 +127,7 @@ def _alert(check: _Check, value: float | None, threshold: float) -> Alert:
         return Alert(True, f"{check.name}: no query was judged")
     passed = value >= threshold if check.at_least else value <= threshold
     bound = "at least" if check.at_least else "at most"
-    said = f"{check.name} {value:.2f}, threshold {bound} {threshold:g}"
+    said = f"{check.name} {value:.3f}, threshold {bound} {threshold:g}"
     return Alert(passed, said if passed else f"{said}; {check.cure}")
 
 

@@ -172,8 +172,9 @@ def refusal(
     `inputs`, or without `inputs` other sources.
     """
     config = workspace.config
-    job, sources = job_of(config, step), sources_digest(config)
-    if (canceled := _canceled(instance, config, wanted)) is not None:
+    job, canceled = job_of(config, step), _canceled(instance, config, wanted)
+    if canceled is not None:
+        sources = sources_digest(config)
         if SOURCES_TAG not in canceled.tags:  # no op of it has begun that would add the tag
             instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
         if canceled.tags.get(SOURCES_TAG) in (None, sources):
@@ -183,7 +184,7 @@ def refusal(
     records = instance.get_run_records(own, limit=_LOOKED_AT)
     if not records or records[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return None
-    newest = records[0].dagster_run
+    newest, sources = records[0].dagster_run, sources_digest(config)
     if not was_interrupted(instance, newest):
         tag, value = (SOURCES_TAG, sources) if inputs is None else (INPUTS_TAG, inputs)
         return _NOTHING if newest.tags.get(tag) == value else None

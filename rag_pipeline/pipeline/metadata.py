@@ -57,7 +57,16 @@ def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
         if metric != first and any(row.summary(metric).n for row in board.configurations)
     ]
     labels = board.labels()
-    return [_leaderboard_row(board, row, others, labels) for row in board.configurations]
+    made = (_leaderboard_row(board, row, others, labels) for row in board.configurations)
+    return [{name: _on_one_line(value) for name, value in row.items()} for row in made]
+
+
+def _on_one_line(value: Any) -> Any:
+    """Return a text that a table does not break into lines, or any other value unchanged."""
+    if not isinstance(value, str):
+        return value
+    whole = value.replace(" ", "\N{NO-BREAK SPACE}")
+    return whole.replace("–", "\N{WORD JOINER}–\N{WORD JOINER}")
 
 
 def _leaderboard_row(
@@ -68,12 +77,9 @@ def _leaderboard_row(
     verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in board.references}
     means = rounded({name: row.summary(name).mean for name in (first, *others)})
     return {
-        # Dagster would break the names and intervals into several lines.
-        "configuration": labels.get(row.name, row.name).replace(" ", "\N{NO-BREAK SPACE}"),
+        "configuration": labels.get(row.name, row.name),
         first: means.pop(first),
-        "95 %": None
-        if best.low is None
-        else f"{best.low:.2f}\N{WORD JOINER}–\N{WORD JOINER}{best.high:.2f}",
+        "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
         "n": best.n,
         "missing": best.missing,
         **{label: found and found.verdict for label, found in verdicts.items()},

@@ -79,13 +79,13 @@ def failures(health, thresholds=None, released=None):
 
 def test_each_threshold_alerts_beyond_it_and_not_at_it():
     assert failures(Health(9, 0, 0.6, 0.4, 0.3, 0.5, 0.5, 0.6)) == []
-    beyond = failures(Health(9, 0, 0.59, 0.39, 0.31, 0.5, 0.5, 0.6))
+    beyond = failures(Health(9, 0, 0.596, 0.39, 0.31, 0.5, 0.5, 0.6))
     assert beyond[0] == (
-        "context relevance 0.59, threshold at least 0.6; try another retriever, reranker or "
+        "context relevance 0.596, threshold at least 0.6; try another retriever, reranker or "
         "chunking, or fewer contexts"
     )
-    assert beyond[1].startswith("context usage 0.39, threshold at least 0.4; ")
-    assert beyond[2].startswith("missing context 0.31, threshold at most 0.3; ")
+    assert beyond[1].startswith("context usage 0.390, threshold at least 0.4; ")
+    assert beyond[2].startswith("missing context 0.310, threshold at most 0.3; ")
     assert len(beyond) == 3
 
 
@@ -94,7 +94,7 @@ def test_thresholds_are_settings_and_null_is_none():
     health = Health(9, 0, 0.3, 0.0, 1.0, 0.8, 0.0, 0.3)
     assert len(find_alerts(health, thresholds)) == 2
     (failed,) = failures(health, thresholds)
-    assert failed.startswith("ranking efficiency 0.80, threshold at least 0.9")
+    assert failed.startswith("ranking efficiency 0.800, threshold at least 0.9")
 
 
 def test_a_drop_against_the_release_is_an_alert():

@@ -280,6 +280,10 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     elsewhere = Workspace(config.model_copy(update={"report_url": address}))
     link = metadata_of(updates.leaderboard(elsewhere, {}).metadata)["report"]
     assert link == dg.MetadataValue.url(address)
+    verdicts = {
+        record.data["vs baseline"] for record in latest("leaderboard")["leaderboard"].records
+    }
+    assert verdicts == {"", "cannot\N{NO-BREAK SPACE}tell"}, "on one line"
     charted = {n: v.value for n, v in latest("leaderboard").items() if n.startswith("AnswerP")}
     assert charted == {"AnswerPresence@5 · default": 1.0, "AnswerPresence@5 · plain": 1.0}
     served = latest("release")
