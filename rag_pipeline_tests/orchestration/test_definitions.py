@@ -187,6 +187,17 @@ def test_the_code_version_names_what_makes_all_partitions_of_an_asset(tmp_path):
     assert found["answers"] == f"ExtractiveAnswers {ExtractiveAnswers.code_version}"
 
 
+def test_a_backfill_of_partitions_side_by_side_is_one_run(config):
+    for one_run in (True, False):
+        graph = build_definitions(config, one_run=one_run).resolve_asset_graph()
+        for name, row in ASSETS.items():
+            key = asset_key(config, name)
+            if key in graph.materializable_asset_keys:
+                single = one_run and row.partitioned_by is not None
+                expected = dg.BackfillPolicy.single_run() if single else None
+                assert graph.get(key).backfill_policy == expected, name
+
+
 def test_owners_come_from_the_corpus_file(tmp_path):
     config = load_config(write_corpus(tmp_path, owners=["team:search", "ada@example.com"]))
     graph = build_definitions(config).resolve_asset_graph()

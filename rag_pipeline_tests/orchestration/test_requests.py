@@ -23,7 +23,7 @@ from rag_pipeline_tests.testing.corpora import (
     write_file,
     write_questions,
 )
-from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
+from rag_pipeline_tests.testing.dagster_projects import ask, execute, named, seen
 
 SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
 
@@ -295,6 +295,30 @@ def test_a_table_that_fails_its_check_holds_back_what_follows(
     finding.mend()
     assert settle(built) == [("chunks", "short")]
     assert not any(result.ran for result in run_dagster(built))
+
+
+def test_a_load_that_changes_nothing_keeps_the_release_fresh(tmp_path, built, instance):
+    write_file(tmp_path, **settings(schedule="0 3 * * *"))
+    execute(built, instance, dg.RunRequest(job_name="tiny__update_documents"))
+    assert ask(built, instance) == ([], "everything is current")
+    assert ask(built, instance, "observed_inputs") == ([], "everything is current")
+    names = ("documents", "release")
+    made = [instance.get_latest_materialization_event(dg.AssetKey(["tiny", n])) for n in names]
+    looks = [looked_at(instance, name) for name in names]
+    assert ask(built, instance) == ([], "everything is current")
+    assert [looked_at(instance, name) for name in names] == looks, "nobody has loaded since"
+    execute(built, instance, dg.RunRequest(job_name="tiny__update_documents"))
+    for _ in range(2):
+        assert ask(built, instance) == ([], "everything is current")
+        assert [looked_at(instance, name) for name in names] == [n + 1 for n in looks]
+    assert seen(built, instance) == []
+    now = [instance.get_latest_materialization_event(dg.AssetKey(["tiny", n])) for n in names]
+    assert now == made, "so nothing behind them is asked for"
+
+
+def looked_at(instance, name):
+    """Return how often an asset was found current."""
+    return len(instance.fetch_observations(dg.AssetKey(["tiny", name]), limit=9).records)
 
 
 def load_documents(file, instance):

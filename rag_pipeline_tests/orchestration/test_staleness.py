@@ -275,30 +275,6 @@ def test_runs_of_single_partitions_leave_nothing_stale_behind(tmp_path, built, h
     assert seen(built, home) == []
 
 
-def test_a_load_that_changes_nothing_keeps_the_release_fresh(tmp_path, built, home):
-    write_file(tmp_path, **settings(schedule="0 3 * * *"))
-    execute(built, home, dg.RunRequest(job_name="tiny__update_documents"))
-    assert ask(built, home) == ([], "everything is current")
-    assert observe(built, home) == []
-    names = ("documents", "release")
-    made = [home.get_latest_materialization_event(dg.AssetKey(["tiny", n])) for n in names]
-    looks = [looked_at(home, name) for name in names]
-    assert ask(built, home) == ([], "everything is current")
-    assert [looked_at(home, name) for name in names] == looks, "nobody has loaded since"
-    execute(built, home, dg.RunRequest(job_name="tiny__update_documents"))
-    for _ in range(2):
-        assert ask(built, home) == ([], "everything is current")
-        assert [looked_at(home, name) for name in names] == [n + 1 for n in looks]
-    assert seen(built, home) == []
-    now = [home.get_latest_materialization_event(dg.AssetKey(["tiny", n])) for n in names]
-    assert now == made, "so nothing behind them is asked for"
-
-
-def looked_at(home, name):
-    """Return how often an asset was found current."""
-    return len(home.fetch_observations(dg.AssetKey(["tiny", name]), limit=9).records)
-
-
 def test_what_was_built_without_this_instance_is_reported_as_found(tmp_path, built):
     (tmp_path / "other").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "other")) as other:
@@ -324,17 +300,6 @@ def test_a_table_that_is_gone_is_stale_though_no_input_changed(built, home):
 
 
 # --- many partitions in one run ---
-
-
-def test_a_backfill_of_partitions_side_by_side_is_one_run(config):
-    for one_run in (True, False):
-        graph = build_definitions(config, one_run=one_run).resolve_asset_graph()
-        for name, row in ASSETS.items():
-            key = asset_key(config, name)
-            if key in graph.materializable_asset_keys:
-                single = one_run and row.partitioned_by is not None
-                expected = dg.BackfillPolicy.single_run() if single else None
-                assert graph.get(key).backfill_policy == expected, name
 
 
 def test_each_partition_of_a_run_has_its_own_version_facts_and_checks(tmp_path, built, home):
