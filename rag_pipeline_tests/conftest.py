@@ -1,7 +1,8 @@
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.general_questions import GENERAL
+from rag_pipeline.models.providers import minilm
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing import servers
 from rag_pipeline_tests.testing.browser import CHROMIUM
@@ -35,6 +37,20 @@ settings.register_profile(
 settings.load_profile("without a clock")
 # Each build of a small corpus reads all general questions, which took a third of its time.
 vars(calibration)["GENERAL"] = GENERAL[::5]
+
+
+def _remembering(run: Callable[[Sequence[Sequence[int]]], Any]) -> Callable[..., Any]:
+    """Return a pass of the model that runs a small batch once: tests embed the same few texts."""
+    small = lru_cache(maxsize=100)(run)
+
+    def remembered(tokens: Sequence[Sequence[int]]) -> Any:
+        batch = tuple(map(tuple, tokens))
+        return small(batch) if sum(map(len, batch)) <= 1000 else run(batch)
+
+    return remembered
+
+
+vars(minilm)["_pass"] = _remembering(vars(minilm)["_pass"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
