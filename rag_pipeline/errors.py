@@ -221,13 +221,15 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 def installation(*extras: str) -> str:
     """Return the command that installs extras, without looking for rag_pipeline in an index.
 
-    In a checkout, the command installs the checkout with the extras. Otherwise it installs only the
-    requirements of the extras. An environment without pip is one that uv made.
+    In a checkout, the command installs the checkout with the extras, held to its constraints.
+    Otherwise it installs only the requirements of the extras. An environment without pip is one
+    that uv made.
     """
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
         place = "." if Path.cwd() == checkout else str(checkout)
-        wanted = ["-e", f"{place}[{','.join(extras)}]"]
+        limits = str(Path(place) / "constraints.txt")
+        wanted = ["-c", limits, "-e", f"{place}[{','.join(extras)}]"]
     else:
         wanted = sorted({line for extra in extras for line in _requirements(extra)})
     if importlib.util.find_spec("pip") is None:

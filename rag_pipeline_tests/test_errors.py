@@ -23,9 +23,9 @@ def command(extra: str) -> list[str]:
 
 def test_of_a_checkout_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command("serve") == ["-e", f"{ROOT}[serve]"]
+    assert command("serve") == ["-c", f"{ROOT}/constraints.txt", "-e", f"{ROOT}[serve]"]
     monkeypatch.chdir(ROOT)
-    assert command("serve") == ["-e", ".[serve]"]
+    assert command("serve") == ["-c", "constraints.txt", "-e", ".[serve]"]
 
 
 def test_of_a_wheel_its_requirements_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

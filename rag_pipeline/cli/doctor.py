@@ -27,6 +27,8 @@ from rag_pipeline.workspace import Workspace
 _PACKAGES = ("dagster", "lancedb", "pyarrow", "bm25s", "onnxruntime", "great-expectations")
 _ENOUGH_BYTES = 1_000_000_000
 _ROUNDS = 3
+_NAMED = 2
+"""Number of documents of doubtful text that are named."""
 
 
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
@@ -186,12 +188,13 @@ def _documents(config: CorpusConfig) -> str:
     workspace = Workspace(config)
     plan = plan_documents(workspace)
     refused = workspace.quarantine("documents").count()
-    doubtful = len(text_warnings(workspace))
+    doubtful = text_warnings(workspace)
+    named = "; ".join(doubtful[:_NAMED])
     changed = f"{len(plan.stale):,} new or changed, {len(plan.orphaned):,} gone"
     parts = (
         f"{config.documents_place}: {plan.current:,} current, {changed}",
         f"{refused:,} in quarantine" if refused else "",
-        f"{doubtful:,} of doubtful text, see `rag run`" if doubtful else "",
+        f"{len(doubtful):,} of doubtful text, such as {named}" if doubtful else "",
         code_warning(workspace),
     )
     return "; ".join(filter(None, parts))

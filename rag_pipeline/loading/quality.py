@@ -20,6 +20,8 @@ _NAME = re.compile(r"[a-z][A-Z]")
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
+_LEAST_PROSE = 6.0
+"""Mean words of a cell above which a table is probably the columns of a page of prose."""
 _MAX_REPLACED = 0.01
 _MEAN_WORD = (2.2, 12.0)
 _MIN_KNOWN = 0.45
@@ -53,6 +55,8 @@ class TextQuality:
     """Mean confidence (0 to 1) of the recognised characters."""
     known: float | None = None
     """Share of words in a dictionary of the text's language, or None without a dictionary."""
+    cell_words: float = 0.0
+    """Mean number of words in a table's cells that are not empty."""
 
     def warnings(self) -> list[str]:
         """Return a sentence for each measure that exceeds its limit."""
@@ -67,8 +71,8 @@ class TextQuality:
                 )
             if self.known is not None and self.known < _MIN_KNOWN:
                 found.append(f"{self.known:.0%} of the words are in a dictionary of its language")
-            if self.pages and self.pipes > _MAX_PIPES:
-                found.append(f"{self.pipes:.0%} of the characters are in tables")
+            if self.pages and self.pipes > _MAX_PIPES and self.cell_words > _LEAST_PROSE:
+                found.append(f"{self.pipes:.0%} of the characters are in tables of prose: columns?")
         if self.replaced > _MAX_REPLACED:
             whose = "unknown to the file's fonts" if self.pages else "in no known encoding (U+FFFD)"
             found.append(f"{self.replaced:.1%} of the characters are {whose}")
@@ -113,12 +117,14 @@ def measure(
 ) -> TextQuality:
     """Measure a text. `characters` counts characters by page, `unmapped` those without a letter."""
     words = _words(text)
-    in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    cells = [cell for row in rows for cell in row.split("|") if cell.strip(" -:")]
     return TextQuality(
         pages=len(characters),
         words=len(words),
         glued=sum(len(w) > _MAX_WORD and not _NAME.search(w) for w in words) / max(len(words), 1),
-        pipes=in_tables / max(len(text), 1),
+        pipes=sum(map(len, rows)) / max(len(text), 1),
+        cell_words=sum(len(cell.split()) for cell in cells) / max(len(cells), 1),
         replaced=unmapped / max(sum(characters) or len(text), 1),
         mean_word=sum(map(len, words)) / max(len(words), 1),
         with_text=sum(bool(n) for n in characters),

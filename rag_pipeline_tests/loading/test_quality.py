@@ -81,3 +81,12 @@ def test_doubtful_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"1 document of doubtful text (`rag show` prints it):\n  {line}\n" in said
     shown = json.loads(rag("show", "shifted.html", file, "--json").out)
     assert line == f"shifted.html: {shown['warnings'][0]}"
+
+
+def test_a_price_list_is_not_doubtful_and_columns_of_prose_are() -> None:
+    prices = "| article | price |\n| --- | --- |\n" + "| blue polyester rope | 3.45 |\n" * 30
+    assert measure(prices, [len(prices)], 0).warnings() == []
+    line = "the receiving party shall keep all confidential"
+    columns = f"| {line} | {line} |\n" * 30
+    (said,) = measure(columns, [len(columns)], 0).warnings()  # all but the ends of the lines
+    assert said == "99% of the characters are in tables of prose: columns?"

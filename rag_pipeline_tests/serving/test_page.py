@@ -59,3 +59,17 @@ def test_a_token_is_asked_for_and_used(serving, tab):
     tab.click("#ask")
     tab.wait_for_selector("mark")
     assert "third day" in tab.inner_text("#answer")
+
+
+def test_a_quoted_row_has_no_pipes_and_a_phone_scrolls_to_its_source(serving, page):
+    page.goto(serving().url)
+    page.set_viewport_size({"width": 390, "height": 850})
+    page.fill("#question", "How expensive may a hotel be?")
+    page.press("#question", "Enter")
+    page.wait_for_selector("mark")
+    page.click("#source-1")
+    assert page.evaluate("scrollY") > 0, "the source began in the lower half"
+    bottom = page.evaluate("document.querySelector('mark').getBoundingClientRect().bottom")
+    assert bottom <= 850, "the mark is on the screen"
+    page.evaluate("showAnswer('Meaning: weak\\n“| Yellow | Battery \\\\| cell |  |” [1]', [])")
+    assert page.inner_text("#answer").split("\n")[1] == r"“Yellow · Battery \| cell” [1]"
