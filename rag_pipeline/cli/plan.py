@@ -79,7 +79,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     told = (totals(found, start), _reasons(found), estimate_lines(found), _notes(config))
     for line in chain.from_iterable(told):
         console.print(line)
-    for line in _largest(found, file):
+    for line in _largest(workspace, found, changes, file):
         say(line)
     if refused := refused_documents(workspace):
         look = command(rag("quarantine", file=file, corpus=config.corpus))
@@ -178,19 +178,23 @@ def duration(seconds: Sequence[float | None]) -> str:
     return told + "+" * (None in seconds)
 
 
-def _largest(found: Sequence[PlannedStep], file: Path) -> Iterator[str]:
-    """Yield a line that names the few documents with at least half of many chunks to embed."""
-    step = max(found, key=lambda row: (row.chunks or 0) * bool(row.largest))
-    chunks, rows = step.chunks or 0, step.largest
-    few = [(name, count) for name, count in rows if 10 * count >= chunks]
-    share = sum(count for _, count in few) / max(1, chunks)
-    if chunks < _MANY_CHUNKS or share < 0.5 or step.stale <= 2 * len(few):
+def _largest(
+    workspace: Workspace, found: Sequence[PlannedStep], changes: FileChanges, file: Path
+) -> Iterator[str]:
+    """Yield a line that names the few new documents with at least half of many chunks to embed."""
+    indexes = [row for row in found if row.step.asset == "vector_index" and row.chunks]
+    index = max(indexes, key=lambda row: row.chunks or 0, default=None)
+    if index is None or not index.chunks or index.chunks < _MANY_CHUNKS:
         return
-    names = ", ".join(f"{visible(name)} ({count:,})" for name, count in few)
-    yield (
-        f"{share:.0%} of the {chunks:,} chunks to embed, and of their time: {names}\n"
-        f"  to leave out: documents.exclude in {escape(str(file))}"
-    )
+    cut = workspace.chunks(index.step.key(workspace.config).chunking).state()
+    new = {*changes.added, *changes.edited} if index.current else cut.keys()
+    rows = Counter({name: cut[name].rows for name in new & cut.keys()}).most_common(3)
+    few = [(name, count) for name, count in rows if 10 * count >= index.chunks]
+    share = sum(count for _, count in few) / index.chunks
+    if share >= 0.5 and index.stale > 2 * len(few):
+        names = ", ".join(f"{visible(name)} ({count:,})" for name, count in few)
+        yield f"{share:.0%} of the {index.chunks:,} chunks to embed, and of their time: {names}"
+        yield f"  to leave out: documents.exclude in {escape(str(file))}"
 
 
 def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
@@ -276,7 +280,7 @@ def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
 
 def _row(row: PlannedStep) -> dict[str, object]:
     record = asdict(row)
-    del record["sample"], record["largest"]
+    del record["sample"]
     step, _, _ = (record.pop(name) for name in ("step", "why", "error"))
     return {**step, **record, "what": describe(row) if row.runs else ""}
 
@@ -284,9 +288,9 @@ def _row(row: PlannedStep) -> dict[str, object]:
 def _documents(row: PlannedStep) -> str:
     parts = []
     if row.stale:
-        noun = "document" if row.stale == 1 else "documents"
         kind = "new or changed " if row.current else ""
-        parts.append(f"{row.stale:,} {kind}{noun}" + (f" ({row.why})" if row.why else ""))
+        told = counted(row.stale, f"{kind}document")
+        parts.append(told + (f" ({row.why})" if row.why else ""))
     elif row.why:
         parts.append(row.why)
     if row.orphaned:

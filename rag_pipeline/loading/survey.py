@@ -49,11 +49,10 @@ _VERSION = re.compile(
 class Survey:
     """Describes a folder. `sizes` are bytes by path.
 
-    `heavy` has the estimated characters of its giant logs and data dumps by path, and `characters`
-    those of all other files. `texts` is the sample without heavy files; `unread` counts the files
-    of the sample that were not read in time. `scans` are files of the sample without a text.
-    `copies` and `versions` group paths with the same bytes, and with names that differ in a mark
-    such as `v2` or `old`.
+    `heavy` has the estimated characters of its giant logs and data dumps, `characters` of the rest.
+    `texts` is the sample without these; `unread` files of the sample were not read in time. `scans`
+    are files of the sample without a text. `copies` and `versions` group paths with the same bytes,
+    and with names that differ in a mark such as `v2` or `old`.
     """
 
     sizes: Mapping[str, int]
@@ -115,10 +114,7 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
 ) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]], int]:
-    """Return texts by path, the paths of scans, and characters and bytes read for each suffix.
-
-    The last number counts the files of the sample that were not read in time.
-    """
+    """Return texts by path, scans, characters and bytes by suffix, and how many are unread."""
     texts: list[tuple[str, str]] = []
     scans: list[str] = []
     lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])

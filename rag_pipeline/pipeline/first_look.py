@@ -18,6 +18,8 @@ _MODELS: Mapping[str, tuple[MiniLMEmbedding | E5Embedding, int]] = {
     "e5": (E5Embedding(provider="e5"), 3_200),
 }
 """The packaged embeddings, and the bytes that the store holds for each of their texts."""
+Speeds = Mapping[str, tuple[float, int]]
+"""The seconds per text of each packaged model, and how many texts it embedded."""
 _TEXTS = 20
 _CHARACTERS = 600
 _CHARACTERS_A_TEXT = 230
@@ -32,21 +34,15 @@ _WORTH_SECONDS = 900
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The seconds and the bytes of the store that a model needs for a folder.
-
-    `measured` texts were embedded to estimate them, or 0 if the other model's time was used.
-    """
+    """The seconds and bytes of the store that a model needs; 0 `measured` texts are a guess."""
 
     seconds: float
     n_bytes: int
     measured: int
 
 
-def measured_speeds(found: Survey) -> Mapping[str, tuple[float, int]]:
-    """Return the seconds per text of each packaged model, and how many texts it embedded.
-
-    An installed model embeds up to 20 texts.
-    """
+def measured_speeds(found: Survey) -> Speeds:
+    """Measure the packaged models. An installed model embeds up to 20 texts."""
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
@@ -57,9 +53,7 @@ def measured_speeds(found: Survey) -> Mapping[str, tuple[float, int]]:
     return {"minilm": (english, len(sample)), "e5": e5}
 
 
-def expected_work(
-    characters: int, speeds: Mapping[str, tuple[float, int]]
-) -> Mapping[str, Expected]:
+def expected_work(characters: int, speeds: Speeds) -> Mapping[str, Expected]:
     """Return the work of each packaged model for documents of this length."""
     count = characters / _CHARACTERS_A_TEXT
     return {

@@ -114,3 +114,11 @@ def test_a_linked_file_is_replaced_where_it_lies_and_keeps_its_permissions(tmp_p
     files.add(path, [synthetic("b")])
     assert path.is_symlink() and real.stat().st_mode & 0o777 == 0o640
     assert ids(real) == ["a", "b"]
+
+
+def test_a_second_corpus_in_a_folder_gets_a_file_of_its_own(tmp_path: Path) -> None:
+    config = load_config(write_corpus(tmp_path)).model_copy(update={"queries": None})
+    (tmp_path / "queries.jsonl").unlink(missing_ok=True)
+    assert files.queries_file(config) == tmp_path / "queries.jsonl"
+    (tmp_path / "queries.jsonl").write_text(json.dumps(HUMAN))
+    assert files.queries_file(config) == tmp_path / f"{config.corpus}.queries.jsonl"

@@ -1,7 +1,6 @@
 """Plan each step of a run with its documents, calls and cost, and check the corpus's budget."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens
@@ -43,9 +42,6 @@ from rag_pipeline.workspace import Workspace
 _SAMPLE = 40
 """Number of texts that are embedded to measure the speed of a model. Their vectors are kept."""
 
-_LARGEST = 3
-"""Number of documents that are named as the largest."""
-
 RERANKING = "reranking"
 """The name of a run's reranking, which has its own row in plans because it calls another model."""
 
@@ -80,8 +76,6 @@ class PlannedStep:
     """The exception of the dry run, after which the counts are unknown."""
     sample: tuple[str, ...] = ()
     """Some of the texts that a local model would embed, to measure its speed."""
-    largest: tuple[tuple[str, int], ...] = ()
-    """The new documents with the most chunks to embed, and their numbers of chunks."""
     seconds: float | None = None
     """The expected duration, or None if it is unknown (see `measure`)."""
 
@@ -133,7 +127,6 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
                 current=own.current,
                 why=own.why,
                 sample=_sample(dry, step, result),
-                largest=_largest(workspace, step, own.stale),
             )
         else:
             found[step] = replace(made, why=why(workspace, step, running) if runs else "")
@@ -207,17 +200,6 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
         except UnknownReplyError:
             found.append(text)
     return tuple(found[:_SAMPLE])
-
-
-def _largest(
-    workspace: Workspace, step: Step, stale: Collection[str]
-) -> tuple[tuple[str, int], ...]:
-    """Return the new documents of an index of vectors with the most chunks, as far as cut."""
-    if step.row.unit != "texts" or not stale:
-        return ()
-    cut = workspace.chunks(step.key(workspace.config).chunking).state()
-    rows = Counter({name: cut[name].rows for name in stale if name in cut})
-    return tuple(rows.most_common(_LARGEST))
 
 
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:
