@@ -12,7 +12,7 @@ from rag_pipeline.loading.quality import dictionary
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _CODE = re.compile(r"\b[A-Za-z]{1,6}-\d+[A-Za-z]?\b")
-_STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“])\s*\Z")
+_STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“¿¡])\s*\Z")
 """The end of the text before a word that starts a sentence or clause."""
 _NO_NAMES = frozenset(
     "january february march april may june july august september october november december monday "

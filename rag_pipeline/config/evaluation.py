@@ -72,7 +72,7 @@ class ExtractiveAnswers(AnswerSettings):
     found". The default of `confidence` rejects about the share `error` of answerable questions.
     """
 
-    code_version = 15
+    code_version = 16
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None

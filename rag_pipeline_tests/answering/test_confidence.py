@@ -194,6 +194,7 @@ def test_the_default_tells_what_is_met_from_what_is_not():
         ("Was kostet ein zweites Tier im Jahr?", []),
         ("May the Receiving Party be told by Vendor Party of Vxyq Tambor?", ["vxyq"]),
         ("IS TAMBOR LATE?", []),
+        ("¿Cuándo llega Tambor?", []),
         ("", []),
     ],
 )
