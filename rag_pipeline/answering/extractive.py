@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -69,10 +70,10 @@ The reader knows English best. Words and ranks then tell more. Chosen on one fol
 """
 _RANK = 3.0
 """Weight of 1 / the chunk's rank there, added to its weight in `FEATURES`."""
-_MEANING, _MEANING_ACROSS = 15.0, 60.0
+_MEANING, _MEANING_ACROSS = 15.0, 150.0
 """Weight of a sentence's similarity by the multilingual model there, and in another language.
 
-Words cannot match across languages. Chosen on two folders of mixed files.
+Words cannot match across languages. Chosen on three folders of mixed files.
 """
 _COMPARED = 24
 """Maximum number of sentences of the first chunks that the multilingual model reads."""
@@ -106,6 +107,21 @@ class Sentence:
     text: str
     late: float
     """The late interaction with the query."""
+
+    @property
+    def heading(self) -> str:
+        """Return the last heading above the sentence in its chunk, or ""."""
+        return "".join(_HEADING_LINE.findall(self.chunk.text[: self.start - self.chunk.start])[-1:])
+
+    @property
+    def with_headings(self) -> str:
+        """Return the document's title, the heading, a table's column names and the sentence."""
+        above = self.heading or "".join(self.chunk.context.split(" | ")[2:])
+        about = [self.chunk.title, *([above] if above != self.chunk.title else [])]
+        if self.text.startswith("|"):
+            before = self.chunk.text[: self.start - self.chunk.start].splitlines()
+            about += [*takewhile(lambda line: line.startswith("|"), reversed(before))][-1:]
+        return ": ".join(filter(None, [*about, self.text]))
 
     def overlaps(self, other: "Sentence") -> bool:
         """Return whether the sentences overlap in the text, as a list and its item do."""
@@ -200,14 +216,12 @@ def rank_sentences(
     lists = found.kind == "comprehensive" and found.query == found.search_text
     counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
-    if (
-        weights is None and not lists
-    ):  # another model found the passages, as the reader knows English best
+    if weights is None and not lists:  # another model found the passages
         words = Words(found.query, (f"{one.chunk.text}\n{one.chunk.context}" for one in read))
         names = words.in_text(" ".join(_names(found.query)))
         scores += _WORDS * np.array([word_share(words, s, names) for s in sentences])
         scores += _RANK * np.array([1 / s.rank for s in sentences])
-        scores += similarities(found.search_text, sentences)
+        scores += similarities(found.search_text, sentences, scores)
     if not lists and found.kind != "comparison":
         others = documents_of_others(found.query, found.chunks)
         scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
@@ -223,17 +237,20 @@ def rank_sentences(
     return Ranked(confidence, [sentences[i] for i in order], scores[order].tolist(), within)
 
 
-def similarities(query: str, sentences: Sequence[Sentence]) -> Floats:
+def similarities(query: str, sentences: Sequence[Sentence], scores: Floats) -> Floats:
     """Return the score of each sentence by its similarity to a query, above the mean sentence.
 
-    Zeros without the multilingual model, and for the sentences of later chunks. No sentence scores
-    less than the mean sentence.
+    The model reads each sentence with the headings above it. Half of the sentences that it reads
+    have the highest `scores`, and half are of the first chunks. Others have 0, also without the
+    multilingual model. No sentence scores less than the mean sentence.
     """
     found = np.zeros(len(sentences))
     embed = multilingual()
     if embed is not None and sentences:
-        chosen = sorted(range(len(sentences)), key=lambda n: sentences[n].rank)[:_COMPARED]
-        cosines = embed([sentences[n].text for n in chosen]) @ embed([query])[0]
+        by_rank = sorted(range(len(sentences)), key=lambda n: sentences[n].rank)
+        best = np.argsort(-scores, kind="stable")[: _COMPARED // 2].tolist()
+        chosen = list(dict.fromkeys([*best, *by_rank]))[:_COMPARED]
+        cosines = embed([sentences[n].with_headings for n in chosen]) @ embed.asked(query)
         weights = [
             _MEANING_ACROSS if is_across(query, sentences[n].chunk.text) else _MEANING
             for n in chosen
@@ -248,8 +265,7 @@ def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozens
     The words in `names` weigh less.
     """
     chunk = sentence.chunk
-    headings = _HEADING_LINE.findall(chunk.text[: sentence.start - chunk.start])
-    about = "\n".join([sentence.text, chunk.context, chunk.document_id, *headings[-1:]])
+    about = "\n".join([sentence.text, chunk.context, chunk.document_id, sentence.heading])
     shared = words.in_text(about)
     return words.share(shared - names) + _NAME_WEIGHT * words.share(shared & names)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from rapidfuzz import fuzz
+
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
@@ -16,7 +18,7 @@ from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
-from rag_pipeline.search.standing import are_versions
+from rag_pipeline.search.standing import are_versions, in_force
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
@@ -35,6 +37,7 @@ _LEAST_MET = 0.78
 
 Chosen on comparisons of the sample's documents.
 """
+_VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
 _LIMITS: dict[Kind, dict[str, int]] = {
     "comprehensive": {"sentences": 12},
     "comparison": {"sentences": 2},
@@ -101,7 +104,8 @@ def form_answers(
         ranked = rank_sentences(one, form, reader, calibration)
         sides = sides_of(one.query) if one.kind == "comparison" else None
         of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
-        structured = structured_answer(one, ranked, document_of) if of_years or not sides else None
+        by_rows = not sides or (of_years and not _versions(one.chunks, sides))
+        structured = structured_answer(one, ranked, document_of) if by_rows else None
         if structured and of_years and structured.text.startswith("“"):
             structured = None  # nothing was computed from the rows of both years
         if structured:
@@ -141,7 +145,7 @@ def _comparison(
     calibration: Calibration,
 ) -> Answer:
     chunks_of: dict[str, list[ScoredChunk]] = {}
-    for chunk in found.chunks[: found.contexts or None]:
+    for chunk in in_force(found.query, found.chunks[: found.contexts or None]):
         chunks_of.setdefault(chunk.document_id, []).append(chunk)
     documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
     shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
@@ -189,14 +193,20 @@ def _sides(
             ranked = rank_sentences(one, surely, reader, calibration)
             are_alike = False
         confidences.append(ranked.confidence)
+        if not all(titled):  # perhaps a document has a section for each name
+            scores = zip(ranked.sentences, ranked.scores, strict=True)
+            below = [pair for pair in scores if _has_words(pair[0].heading, side)]
+            if below:
+                own_sentences, own_scores = zip(*below, strict=True)
+                ranked = ranked._replace(sentences=own_sentences, scores=own_scores)
         structured = structured_answer(one, ranked, document_of)
         names.append(first[0].document_id if first else side)
         quoted.append(structured.citations if structured else ())
         plain.append([] if structured else ranked.first(1))
     if versions:
         of_versions = _of_versions(found, versions, sides, surely, reader, calibration)
-        plain = [s if p else p for s, p in zip(of_versions, plain, strict=True)]
-    kept = _to_the_point(found.search_text, plain) if are_alike else plain
+        plain = [[] if q else s for s, q in zip(of_versions, quoted, strict=True)]
+    kept = _to_the_point(found.search_text, plain) if are_alike and not versions else plain
     rows = [
         (n, q or as_answer(0.0, k).citations) for n, q, k in zip(names, quoted, kept, strict=True)
     ]
@@ -215,7 +225,7 @@ def _of_versions(
     reader: Reader,
     calibration: Calibration,
 ) -> list[list[Sentence]]:
-    """Return the best sentence of each version, without sentences about the other version.
+    """Return the best sentence about the compared thing, and the other version's most similar one.
 
     Words of the documents' names tell nothing about a sentence.
     """
@@ -226,9 +236,15 @@ def _of_versions(
     text = " ".join(w for w in asked if not _has_words(names, w)) or query
     one = replace(found, search_text=text, chunks=both)
     sentences = rank_sentences(one, settings, reader, calibration).sentences
+    best = next(iter(sentences), None)
+    similar = max(
+        (s for s in sentences if best and s.chunk.document_id != best.chunk.document_id),
+        key=lambda s: fuzz.ratio(s.text, best.text if best else ""),
+        default=None,
+    )
     return [
-        [s for s in sentences if s.chunk.document_id == versions[side] and other not in s.text][:1]
-        for side, other in (sides, sides[::-1])
+        [s for s in (best, similar) if s and s.chunk.document_id == versions[side]]
+        for side in sides
     ]
 
 
@@ -259,7 +275,10 @@ def _has_side(chunk: ScoredChunk, side: str) -> bool:
 
 
 def _titles(chunk: ScoredChunk, side: str) -> bool:
-    return _has_words(f"{chunk.title}\n{chunk.document_id}", side)
+    name = f"{chunk.title}\n{chunk.document_id}"
+    if version := _VERSION.fullmatch(side):
+        return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
+    return _has_words(name, side)
 
 
 def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
@@ -269,8 +288,7 @@ def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str
     """
     if not all(any(map(str.isdigit, side)) for side in sides):
         return {}
-    titles = {c.document_id: f"{c.title}\n{c.document_id}" for c in chunks}
-    one, other = ([d for d in titles if _has_words(titles[d], side)] for side in sides)
+    one, other = ([c.document_id for c in chunks if _titles(c, side)] for side in sides)
     pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
     return dict(zip(sides, next(pairs, ()), strict=False))
 

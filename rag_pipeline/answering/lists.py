@@ -1,8 +1,7 @@
 """Find the lists, steps and sections of a document that a question asks for, complete."""
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -11,12 +10,10 @@ from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.imports import compiled
-from rag_pipeline.loading.text import heading_paths
+from rag_pipeline.loading.text import heading_paths, headings_above
 
 _LONGEST = 200_000
 """Maximum number of characters of a document whose lists are read."""
-_HeadingsAt = Callable[[int], Sequence[str]]
-"""Returns the headings above a place of a text, the outermost first."""
 _LONGEST_TITLE = 80
 """Maximum number of characters of a heading in plain text."""
 _FEW_SECTIONS = 2
@@ -25,6 +22,7 @@ _MOST_CHARACTERS = 6_000
 """Maximum number of characters of a list in an answer."""
 _NUMBERED = re.compile(r"[ \t]*(?:\(?\d{1,3}[.)]+|[Ss]tep \d+[.:]?|[Ss]chritt \d+[.:]?)[ \t]+\S")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•◦▪‣·–—][ \t]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]+[ \t])")
+_HEADING = re.compile(r"[# \t]*(?P<title>\S.*)")
 _INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-zäöü]|[“\"„«])")
 """The number of a step within a paragraph, such as `2. Load the file.`"""
 _STEPS = (
@@ -33,10 +31,24 @@ _STEPS = (
     r"\bwhat (?:do|does|must|should)\b(?=[^?]{1,40}\b(?:have to|need to|do)\b)|"
     r"\bwhat (?:happens|do (?:i|we) (?:have to|need))\b|\bwas (?:ist zu tun|passiert|geschieht)\b|"
     r"\bwas\b(?=(?: \w+){1,3} (?:tun|machen)\b)|\bwas (?:tue|mache) ich\b|"
-    r"\bwie (?:\w+ )?(?:ich|man|wir|wird|werden|geht|funktioniert|kann|können|muss|müssen)\b|"
+    r"\bwie (?:\w+ )?(?:ich|man|wir|wird|werden|geht|läuft|funktioniert|kann|können|muss|müssen)\b|"
     r"schritt|\bablauf\b|reihenfolge|anleitung|vorgeh|\bcomment\b|\bétapes\b|"
     r"\bmarche à suivre\b|\bcómo\b|\bpasos\b|"
     r"步骤|怎么|如何|خطوات|كيف"
+)
+_FIRST = (
+    r"first(?:ly| of all)?|to begin(?: with)?|begin by|start by|zuerst|zunächst|als erstes|"
+    r"erstens|(?:tout )?d['’]abord|premièrement|primero|en primer lugar"
+)
+_THEN = (
+    r"\b(?:then|next|after (?:that|this)|afterwards|finally|lastly|secondly|thirdly|dann|danach|"
+    r"anschließend|daraufhin|als nächstes|zum schluss|zuletzt|schließlich|abschließend|zweitens|"
+    r"ensuite|puis|après cela|enfin|luego|después|a continuación|finalmente|por último)\b"
+)
+"""Words that put sentences in turn."""
+_SEVERAL = (
+    r"(?:which|what|who (?:are|were)|name|list|welche|was|wer sind|wie heißen|nenne|zähle|"
+    r"quel(?:le)?s|qui sont|énumère|cuáles|quiénes|qué|enumera)\b|哪些|列出|ما هي"
 )
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
@@ -53,11 +65,32 @@ class Block(NamedTuple):
     items: tuple[Span, ...]
     above: str
     numbered: bool
+    apart: bool = False
+    """Whether text stands between the items, as between headings."""
 
     @property
     def span(self) -> Span:
         """Return the span of the whole list."""
         return self.items[0][0], self.items[-1][1]
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Return the spans to quote."""
+        return self.items if self.apart else (self.span,)
+
+    @property
+    def own(self) -> str:
+        """Return the line or heading that is next above the list."""
+        return self.above.rpartition("\n")[2]
+
+    def text(self, text: str) -> str:
+        """Return the list's part of the document's text."""
+        return "\n".join(text[start:end] for start, end in self.spans)
+
+
+def asks_for_list(question: str) -> bool:
+    """Return whether a question asks for several things, as far as its first words tell."""
+    return bool(compiled(_SEVERAL, re.IGNORECASE).match(question))
 
 
 def asks_for_steps(question: str) -> bool:
@@ -82,102 +115,180 @@ def lists_of(document: Document) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=64)
 def _lists(text: str) -> tuple[Block, ...]:
-    paths = [(-1, ()), *heading_paths(text)]
-
-    def headings_at(place: int) -> Sequence[str]:
-        return paths[bisect_left(paths, place, key=itemgetter(0)) - 1][1]
-
-    found = [*_of_lines(text, headings_at), *_of_paragraphs(text, headings_at)]
+    found = [*_of_lines(text), *_of_paragraphs(text), *_of_headings(text)]
     return tuple(sorted(found, key=lambda one: one.span))
 
 
-def _of_lines(text: str, headings_at: _HeadingsAt) -> Iterator[Block]:
+class _Line(NamedTuple):
+    """Holds a line of a text with its span without white space, and the mark of an item."""
+
+    start: int
+    end: int
+    indent: int
+    words: str
+    is_item: bool
+    number: int | None
+    """The number of a numbered item, 0 for one without digits, or None."""
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        indent, numbered = len(line) - len(line.lstrip()), _NUMBERED.match(line)
+        digits = re.match(r"\D*(\d+)", line) if numbered else None
+        number = int(digits[1]) if digits else None
+        end = at + len(line.rstrip())
+        is_item = number is not None or bool(_ITEM.match(line))
+        yield _Line(at + indent, end, indent, line.strip(), is_item, number)
+        at += len(line)
+
+
+def _of_lines(text: str) -> Iterator[Block]:
+    """Yield the lists whose items start lines.
+
+    Deeper items belong to the item above them. All lines between two numbers that follow each other
+    belong to the first one, unless a heading is between them.
+    """
+    lines = list(_lines(text))
+    following = _following(lines)
     title = before = ""
     items: list[Span] = []
-    numbered = blank = False
-    at = 0
-    for line in [*text.splitlines(keepends=True), "\n", "#"]:
-        start, at = at, at + len(line)
-        words = line.strip()
-        end = start + len(line.rstrip())
-        is_numbered = bool(_NUMBERED.match(line))
-        is_item = is_numbered or bool(_ITEM.match(line))
-        is_restart = bool(items) and is_item and numbered and _first_number(line) == 1
-        goes_on = items and words and not is_item and (not blank or line[0] in " \t")
-        if items and goes_on and not words.startswith(("#", "|")):
-            items[-1] = (items[-1][0], end)
-        elif words and items and (not is_item or is_restart or is_numbered != numbered):
+    first = last = _Line(0, 0, 0, "", False, None)  # the first and the last item of the list
+    blank = False
+    for n, line in enumerate([*lines, _Line(len(text), len(text), 0, "#", False, None)]):
+        if not line.words:
+            blank = True
+            continue
+        is_heading = line.words.startswith("#")
+        is_next = line.is_item and (line.number is None) == (first.number is None)
+        if line.number is not None and last.number is not None:
+            is_next = line.number != 1
+        is_deeper = line.indent > first.indent + 1
+        is_between = last.number is not None and following[n] == last.number + 1
+        is_wrapped = not line.is_item and (not blank or is_deeper)
+        goes_on = is_deeper if line.is_item else is_wrapped and line.words[0] != "|"
+        if items and not is_heading and (goes_on or (is_between and line.number is None)):
+            items[-1] = (items[-1][0], line.end)
+        elif items and is_next:
+            items.append((line.start, line.end))
+            last = line
+        else:
             if len(items) > 1:
-                above = "\n".join(filter(None, [*headings_at(items[0][0]), title, before]))
-                yield Block(tuple(items), above, numbered)
-            items = []
-        if is_item:
-            numbered = is_numbered if not items else numbered
-            items.append((start + len(line) - len(line.lstrip()), end))
-        elif words and not items:
-            before = words if words.endswith(":") else ""
-            if before or words.startswith("#"):
+                above = [*headings_above(text, items[0][0]), title, before]
+                yield Block(tuple(items), "\n".join(filter(None, above)), first.number is not None)
+            items = [(line.start, line.end)] if line.is_item else []
+            first = last = line
+        if not items:
+            before = line.words if line.words.endswith(":") else ""
+            if before or is_heading:
                 title = ""
-            elif len(words) <= _LONGEST_TITLE and words[-1] not in ".;,|":
-                title = words  # a heading without marks, as in plain text
-        blank = not words
+            elif _is_title(line.words):
+                title = line.words  # a heading without marks, as in plain text
+        blank = False
 
 
-def _of_paragraphs(text: str, headings_at: _HeadingsAt) -> Iterator[Block]:
-    """Yield the numbered steps that follow each other within one paragraph."""
+def _is_title(words: str) -> bool:
+    """Return whether a line may be a heading without marks, as in plain text."""
+    is_short = 0 < len(words) <= _LONGEST_TITLE
+    return is_short and words[-1] not in ".;,|" and words[0] != "#" and "\n" not in words
+
+
+def _following(lines: Sequence[_Line]) -> list[int | None]:
+    """Return for each line the number of the next numbered item before the next heading."""
+    found: list[int | None] = [None]
+    for line in reversed(lines):
+        ends = line.words.startswith("#")
+        found.append(None if ends else found[-1] if line.number is None else line.number)
+    return found[::-1]
+
+
+def _of_paragraphs(text: str) -> Iterator[Block]:
+    """Yield the steps within one paragraph, by their numbers or by words such as "then"."""
     at = 0
+    above = ""
     for paragraph in text.split("\n\n"):
         start, at = at, at + len(paragraph) + 2
-        marks: list[re.Match[str]] = []
-        for mark in _INLINE.finditer(paragraph):
-            if int(mark["number"]) == len(marks) + 1:
-                marks.append(mark)
-        if len(marks) < 2 or all("\n" in paragraph[m.start() - 1 : m.start()] for m in marks[1:]):
+        title, above = above, paragraph if _is_title(paragraph) else ""
+        starts = _numbers(paragraph) or _in_turn(paragraph)
+        if not starts:
             continue
-        starts = [mark.start() for mark in marks]
-        after = marks[-1].end()
-        (_, last), *_ = sentence_spans(paragraph[after:])
-        ends = [*starts[1:], after + last]
+        end = len(paragraph.rstrip())
+        if number := _INLINE.match(paragraph, starts[-1]):  # the last step is one sentence
+            (_, end), *_ = sentence_spans(paragraph[number.end() :])
+            end += number.end()
+        ends = [*starts[1:], end]
         items = [
             (start + one, start + one + len(paragraph[one:end].rstrip()))
             for one, end in zip(starts, ends, strict=True)
         ]
         before = paragraph[: starts[0]].strip() if starts[0] <= _LONGEST_TITLE else ""
-        above = "\n".join(filter(None, [*headings_at(items[0][0]), before]))
-        yield Block(tuple(items), above, True)
+        over = filter(None, [*headings_above(text, items[0][0]), title, before])
+        yield Block(tuple(items), "\n".join(over), True)
 
 
-def _first_number(line: str) -> int | None:
-    digits = re.match(r"\s*\D{0,8}(\d+)", line)
-    return int(digits[1]) if digits else None
+def _numbers(paragraph: str) -> list[int]:
+    """Return the offsets of numbers in a paragraph that count up from 1, or []."""
+    marks: list[int] = []
+    for mark in _INLINE.finditer(paragraph):
+        if int(mark["number"]) == len(marks) + 1:
+            marks.append(mark.start())
+    is_lines = all("\n" in paragraph[at - 1 : at] for at in marks[1:])
+    return [] if len(marks) < 2 or is_lines else marks
 
 
-def find_list(
+def _in_turn(paragraph: str) -> list[int]:
+    """Return the offsets of sentences that are done in turn, or [].
+
+    They start at "first", or at the sentence before the first "then", and end with the paragraph.
+    """
+    then = compiled(_THEN, re.IGNORECASE)
+    if not then.search(paragraph) or any(line.is_item for line in _lines(paragraph)):
+        return []
+    spans = sentence_spans(paragraph)
+    sentences = [paragraph[start:end] for start, end in spans]
+    opens = compiled(rf"(?:{_FIRST})\b", re.IGNORECASE).match
+    first = [n for n, one in enumerate(sentences) if opens(one)]
+    later = [n for n, one in enumerate(sentences) if then.match(one)]
+    if len(first) + len(later) < 2 or not later:
+        return []
+    begin = first[0] if first and first[0] < later[0] else max(0, later[0] - 1)
+    return [start for start, _ in spans[begin:]]
+
+
+def _of_headings(text: str) -> Iterator[Block]:
+    """Yield the headings that stand under one heading, or under none."""
+    groups: dict[tuple[str, ...], list[Span]] = {}
+    for at, path in heading_paths(text):
+        line = _HEADING.match(text, at)
+        if line is not None:
+            groups.setdefault(path[:-1], []).append(line.span("title"))
+    for path, items in groups.items():
+        if len(items) > 1:
+            yield Block(tuple(items), "\n".join(path), False, True)
+
+
+def lists_for(
     question: str, words: Words, documents: Sequence[Document], steps: bool
-) -> tuple[float, Document, Block] | None:
-    """Return the list that has the most words of a question, with their share.
+) -> list[tuple[float, Document, Block]]:
+    """Return the lists with their share of the question's words, the likeliest first.
 
-    For `steps`, numbered lists come before other lists. Of equal lists, the list with more of the
-    question's short words ("off") wins, and then the list of the earlier document.
+    Words in the line or heading above the list count twice. For `steps`, items in turn come before
+    other items. Of equal lists, the list with more of the question's short words ("off") wins, and
+    then the list of the earlier document.
     """
     asked = words_of(question)
-    found = [
-        (
-            words.share(words.in_text(f"{document.title}\n{block.above}\n{whole}")),
-            steps and block.numbered,
-            len(asked & words_of(f"{block.above}\n{whole}")),
-            -rank,
-            document,
-            block,
-        )
-        for rank, document in enumerate(documents)
-        for block in lists_of(document)
-        if (whole := document.text[slice(*block.span)]) and len(whole) <= _MOST_CHARACTERS
-    ]
-    if not found:
-        return None
-    best = max(found, key=lambda one: one[:4])
-    return best[0], best[4], best[5]
+    found = []
+    for rank, document in enumerate(documents):
+        for block in lists_of(document):
+            whole = block.text(document.text)
+            if len(whole) > _MOST_CHARACTERS or (block.apart and not asks_for_list(question)):
+                continue
+            share = words.share(words.in_text(f"{document.title}\n{block.above}\n{whole}"))
+            score = share + words.share(words.in_text(block.own))
+            short = len(asked & words_of(f"{block.above}\n{whole}"))
+            likely = (score, steps and block.numbered, short, -rank)
+            found.append((likely, (share, document, block)))
+    return [one for _, one in sorted(found, key=itemgetter(0), reverse=True)]
 
 
 def _sections(text: str) -> list[tuple[Sequence[str], Span]]:

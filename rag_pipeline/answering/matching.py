@@ -35,12 +35,20 @@ def words_of(text: str) -> frozenset[str]:
 class Words:
     """Holds the words of a question without stop words, each with its weight.
 
+    A word in capitals, such as `IT`, is no stop word.
+
     The weight is the rarity of the word in `texts`, or 0 for a word in none. The weights sum to 1.
     """
 
     def __init__(self, question: str, texts: Iterable[str]) -> None:
         has_terms = tokenizer_of(Lexical(language="auto")).has_terms
-        asked = [w for w in words_of(question) if has_terms(w) and (len(w) > 1 or w.isdecimal())]
+        spoken = [] if question.isupper() else _WORD.findall(question)
+        shouted = {word.casefold() for word in spoken if word.isupper()}
+        asked = [
+            w
+            for w in words_of(question)
+            if (has_terms(w) or w in shouted) and (len(w) > 1 or w.isdecimal())
+        ]
         read = list(map(words_of, texts))
         # All forms of a word begin or end with the same letter.
         first, last = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)

@@ -156,6 +156,11 @@ class SentenceVectors:
             len(texts), model.dimension
         )
 
+    def asked(self, query: str) -> Vectors:
+        """Return the vector of a query, shape (dimension,)."""
+        found: Vectors = (self._given or _packaged()).embed([query], "query")[0]
+        return found
+
     def question(self, text: str) -> Tokens:
         """Return the tokens of a question."""
         return _read_question(text)

@@ -3,24 +3,30 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from rag_pipeline.answering.extractive import Ranked, word_share
+from rag_pipeline.answering.extractive import Ranked, Sentence, word_share
 from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
+    Block,
+    asks_for_list,
     asks_for_steps,
     asks_for_summary,
-    find_list,
+    lists_for,
+    lists_of,
     subject,
     summary_spans,
 )
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import is_across
 from rag_pipeline.answering.tables import (
+    MOST_ROWS,
     DocumentOf,
     Found,
     asks_for_extreme,
     find_rows,
     said,
+    tables_of,
     with_all_rows,
+    with_tables,
 )
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
@@ -33,7 +39,11 @@ _MOST_SENTENCES = 12
 """Maximum number of sentences of a summary."""
 _LEAST_COVERED = 0.35
 """Least weight of the question's words that a table or list and its document must have."""
-_MARGIN = 0.02
+_MARGIN, _HEADED_MARGIN = 0.02, 0.1
+"""Maximum difference in weight between the best sentence and a list, also with a heading about the
+question."""
+_LEAST_HEADED = 0.6
+"""Least weight of the question's words above headings that answer."""
 _OF_STEPS = 0.5
 """Maximum difference in weight between the best sentence and steps with a heading about it."""
 _QUOTED = 3
@@ -63,11 +73,19 @@ def structured_answer(
         return _answer(ranked, [], [(chunk, document, span) for span in spans])
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
     rows = find_rows(question, words, chunks, document_of)
+    if asks_for_list(question) and (every := _all_rows(words, chunks, document_of)):
+        return _table_answer(question, every, ranked, document_of)
     if found.token_weights is None and is_across(question, ranked.sentences[0].chunk.text):
-        # Only names match across languages.
-        return (
-            _table_answer(question, rows, ranked, document_of) if _is_named(rows, words) else None
-        )
+        # Only names match across languages, and the list that holds the best sentence.
+        first = ranked.sentences[0].chunk.document_id
+        if any(
+            words.covers(cell) == 1
+            for one in rows
+            for row in one.rows
+            for cell in (row.cells if one.chunk.document_id == first else row.cells[:1])
+        ):
+            return _table_answer(question, rows, ranked, document_of)
+        return _list_answer(_list_around(question, ranked.sentences[0], documents), ranked)
     listed = _list(question, words, ranked, documents, best)
     extreme = with_all_rows(question, chunks, document_of, words) if _is_single(rows) else []
     if extreme and asks_for_extreme(question):
@@ -76,8 +94,57 @@ def structured_answer(
         return _table_answer(question, rows, ranked, document_of)
     if rows := with_all_rows(question, chunks, document_of, words):
         return _table_answer(question, rows, ranked, document_of)
-    if listed and listed[0] >= _LEAST_COVERED:
-        return _answer(ranked, [], [listed[1:]])
+    return _list_answer(listed, ranked)
+
+
+def _all_rows(words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf) -> list[Found]:
+    """Return all rows of the table whose rows are the things that a question names, or [].
+
+    The question has the plural of the first column's name ("services" for "Service"). Its other
+    words are in no row of a table.
+    """
+    tables = [
+        (chunk, document, table)
+        for chunk, document in with_tables(chunks, document_of)
+        for table in tables_of(document)
+    ]
+    held = words.in_text("\n".join(c for *_, t in tables for row in t.rows for c in row.cells))
+    for chunk, document, table in tables:
+        name = table.head.cells[0] if table.head else ""
+        known = words.in_text(f"{document.title}\n{table.caption}\n{name}")
+        is_plural = name.isalpha() and any(
+            len(word) > len(name) and word.startswith(name.casefold()) for word in known
+        )
+        if is_plural and 1 < len(table.rows) <= MOST_ROWS and not held - known:
+            return [Found(chunk, table, table.rows, None, words.share(known))]
+    return []
+
+
+def _list_answer(
+    listed: tuple[ScoredChunk, Document, Block] | None, ranked: Ranked
+) -> Answer | None:
+    if listed is None:
+        return None
+    chunk, document, block = listed
+    spans, text = list(block.spans), document.text
+    above = text[: spans[0][0]].rstrip()
+    if above.endswith(":") and above.endswith(block.own):  # the sentence that leads to the list
+        spans[0] = (len(above) - len(block.own), spans[0][1])
+    return _answer(ranked, [], [(chunk, document, span) for span in spans])
+
+
+def _list_around(
+    question: str, first: Sentence, documents: Sequence[tuple[ScoredChunk, Document]]
+) -> tuple[ScoredChunk, Document, Block] | None:
+    """Return the list of the best sentence if the question asks for steps or several things."""
+    steps = asks_for_steps(question)
+    if not steps and (kinds_asked(question) or not asks_for_list(question)):
+        return None
+    for chunk, document in documents:
+        for block in lists_of(document) if chunk.document_id == first.chunk.document_id else ():
+            start, end = block.span
+            if start <= first.start < end and not block.apart and block.numbered <= steps:
+                return chunk, document, block
     return None
 
 
@@ -111,43 +178,59 @@ def _list(
     ranked: Ranked,
     documents: Sequence[tuple[ScoredChunk, Document]],
     best: float,
-) -> tuple[float, ScoredChunk, Document, Span] | None:
-    """Return the list that a question asks for, with the weight of its words.
+) -> tuple[ScoredChunk, Document, Block] | None:
+    """Return the list that a question asks for.
 
     The list has about as many words of the question as `best`, the weight of the best sentence.
     Steps below a heading about the question may have fewer, because steps rarely repeat it. They
-    need no sentence among the best. Any other list holds one of the best sentences. Words of
-    the question are in its heading or in the line above, not in a single item. If they are only in
-    the document's title, the list holds two of the best sentences.
+    need no sentence among the best. Any other list, or the line above it, holds one of the best
+    sentences. Words of the question are in its heading or in the line above, not in a single item.
+    If they are only in the document's title, the list holds two of the best sentences. Headings
+    answer if the words are above them.
     """
-    steps = asks_for_steps(question)
+    steps, facts = asks_for_steps(question), bool(kinds_asked(question))
     pairs = documents[:_DOCUMENTS]
-    found = find_list(question, words, [document for _, document in pairs], steps)
-    if found is None:
-        return None
-    share, document, block = found
+    quoted = ranked._replace(within=math.inf).first(_QUOTED)
+    for share, document, block in lists_for(question, words, [d for _, d in pairs], steps):
+        if share < _LEAST_COVERED:
+            continue
+        if _fits(words, quoted, document, block, steps, facts, share - best):
+            chunk = next(chunk for chunk, own in pairs if own is document)
+            return chunk, document, block
+    return _list_around(question, quoted[0], documents) if steps else None
+
+
+def _fits(
+    words: Words,
+    quoted: Sequence[Sentence],
+    document: Document,
+    block: Block,
+    steps: bool,
+    facts: bool,
+    more: float,
+) -> bool:
+    """Return whether a list answers. It has `more` weight of words than the best sentence."""
+    if len(block.text(document.text)) > _LONGEST_ITEM * len(block.items):
+        return False
+    title, above = words.in_text(document.title), words.in_text(block.above)
+    are_steps = steps and block.numbered and bool(above)
+    near = words.in_text(block.own) if block.own != document.title else frozenset()
+    if more < -(_OF_STEPS if are_steps else _HEADED_MARGIN if near else _MARGIN):
+        return False
+    if are_steps:
+        return True
+    own = [words.in_text(document.text[slice(*item)]) - above - title for item in block.items]
+    if block.apart:
+        is_headed = words.share(words.in_text(block.own)) >= _LEAST_HEADED
+        return is_headed and not any(own) and not facts
     start, end = block.span
-    if end - start > _LONGEST_ITEM * len(block.items):
-        return None
-    chunk = next(chunk for chunk, own in pairs if own is document)
-    are_steps = steps and block.numbered
-    is_headed = bool(words.in_text(block.above))
-    if share < best - (_OF_STEPS if are_steps and is_headed else _MARGIN):
-        return None
-    if not are_steps:
-        held = [
-            one.chunk.document_id == document.document_id and start <= one.start < end
-            for one in ranked._replace(within=math.inf).first(_QUOTED)
-        ]
-        if kinds_asked(question) or not any(held):
-            return None
-        title, above = words.in_text(document.title), words.in_text(block.above)
-        own = [words.in_text(document.text[slice(*item)]) - above - title for item in block.items]
-        if sum(map(bool, own)) == 1:
-            return None
-        if not above - title and (any(own) or sum(held) < _ITEMS_QUOTED):
-            return None
-    return share, chunk, document, block.span
+    start = max(document.text.rfind("\n", 0, len(document.text[:start].rstrip())) + 1, 0)
+    held = [
+        one.chunk.document_id == document.document_id and start <= one.start < end for one in quoted
+    ]
+    if not any(held) or (facts and not steps) or (sum(map(bool, own)) == 1 and not steps):
+        return False
+    return bool(near or above - title) or not (any(own) or sum(held) < _ITEMS_QUOTED)
 
 
 def _documents(

@@ -6,19 +6,17 @@ and the document's title decide between rows with the same words.
 
 import csv
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from operator import itemgetter
 from typing import NamedTuple
 
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.datamodels import Document, ScoredChunk, Span
 from rag_pipeline.imports import compiled
-from rag_pipeline.loading.text import heading_paths
+from rag_pipeline.loading.text import headings_above
 
 DocumentOf = Callable[[ScoredChunk], Document | None]
 """Returns the document of a passage, or None if the passage's corpus has no whole documents."""
@@ -26,7 +24,7 @@ DocumentOf = Callable[[ScoredChunk], Document | None]
 _LONGEST = 200_000
 """Maximum number of characters of a document whose tables are read."""
 _MOST_DOCUMENTS = 4
-_MOST_ROWS = 30
+MOST_ROWS = 30
 """Maximum number of rows of an answer."""
 _LEAST_COVERED = 0.5
 """Least weight of the question's words that a row, its table and its document must have."""
@@ -124,7 +122,6 @@ def _tables(text: str, delimiters: str) -> tuple[Table, ...]:
 
 
 def _of_markdown(text: str) -> Iterator[Table]:
-    paths = [(-1, ()), *heading_paths(text)]
     before, rows, ruled = "", list[Row](), 0
     at = 0
     for line in [*text.splitlines(keepends=True), ""]:
@@ -138,8 +135,8 @@ def _of_markdown(text: str) -> Iterator[Table]:
                 rows.append(Row(start, start + len(words), cells))
             continue
         if rows:
-            headings = paths[bisect_left(paths, rows[0].start, key=itemgetter(0)) - 1][1]
-            yield _as_table(rows, ruled, "\n".join([*headings, before]))
+            above = [*headings_above(text, rows[0].start), before]
+            yield _as_table(rows, ruled, "\n".join(above))
             rows, ruled = [], 0
         before = words or before
 
@@ -224,7 +221,7 @@ def _named(
     words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> Iterator[tuple[float, Found]]:
     """Yield for each table its rows by the words that they have, with their score."""
-    for chunk, document in _with_tables(chunks, document_of):
+    for chunk, document in with_tables(chunks, document_of):
         title = f"{document.title}\n{document.document_id}"
         known = words.in_text(title)
         for table in tables_of(document):
@@ -245,12 +242,13 @@ def _named(
                 whole = [max(map(words.covers, row.cells)) for row in rows]
                 rows = [r for r, w in zip(rows, whole, strict=True) if w == 1 or max(whole) < 1]
                 score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
-                yield score, Found(chunk, table, tuple(rows[:_MOST_ROWS]), None, covered)
+                yield score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)
 
 
-def _with_tables(
+def with_tables(
     chunks: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> Iterator[tuple[ScoredChunk, Document]]:
+    """Yield the documents of the first passages with tables, each with its first passage."""
     seen: set[tuple[str, str]] = set()
     for chunk in chunks:
         key = chunk.corpus, chunk.document_id
@@ -335,15 +333,18 @@ def with_all_rows(
         return []
     tables = [
         (words.share(words.in_text(f"{t.caption}\n{' '.join(t.head.cells)}")), -n, chunk, t)
-        for chunk, document in _with_tables(
+        for chunk, document in with_tables(
             chunks if asks_for_extreme(question) else chunks[:1], document_of
         )
         for n, t in enumerate(tables_of(document))
         if t.head is not None
     ]
     for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
-        found = _with_column(words, Found(chunk, table, table.rows[:_MOST_ROWS], None, share))
-        if share and len(table.rows) <= _MOST_ROWS and _numeric_column(found) is not None:
+        every = Found(chunk, table, table.rows[:MOST_ROWS], None, share)
+        found = _with_column(words, every)
+        if _numeric_column(found) is None:  # the question names the column of names
+            found = every
+        if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:
             return [found]
     return []
 

@@ -4,8 +4,10 @@ import codecs
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import yaml
@@ -182,6 +184,13 @@ def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
         path = [*(step for step in path if step[0] < level), (level, title)]
         found.append((offset, tuple(title for _, title in path)))
     return tuple(found)
+
+
+def headings_above(text: str, place: int) -> tuple[str, ...]:
+    """Return the path of the last Markdown heading before a place of a text."""
+    paths = heading_paths(text)
+    n = bisect_left(paths, place, key=itemgetter(0))
+    return paths[n - 1][1] if n else ()
 
 
 def without_links(text: str) -> str:

@@ -1,3 +1,5 @@
+import pytest
+
 from rag_pipeline.answering import (
     contexts_of,
     form_answers,
@@ -74,17 +76,24 @@ def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
     assert "Cooks get twelve" in answered("How many days off are there?", text).citations[0].text
 
 
-def test_two_years_are_compared_in_the_versions_of_one_document():
+@pytest.mark.parametrize(("old", "new"), [("2022", "2025"), ("v1", "v2")])
+def test_two_years_or_versions_of_one_document_are_compared(old: str, new: str):
     texts = {
-        "travel_2022.md": "# Travel\n\nA hotel costs up to 110 euros.\n\nTrains are slow.",
-        "budget_2025.md": "# Budget\n\nHotels cost 9000 euros.",
-        "travel_2025.md": "It replaces the rules of 2022.\n\nA hotel costs up to 140 euros.",
+        f"travel_{old}.md": "# Travel\n\nA hotel costs up to 110 euros.\n\nTrains are slow.",
+        f"budget_{new}.md": "# Budget\n\nHotels cost 9000 euros.",
+        f"travel_{new}.md": f"It replaces the rules of {old}.\n\nA hotel costs up to 140 euros.",
     }
     chunks = [scored(name, text) for name, text in texts.items()]
-    question = "Compare the hotel limits of the travel rules of 2022 and 2025"
+    question = f"Compare the hotel limits of the travel rules of {old} and {new}"
     found = SearchResult(query=question, chunks=chunks, kind="comparison")
     (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
     assert [(row.document_id, row.text[:40]) for row in answer.table] == [
-        ("travel_2022.md", "“A hotel costs up to 110 euros.” [1]"),
-        ("travel_2025.md", "“A hotel costs up to 140 euros.” [2]"),
+        (f"travel_{old}.md", "“A hotel costs up to 110 euros.” [1]"),
+        (f"travel_{new}.md", "“A hotel costs up to 140 euros.” [2]"),
     ]
+
+
+def test_two_sections_of_one_document_are_compared():
+    text = "# Winches\n\n## Orca\n\nBought in 2019.\n\n## Petrel\n\nBought in 2021.\n"
+    answer = answered("Which winch was bought later, Orca or Petrel?", text)
+    assert [row.text for row in answer.table] == ["“Bought in 2019.” [1]", "“Bought in 2021.” [2]"]

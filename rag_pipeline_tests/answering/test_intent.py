@@ -25,7 +25,7 @@ from rag_pipeline_tests import testing
         ("Is a stay of not more than one month permitted?", "clause_lookup"),
         ("Is notice due earlier than in the Birch lease?", "comparison"),
         ("Name the landlord of the lease.", "general"),
-        ("Give the governing law.", "clause_lookup"),
+        ("Give the governing law.", "general"),
         ("Name the parties.", "comprehensive"),
         ("List the notice periods of all leases.", "comprehensive"),
         ("Tell me about wind turbines", "general"),
@@ -33,19 +33,6 @@ from rag_pipeline_tests import testing
 )
 def test_the_words_of_a_question_tell_its_kind(question: str, kind: str) -> None:
     assert detect(question).kind == kind
-
-
-@pytest.mark.parametrize(
-    ("question", "domain"),
-    [
-        ("Which law governs the agreement after termination?", "legal"),
-        ("How many days of parental leave does an employee get?", "human resources"),
-        ("Which function of the server calls the database API?", "technology"),
-        ("Tell me about dragons", "general"),
-    ],
-)
-def test_the_domain_is_the_one_with_most_words(question: str, domain: str) -> None:
-    assert detect(question).domain == domain
 
 
 def test_entities_are_names_quotes_and_amounts_without_the_question_word() -> None:

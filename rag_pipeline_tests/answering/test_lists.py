@@ -31,7 +31,12 @@ Ask the mate about anything else.
 
 
 def test_lists_are_whole_with_the_headings_and_the_line_above():
-    raising, stowing, forbidden = lists_of(Document("d", "", WINCH))
+    headings, raising, stowing, forbidden = lists_of(Document("d", "", WINCH))
+    assert [WINCH[slice(*item)] for item in headings.items] == [
+        "Raising the anchor",
+        "Stowing",
+        "Never allowed",
+    ]
     assert [WINCH[slice(*item)].split()[0] for item in raising.items] == ["1.", "2.", "3."]
     assert "until the chain is tight." in WINCH[slice(*raising.span)]
     assert (raising.above, raising.numbered) == ("Winch\nRaising the anchor", True)
@@ -60,6 +65,33 @@ def test_steps_stand_on_lines_that_name_them_or_within_a_paragraph():
     (inline,) = lists_of(Document("d", "", prose))
     assert [prose[slice(*i)] for i in inline.items] == ["1. Fill the tank.", "2) Open the valve."]
     assert inline.above == "To start the pump:"
+
+
+def test_deeper_items_and_the_text_between_two_numbers_belong_to_the_step_above():
+    text = (
+        "1. Fill:\n   - oil\n   a) air\n\nWait a day.\n\n2. Start.\n\nDone.\n\n- a rope\n- a hook"
+    )
+    steps, tools = lists_of(Document("d", "", text))
+    assert [text[slice(*item)] for item in steps.items] == [
+        "1. Fill:\n   - oil\n   a) air\n\nWait a day.",
+        "2. Start.",
+    ]
+    assert (steps.numbered, tools.numbered, len(tools.items)) == (True, False, 2)
+
+
+def test_sentences_that_words_put_in_turn_are_steps():
+    text = "Restoring\n\nOnly at night. First stop it. Then copy the tape. It is slow.\n\nA pump."
+    (steps,) = lists_of(Document("d", "", text))
+    assert text[slice(*steps.span)] == "First stop it. Then copy the tape. It is slow."
+    assert steps.above.startswith("Restoring\n") and steps.numbered
+    (citation,) = answered("How is it restored?", text).citations
+    assert citation.text == "First stop it. Then copy the tape. It is slow."
+
+
+def test_the_headings_under_what_is_asked_for_answer():
+    text = "# Pumps of the ship\n\n## Bilge\n\nOf 2019.\n\n## Fire\n\nOf 2021.\n"
+    found = answered("Which pumps does the ship have?", text)
+    assert [citation.text for citation in found.citations] == ["Bilge", "Fire"]
 
 
 def test_a_list_is_quoted_whole_if_only_the_title_is_asked_for():

@@ -32,3 +32,9 @@ def test_rare_words_weigh_more_and_stop_words_and_unknown_words_nothing():
     assert words.share(words.asked) == pytest.approx(1)
     assert words.covers("anchor chain") == pytest.approx(0.5)
     assert words_of("K-1002; 31,40 €") == {"k", "1002", "31,40"}
+
+
+def test_a_word_in_capitals_is_no_stop_word():
+    assert "it" in Words("Who leads IT here?", ["IT"]).asked
+    assert "it" not in Words("Who leads it?", ["it"]).asked
+    assert "it" not in Words("WHO LEADS IT?", ["it"]).asked

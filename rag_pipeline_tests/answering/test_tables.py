@@ -89,3 +89,12 @@ def test_prose_with_more_words_of_the_question_answers_instead_of_a_row():
     text = f"{FLEET}\n## Towing\n\nThe Halcyon is towed to the wharf by two tugs at night.\n"
     answer = answered("How many tugs tow the Halcyon to the wharf?", text)
     assert "two tugs" in answer.citations[0].text
+
+
+def test_all_rows_answer_if_the_question_has_the_plural_of_the_first_column():
+    text = "# Fees\n\n| Service | Fee |\n| --- | --- |\n| towing | 90 |\n| mooring | 40 |\n"
+    said = [c.text for c in answered("Which services are there?", text).citations]
+    assert said == ["| towing | 90 |", "| mooring | 40 |", "| Service | Fee |"]
+    assert answered("Which services cost the most?", text).text.startswith("Fee, highest of 2 rows")
+    (row, _) = answered("What services of mooring are there?", text).citations
+    assert row.text == "| mooring | 40 |"
