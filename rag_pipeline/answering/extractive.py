@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rag_pipeline.answering.amendments import change_of
+from rag_pipeline.answering.citing import cite
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.matching import Words
@@ -30,7 +31,7 @@ from rag_pipeline.answering.reading import (
 )
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, SearchResult, Span, Weights
+from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult, Span, Weights
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
@@ -281,22 +282,6 @@ def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
     )
     text = "\n".join(citation.text for citation in citations)
     return Answer(text, answered=True, citations=citations, confidence=confidence)
-
-
-def cite(
-    number: int, chunk: ScoredChunk, span: Span | None = None, *, supports: bool = True
-) -> Citation:
-    """Return a citation of a chunk, or of a span of its text."""
-    start, end = span or (0, len(chunk.text))
-    return Citation(
-        number=number,
-        chunk_id=chunk.chunk_id,
-        document_id=chunk.document_id,
-        start=chunk.start + start,
-        end=chunk.start + end if span else chunk.end,
-        text=chunk.text[start:end],
-        supports=supports,
-    )
 
 
 def sentence_features(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rag_pipeline.answering.extractive import cite
+from rag_pipeline.answering.citing import cite
 from rag_pipeline.answering.forms import as_table, or_none
 from rag_pipeline.answering.support import judge
 from rag_pipeline.chunking.sentences import sentence_spans
