@@ -1,6 +1,7 @@
 """The official SDK of OpenAI uses a corpus as a vector store and as a model."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -107,6 +108,31 @@ def test_a_streamed_chat_is_the_same_answer(sdk):
         a.url_citation.model_dump() for a in whole.annotations
     ]
     assert len({c.id for c in chunks}) == 1
+
+
+def test_the_requests_of_open_webui_are_answered(serving):
+    """As its proxy sends them (`backend/open_webui/routers/openai.py`, commit 004a45f5)."""
+    url, headers = f"{serving(token=TOKEN).url}/v1", {"Authorization": f"Bearer {TOKEN}"}
+    headers |= {"X-OpenWebUI-User-Role": "user", "X-OpenWebUI-Chat-Id": "c1"}
+    (model,) = httpx.get(f"{url}/models", headers=headers).json()["data"]
+    messages = [
+        {"role": "system", "content": "Answer briefly."},
+        {"role": "user", "content": "When is a doctor's note needed?"},
+        {"role": "assistant", "content": "From the third day on [1]."},
+        {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
+    ]
+    chosen = {"temperature": 0.7, "max_completion_tokens": 1000, "stop": ["#"], "seed": 1}
+    asked = {"model": model["id"], "messages": messages, "stream": True, **chosen}
+    asked |= {"stream_options": {"include_usage": True}, "tools": [], "logit_bias": None}
+    with httpx.stream("POST", f"{url}/chat/completions", json=asked, headers=headers) as reply:
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        lines = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    made = [json.loads(line)["choices"][0] for line in lines[:-1] if line.startswith("{")]
+    assert "180 euros" in "".join(one["delta"].get("content") or "" for one in made)
+    title = {"model": model["id"], "messages": messages[1:2], "stream": False, **chosen}
+    whole = httpx.post(f"{url}/chat/completions", json=title, headers=headers).json()
+    assert "third day" in whole["choices"][0]["message"]["content"]
 
 
 def test_the_asynchronous_sdk_gets_the_same(serving, sdk):
