@@ -102,7 +102,12 @@ class ReleasedCorpus:
     def released(self) -> Released:
         """Return the release that searches read now."""
         release = self.corpus.searched()
-        return Released(self.name, release.release_id, release.created, release.configuration)
+        return Released(
+            corpus=self.name,
+            release=release.release_id,
+            released=release.created,
+            configuration=release.configuration,
+        )
 
     def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
         """Return the release's answer settings and its answer method. None means quotes."""

@@ -7,6 +7,7 @@ from typing import Any
 from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.answering.tables import DocumentOf as DocumentOf
+from rag_pipeline.client.records import Released as Released
 from rag_pipeline.datamodels import (
     Answer,
     Citation,
@@ -33,16 +34,6 @@ class TraceEntry:
     seconds: float
     detail: Mapping[str, Any]
     began: int
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Names the release of a corpus that was searched. `released` is its time of creation."""
-
-    corpus: str
-    release: str
-    released: str
-    configuration: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,17 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_http_headers, get_http_request
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasGenerator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.client.records import Released, Turns
+from rag_pipeline.client.records import (
+    AnswerDocument,
+    DocumentPart,
+    Passage,
+    Released,
+    Source,
+    Turns,
+)
 from rag_pipeline.datamodels import ANYBODY, Caller
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.serving.backends import HeaderBackends
@@ -53,29 +60,22 @@ Where = Annotated[
 ]
 
 
-class _Record(BaseModel):
-    """A result in the form that clients read, made from the assistant's record by its fields."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-Dataset = Annotated[str, Field(validation_alias="corpus")]
-DocumentId = Annotated[str, Field(validation_alias="document_id")]
-PlaceRecord = Annotated[
-    dict[str, Any] | None, BeforeValidator(lambda place: place and place.record())
-]
+_NAMES = {"corpus": "dataset", "document_id": "document_name"}
+_FORM = ConfigDict(
+    from_attributes=True,
+    serialize_by_alias=True,
+    alias_generator=AliasGenerator(serialization_alias=lambda name: _NAMES.get(name, name)),
+)
+"""The records of `/v1` in the form of MCP, where corpora are called datasets."""
 
 
-class FoundFile(_Record):
+class FoundFile(AnswerDocument):
     """A document that a question is about."""
 
-    dataset: Dataset
-    document_name: DocumentId
-    title: str
-    score: float
+    model_config = _FORM
 
 
-class FoundChunk(_Record):
+class FoundChunk(Passage):
     """A passage with its place in its document; `start` and `end` are code points of the text.
 
     `place` has a `label` and, by format, page, section, sheet, row, slide, pointer or line. For
@@ -83,39 +83,28 @@ class FoundChunk(_Record):
     same text.
     """
 
-    dataset: Dataset
-    document_name: DocumentId
-    chunk_id: str
-    start: int
-    end: int
-    score: float
-    text: str
-    title: str
-    metadata: dict[str, Any]
-    place: PlaceRecord = None
-    copies: list[str] = []
+    model_config = _FORM
+    context: str = Field("", exclude=True)
 
 
-class CitedSpan(_Record):
+class CitedSpan(Source):
     """A source of an answer; `verified` tells whether the document has this text there.
 
     `supports` is false if the text does not support a sentence that cites it. `copies` are
     documents with the same text.
     """
 
-    number: int
-    dataset: Dataset
-    document_name: DocumentId
-    content_hash: str
-    chunk_id: str
-    start: int
-    end: int
-    text: str
-    verified: bool
-    supports: bool
-    origin: dict[str, Any] | None = None
-    place: PlaceRecord = None
-    copies: list[str] = []
+    model_config = _FORM
+
+
+class DocumentText(DocumentPart):
+    """A document, or a part of it."""
+
+    model_config = _FORM
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
 
 
 class StageReport(_Record):
@@ -144,18 +133,6 @@ class AssistantAnswer(_Record):
     doubted: list[str]
     warnings: Annotated[list[str], BeforeValidator(without_folders)]
     stages: list[StageReport] = Field(validation_alias="trace")
-
-
-class DocumentText(BaseModel):
-    """A document, or a part of it."""
-
-    dataset: str
-    document_name: str
-    title: str
-    characters: int
-    start: int
-    text: str
-    next_start: int | None
 
 
 class ServerHealth(BaseModel):
@@ -273,10 +250,11 @@ def build_mcp(
         passages = answering.search(
             query, names, document_name or None, top_k_return, where or None
         )
-        shown = [FoundChunk.model_validate(passage) for passage in passages]
-        for chunk, place in zip(shown, answering.places(passages), strict=True):
-            chunk.place = place.record() if place else None
-        return shown
+        pairs = zip(passages, answering.places(passages), strict=True)
+        return [
+            FoundChunk.model_validate(one).model_copy(update={"place": place and place.record()})
+            for one, place in pairs
+        ]
 
     @mcp.tool(annotations={"readOnlyHint": True})
     @in_thread
@@ -286,7 +264,8 @@ def build_mcp(
         start: Annotated[int, Field(description="First character to return.", ge=0)] = 0,
     ) -> DocumentText:
         """Return a document's text as it was indexed, 100,000 characters at a time."""
-        return document_of(chosen(), document_name, dataset_info, start)
+        part = document_of(chosen(), document_name, dataset_names(dataset_info), start)
+        return DocumentText.model_validate(part)
 
     @mcp.tool(annotations={"readOnlyHint": True})
     @in_thread
@@ -310,7 +289,7 @@ def build_mcp(
     @in_thread
     def document(dataset: str, document_name: str) -> str:
         """A document's text as it was indexed."""
-        return document_of(chosen(), document_name, dataset, 0, None).text
+        return document_of(chosen(), document_name, [dataset], 0, None).text
 
     return mcp
 
@@ -338,22 +317,24 @@ def dataset_names(dataset_info: str) -> list[str] | None:
 
 def document_of(
     assistant: Assistant,
-    document_name: str,
-    dataset_info: str = "",
+    document_id: str,
+    corpora: Sequence[str] | None = None,
     start: int = 0,
     characters: int | None = _SHOWN_CHARACTERS,
-) -> DocumentText:
-    """Return a part of a document of the first dataset that has it; raise InputError if none."""
-    dataset, document = assistant.find_document(document_name, dataset_names(dataset_info))
-    end = len(document.text) if characters is None else start + characters
-    return DocumentText(
-        dataset=dataset,
-        document_name=document.document_id,
+) -> DocumentPart:
+    """Return a part of a document of the first corpus that has it; raise InputError if none."""
+    corpus, document = assistant.find_document(document_id, corpora)
+    length = len(document.text)
+    end = length if characters is None else start + characters
+    return DocumentPart(
+        corpus=corpus,
+        document_id=document.document_id,
+        content_hash=document.content_hash,
         title=document.title,
-        characters=len(document.text),
+        characters=length,
         start=start,
         text=document.text[start:end],
-        next_start=end if end < len(document.text) else None,
+        next_start=end if end < length else None,
     )
 
 

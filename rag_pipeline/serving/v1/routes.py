@@ -1,6 +1,6 @@
 """The endpoints of `/v1`: passages, answers, documents and corpora."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pydantic import BaseModel
 from sse_starlette import ServerSentEvent
@@ -15,7 +15,7 @@ from rag_pipeline.client.records import Answer, AskBody, Passage, Passages, Sear
 from rag_pipeline.serving.messages import without_folders
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.tools import health_of
+from rag_pipeline.serving.tools import document_of, health_of
 from rag_pipeline.serving.tracing import record_trace
 from rag_pipeline.serving.v1.endpoints import Endpoint
 from rag_pipeline.serving.v1.streaming import event_stream
@@ -128,20 +128,8 @@ def answered(
 
 
 def _document(seen: Assistant, wanted: records.DocumentQuery, request: Request) -> BaseModel:
-    corpora: Sequence[str] = [wanted.corpus] if wanted.corpus else []
-    corpus, document = seen.find_document(wanted.document_id, corpora)
-    whole, length = wanted.characters is None, len(document.text)
-    end = length if wanted.characters is None else wanted.start + wanted.characters
-    return records.DocumentPart(
-        corpus=corpus,
-        document_id=document.document_id,
-        content_hash=document.content_hash,
-        title=document.title,
-        characters=length,
-        start=wanted.start,
-        text=document.text[wanted.start : end],
-        next_start=None if whole or end >= length else end,
-    )
+    corpora = [wanted.corpus] if wanted.corpus else None
+    return document_of(seen, wanted.document_id, corpora, wanted.start, wanted.characters)
 
 
 def _corpora(seen: Assistant, wanted: BaseModel, request: Request) -> records.Corpora:

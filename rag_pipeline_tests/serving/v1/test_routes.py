@@ -6,7 +6,6 @@ import pytest
 
 from rag_pipeline.assistant import ReleasedCorpus
 from rag_pipeline.assistant.corpora import with_releases
-from rag_pipeline.assistant.results import Released
 from rag_pipeline.errors import StoreError
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
@@ -116,7 +115,7 @@ def test_a_failure_after_the_first_stage_is_the_last_event(client, own, monkeypa
 def test_a_release_that_is_opened_meanwhile_answers_as_a_whole(own):
     (corpus,) = own.corpora.values()
     first = corpus.released()
-    second = Released("tiny", "release-000002", "later", "b")
+    second = first.model_copy(update={"release": "release-000002", "released": "later"})
     shown, made = [first, second], []
 
     class Switching(ReleasedCorpus):
