@@ -87,14 +87,16 @@ def answering(corpora: Sequence["Corpus"]) -> "Route":
     from rag_pipeline.serving.v1.endpoints import clear
 
     async def answer(request: "Request") -> "Response":
-        asked, work = await request.json(), WORK.get(request.path_params["work"])
-        named = [one for one in corpora if str(one.config.file) == asked.pop("file")]
-        if work is None or not named or not is_local(request.scope):
+        work = WORK.get(request.path_params["work"]) if is_local(request.scope) else None
+        if work is None:
             return JSONResponse({"error": "Not Found"}, 404)
+        asked = await request.json()
+        file = asked.pop("file")
+        corpus = next(one for one in corpora if str(one.config.file) == file)
 
         def made() -> Any:
-            named[0].reopen()  # a command sees a new release at once
-            return work(named[0], **asked)
+            corpus.reopen()  # a command sees a new release at once
+            return work(corpus, **asked)
 
         return JSONResponse(await asyncio.to_thread(made))
 

@@ -15,6 +15,7 @@ from rag_pipeline.serving.local import ask_server, listening_to_user, socket_pat
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.app_server import Running
 from rag_pipeline_tests.testing.command_line import said
+from rag_pipeline_tests.testing.corpora import renamed_corpus
 from rag_pipeline_tests.testing.servers import free_port
 
 ASKED = {"query": "When is a doctor's note needed?", "k": 2, "where": None, "labels": None}
@@ -27,12 +28,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def server(built_file):
-    """Serve a corpus with a token, also to the user of this machine."""
-    corpus = Corpus.load(built_file)
+def server(released, built_file):
+    """Serve two corpora with a token, also to the user of this machine."""
+    corpora = [renamed_corpus(released, built_file.parent / "other", "other")]
+    corpora.append(Corpus.load(built_file))
     settings = ServerSettings(port=free_port(), token="a-token-of-16-signs")
-    app = build_app(open_assistant([corpus]), settings)
-    with listening_to_user([corpus]) as sockets, Running(app, settings, sockets) as running:
+    app = build_app(open_assistant(corpora), settings)
+    with listening_to_user(corpora) as sockets, Running(app, settings, sockets) as running:
         yield running
 
 
@@ -58,6 +60,8 @@ def test_the_network_has_no_such_path(server, built_file):
     for more in ({}, {"X-Forwarded-For": ""}, {"X-Forwarded-For": "unix"}):
         sent = httpx.post(f"{server.url}/local/search", json=body, headers={**headers, **more})
         assert sent.status_code == 404
+    sent = httpx.post(f"{server.url}/local/search", content=b"[", headers=headers)
+    assert sent.status_code == 404
     assert httpx.post(f"{server.url}/local/search", json=body).status_code == 401
 
 

@@ -4,28 +4,19 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.serving import memory
 from rag_pipeline_tests.testing import app_server
-from rag_pipeline_tests.testing.corpora import copy_corpus
+from rag_pipeline_tests.testing.corpora import renamed_corpus
 
+NAMES = ["first", "second", "third"]
 QUERY = {"query": "How much does a parcel weigh?"}
 
 
 @pytest.fixture
 def corpora(released, tmp_path):
     """Return three corpora of equal size."""
-    found = []
-    for name in ("first", "second", "third"):
-        folder = tmp_path / name
-        folder.mkdir()
-        copy_corpus(released.config.documents_path.parent, folder)
-        file = folder / "tiny.yaml"
-        (folder / "store" / "tiny").rename(folder / "store" / name)
-        file.write_text(file.read_text().replace("corpus: tiny", f"corpus: {name}"))
-        found.append(Corpus.load(file))
-    return found
+    return [renamed_corpus(released, tmp_path / name, name) for name in NAMES]
 
 
 def test_the_longest_unused_corpus_makes_room(corpora):

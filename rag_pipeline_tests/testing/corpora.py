@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rag_pipeline import Corpus
+
 DOCUMENTS = {
     "nda/acme.txt": (
         "MUTUAL NON-DISCLOSURE AGREEMENT\n\n"
@@ -187,3 +189,13 @@ def copy_corpus(source: Path, target: Path) -> None:
         copied = target / file.relative_to(source)
         with closing(sqlite3.connect(file)) as old, closing(sqlite3.connect(copied)) as new:
             old.backup(new)
+
+
+def renamed_corpus(corpus: Corpus, folder: Path, name: str) -> Corpus:
+    """Return a copy of a corpus with another name, in a new folder."""
+    folder.mkdir()
+    copy_corpus(corpus.config.documents_path.parent, folder)
+    (folder / "store" / corpus.name).rename(folder / "store" / name)
+    file = folder / "tiny.yaml"
+    file.write_text(file.read_text().replace(f"corpus: {corpus.name}", f"corpus: {name}"))
+    return Corpus.load(file)
