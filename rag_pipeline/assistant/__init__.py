@@ -14,7 +14,6 @@ from rag_pipeline.assistant.pipeline import Assistant as Assistant
 from rag_pipeline.assistant.released import ReleasedCorpus as ReleasedCorpus
 from rag_pipeline.assistant.released import SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer as AssistedAnswer
-from rag_pipeline.assistant.results import TraceEntry as TraceEntry
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
 

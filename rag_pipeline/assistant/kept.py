@@ -35,7 +35,9 @@ class KeptAnswers:
                 progress(step.name, done, max(3, done + 1))
         now = time.time_ns()
         trace = (
-            replace(step, seconds=0.0, began=now, detail={**step.detail, "kept": True})
+            step.model_copy(
+                update={"seconds": 0.0, "began": now, "detail": {**step.detail, "kept": True}}
+            )
             for step in made.trace
         )
         return replace(made, trace=tuple(trace))

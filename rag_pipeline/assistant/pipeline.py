@@ -33,10 +33,10 @@ from rag_pipeline.assistant.results import (
     AssistedAnswer,
     Detail,
     Progress,
-    TraceEntry,
     cited,
     standing_warnings,
 )
+from rag_pipeline.client.records import Step
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
@@ -172,7 +172,7 @@ class _Answering:
     def __post_init__(self) -> None:
         self.model, self.settings = self.assistant.model, self.assistant.settings
         self._by_model = ModelWithFallback(self.assistant.needs_model)
-        self._trace: list[TraceEntry] = []
+        self._trace: list[Step] = []
         self._query = ""
         self._intent = Intent("general", "general", ())
         methods = (c.answers() for c in self.chosen if isinstance(c, ReleasedCorpus))
@@ -226,7 +226,7 @@ class _Answering:
         detail: Detail = {}
         yield detail
         seconds = time.perf_counter() - started
-        self._trace.append(TraceEntry(name=name, seconds=seconds, detail=detail, began=began))
+        self._trace.append(Step(name=name, seconds=seconds, detail=detail, began=began))
 
     def _read_intent(self, question: str, rewrite: bool | None, detail: Detail) -> None:
         model, turns = self.model, self.turns

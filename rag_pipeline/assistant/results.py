@@ -8,6 +8,8 @@ from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.answering.tables import DocumentOf as DocumentOf
 from rag_pipeline.client.records import Released as Released
+from rag_pipeline.client.records import Source as Source
+from rag_pipeline.client.records import Step
 from rag_pipeline.datamodels import (
     Answer,
     Citation,
@@ -24,42 +26,6 @@ Progress = Callable[[str, int, int], None]
 """Called when a step begins, with its name, the number of steps done and of all steps."""
 Detail = dict[str, Any]
 """Details of a step for the trace. Each step has its own keys."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEntry:
-    """Records a step of an answer. `began` is in nanoseconds since the epoch."""
-
-    name: str
-    seconds: float
-    detail: Mapping[str, Any]
-    began: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Holds a cited span. `verified` tells whether the document has the text at the span.
-
-    `content_hash` is the document's, or "" if the corpus has no whole documents.
-    `supports` is False if the text does not support a sentence that cites it.
-    `origin` tells where a document from outside was found. It is None for the corpus's own
-    documents. `place` is None if the corpus has no whole documents. `copies` are the ids of
-    documents with the same text.
-    """
-
-    number: int
-    corpus: str
-    document_id: str
-    content_hash: str
-    chunk_id: str
-    start: int
-    end: int
-    text: str
-    verified: bool
-    supports: bool
-    origin: Mapping[str, Any] | None = None
-    place: Place | None = None
-    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +50,7 @@ class AssistedAnswer:
     doubted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
-    trace: tuple[TraceEntry, ...] = ()
+    trace: tuple[Step, ...] = ()
     releases: tuple[Released, ...] = ()
 
 

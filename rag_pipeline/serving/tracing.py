@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import Scope
 
-from rag_pipeline.assistant import TraceEntry
+from rag_pipeline.client.records import Step
 from rag_pipeline.serving.messages import logged
 
 
@@ -41,7 +41,7 @@ def answered(span: Span, status: int) -> None:
         span.set_status(Status(StatusCode.ERROR))
 
 
-def record_trace(entries: Sequence[TraceEntry]) -> None:
+def record_trace(entries: Sequence[Step]) -> None:
     """Record the assistant's steps as children of the current span, at their own times."""
     for entry in entries:
         span = _tracer().start_span(f"assistant.{entry.name}", start_time=entry.began)
