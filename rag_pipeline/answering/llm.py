@@ -29,7 +29,7 @@ class ChatAnswers(AnswerMethod):
     texts.
     """
 
-    code_version = 12
+    code_version = 13
 
     method: Literal["llm"]
     chat: ChatName

@@ -38,12 +38,16 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     ):
         return "contradicted"
     passage, sentence = plain(passage), plain(sentence)
-    language = language_of(passage)
-    across = {language, language_of(sentence)} == {"de", "en"}
+    language, said, held = language_of(passage), facts(sentence), _content(passage)
+    words = _content(_without(sentence, said))
+    known = sum(_holds(held, word) for word in words)
+    spoken = language_of(sentence)
+    across = {language, spoken} == {"de", "en"} or (
+        language in ("de", "en") and spoken is None and 2 * known <= len(words)
+    )
     embed = multilingual() if across else sentence_vectors
     if contradicts(passage, sentence, embed if across else None):
         return "contradicted"
-    said, held = facts(sentence), _content(passage)
     wrong = _wrong_fact(passage, sentence, said)
     if wrong is None and is_exchanged(passage, sentence, across):
         wrong = "contradicted"
@@ -57,8 +61,6 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
             wrong = "unsupported"
     if wrong is not None:
         return wrong
-    words = _content(_without(sentence, said))
-    known = sum(_holds(held, word) for word in words)
     if known >= share * len(words) if not across else said or known:
         return "supported"
     if embed is None:
@@ -85,10 +87,6 @@ def _without(text: str, taken: Sequence[Quantity]) -> str:
 
 # --- facts ---
 
-_REST = re.compile(
-    r"(?i)\b(?:not?|none|rest|remaining|others?|nicht|kein\w*|übrige\w*|restliche\w*)\b"
-)
-"""Words of a sentence that may tell how many are left: "seven did not survive"."""
 _COMMA = re.compile(r"[;.](?!\d)|\n|,\s")
 _IF = re.compile(r"(?i)\b(?:if|when|between|children|wenn|falls|sofern|zwischen|kinder)\b[^.]*$")
 _FROM = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until)\s*$")
@@ -101,7 +99,7 @@ def _wrong_fact(passage: str, sentence: str, said: Sequence[Quantity]) -> Verdic
     Return "unsupported" if the passage has no value of the kind, and None if all facts are right.
     """
     held = facts(passage)
-    numbers = _numbers(passage, held, bool(_REST.search(sentence)))
+    numbers = _numbers(passage, held)
     wrong: Verdict | None = None
     for fact in said:
         is_known = fact.kind != "MONEY" and _magnitude(sentence, fact) in numbers
@@ -119,12 +117,13 @@ def _wrong_fact(passage: str, sentence: str, said: Sequence[Quantity]) -> Verdic
     return wrong
 
 
-def _numbers(passage: str, held: Sequence[Quantity], differences: bool) -> set[Decimal | None]:
-    """Return the numbers of a passage, and the differences of its counts if wanted: 31 of 38."""
-    plain_ones = {number_of(q.value) for q in held if q.kind == "NUMBER" and differences} - {None}
+def _numbers(passage: str, held: Sequence[Quantity]) -> set[Decimal | None]:
+    """Return the numbers of a passage, and the differences of its counts: 31 of 38."""
+    plain_ones = {number_of(q.value) for q in held if q.kind == "NUMBER"} - {None}
     digits = {Decimal(number) for number in re.findall(r"(?<![\d.,])\d+(?![.,]?\d)", passage)}
     apart = {one - other for one in plain_ones for other in plain_ones if one and other}
-    return {_magnitude(passage, q) for q in held} | digits | apart
+    nth = {Decimal(q.value[1]) for q in held if str(q.value[0]).startswith("nth")}
+    return {_magnitude(passage, q) for q in held} | digits | apart | nth
 
 
 def _dimension(fact: Quantity) -> str:

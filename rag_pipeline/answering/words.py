@@ -42,7 +42,7 @@ mandator compulsor obligator verpflichtend zwingend > optional voluntar freiwill
 gratis kostenlos kostenfrei unentgeltlich umsonst > kostenpflichtig entgeltlich gebührenpflichtig
 pay paid charg zahl bezahl gezahl;
 einschalt eingeschalt anschalt > ausschalt ausgeschalt abschalt abgeschalt;
-wid breit > narrow schmal; major > minor; minimum > maximum; rare selten > common häufig;
+wid breit > narrow schmal; major > minor; rare selten > common häufig;
 temporar vorübergehend befrist > permanent dauerhaft unbefrist;
 public öffentlich > privat; written schriftlich schriftform > oral verbal mündlich;
 inside indoor innen drinnen intern internal > outside outdoor außen draußen extern external;
@@ -61,7 +61,9 @@ same gleich identical identisch > different verschied unterschiedlich;
 together gemeinsam zusammen > separat getrennt einzeln individual;
 better besser > worse schlecht schlechter; majorit mehrheit > minorit minderheit;
 larg bigger big greater groß größer > smaller small klein kleiner;
-new neu young jung > old older alt älter; automatic automatisch > manual manuell;
+new neu young jung > old older alt älter gebraucht second-hand; more mehr > less fewer weniger;
+fix fest > variabl variabel; longer länger > shorter kürzer; minimum mindest > maximum höchst;
+automatic automatisch > manual manuell;
 north northern nord nördlich > south southern süd südlich;
 east eastern ost östlich > west western westlich; heavy schwer > light leicht;
 send sent schick receiv empfang empfäng; presen anwesend > absen abwesend;

@@ -92,7 +92,7 @@ def bound_of(text: str, quantity: Quantity) -> str:
 
 
 def _ahead(*patterns: str) -> re.Pattern[str]:
-    filler = r"(?:an? |the |(?:period|sum|amount|total|term)s? of |de |von |d[’'])*"
+    filler = r"(?:an? |the |a[mb] |im |zum |(?:period|sum|amount|total|term)s? of |de |von |d[’'])*"
     return re.compile(rf"(?:{'|'.join(patterns)})\s+{filler}$", re.IGNORECASE)
 
 
@@ -106,7 +106,8 @@ _BOUNDS = {
             r"\bmaximum(?: \w+)?(?: of)?",
             r"\b(?:not|never) (?:to )?exceed(?:ing)?",
             r"(?<!no )(?<!not )\b(?:less|fewer) than",
-            r"\b(?:under|below|within)",
+            r"\b(?:under|below|within|unter)",
+            r"\b(?:shorter|smaller|lighter|narrower|younger|kürzer|jünger) (?:than|als)",
             r"\b(?:capped|limited) (?:at|to)",
             r"\bhöchstens|\bmaximal|\bspätestens(?: \w+)?|\binnerhalb(?: von)?|\bbinnen|\bbis zu",
             r"\bau (?:plus|maximum)|\bun maximum|\bdans un délai",
@@ -129,7 +130,8 @@ _BOUNDS = {
             r"\bminimum(?: \w+)?(?: of)?",
             r"\b(?:more|longer|greater|higher) than",
             r"(?<!not )(?<!not to )(?<!never )\bexceed(?:s|ing)?",
-            r"\b(?:over|above)",
+            r"\b(?:over|above|über)",
+            r"\b(?:larger|bigger|heavier|wider|taller|older|länger|älter) (?:than|als)",
             r"\bmindestens|\bwenigstens|\bfrühestens|\bmehr als",
             r"\bau (?:moins|minimum)|\bun minimum|\bplus",
             r"\b(?:al menos|como mínimo|por lo menos|un mínimo|más)",

@@ -7,6 +7,7 @@ similar chunk of the new text. All other new chunks compete with the last run's 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,24 @@ def expect_rows(
     if fresh and (change.is_whole or any(kept.values())):
         _insert(queries, kept, fresh, tokenizer, borrowed)
     return {query_id: rows[:k] for query_id, rows in kept.items() if rows}
+
+
+def place_unseen(rows: list[Row | None], last: Sequence[Row], change: Change, count: int) -> None:
+    """Give the chunks that move up into a reranker's first `count` chunks a rank by chance.
+
+    The reranker has not scored them with this query. Lower ranks are more likely, because the
+    search ranked them below. New chunks keep the ranks of BM25. Each plan gives the same ranks.
+    """
+    seen = {row["chunk_id"] for row in last[:count]}
+    seen |= {chunk["chunk_id"] for chunks in change.chunks.values() for chunk in chunks}
+    placed: list[Row | None] = [
+        row for row in rows[:count] if row is not None and row["chunk_id"] in seen
+    ]
+    moved = [row for row in rows[:count] if row is None or row["chunk_id"] not in seen]
+    for number, row in enumerate(moved):
+        name = f"{number} {row['chunk_id'] if row else ''} {last[0]['chunk_id']}"
+        placed.insert(round(Random(name).random() ** 0.5 * len(placed)), row)
+    rows[:count] = placed
 
 
 class _Pairs(dict[str, frozenset[Any]]):

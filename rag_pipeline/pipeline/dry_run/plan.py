@@ -249,10 +249,13 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
             f"budget_usd {budget:g}; set the model's `price` in the corpus file (USD per million "
             f"tokens: `price: {{input: …, output: …}}`), or leave the budget out"
         )
-    if expected and spent + expected > budget:
+    # Estimates are uncertain, and a run that stops halfway costs more than one that does not begin.
+    most = sum((p.usd or 0.0) * (1 if p.exact else 1 + ESTIMATE_ERROR) for p in planned)
+    if expected and spent + most > budget:
         raise BudgetError(
-            f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: more "
-            f"than budget_usd {budget:g}; raise it, or leave out configurations"
+            f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: up to "
+            f"{spent + most:.4f}, more than budget_usd {budget:g}; raise it, or leave out "
+            f"configurations"
         )
 
 

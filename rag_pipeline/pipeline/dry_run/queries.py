@@ -29,7 +29,7 @@ from rag_pipeline.evaluation.queries import (
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows
+from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows, place_unseen
 from rag_pipeline.pipeline.dry_run.priced_models import (
     asks_a_chat,
     learned_of,
@@ -248,6 +248,7 @@ class DryQueries:
             tokenizer_of(dry.config.lexical),
             borrowed=borrowed,
         )
+        candidates = getattr(dry.config.rerankers[configuration.reranker], "candidates", 0)
         length = self._usual_length(configuration, with_context=False)
         if length is None:
             lengths = [len(c["text"]) for chunks in change.chunks.values() for c in chunks]
@@ -257,6 +258,8 @@ class DryQueries:
             own = expected.get(query.query_id, [None] * min(k, self._depth(configuration)))
             if borrowed:  # two configurations seldom have the same order
                 own[:2] = own[1::-1]
+            elif candidates and query.query_id in last:
+                place_unseen(own, last[query.query_id], change, candidates)
             if length is None and None in own:
                 return False
             usual = _passages(query, len(own), length or 0)

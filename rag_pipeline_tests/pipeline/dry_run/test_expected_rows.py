@@ -1,21 +1,17 @@
 """A plan counts the calls that a change of documents or settings will need."""
 
-import hashlib
-import json
-import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.pipeline.driver import load_and_cut
-from rag_pipeline.pipeline.dry_run import PlannedStep, RunPlan, plan_run
+from rag_pipeline.pipeline.dry_run import RunPlan, plan_run
+from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, place_unseen
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
@@ -26,8 +22,13 @@ from rag_pipeline_tests.testing.corpora import (
     write_file,
     write_questions,
 )
-from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
+from rag_pipeline_tests.testing.planned_calls import (
+    asked_by_step,
+    planned_by_step,
+    reply,
+    settings_for,
+)
 
 FIRMS = "Acme Birch Cedar Dune Elm Fjord Garnet Heron Iris Juniper Kestrel Lotus".split()
 SUBJECTS = {
@@ -63,58 +64,6 @@ def document(firm: str, number: int, subjects: dict[str, str] = SUBJECTS) -> str
         for place, (subject, text) in enumerate(subjects.items(), 2)
     )
     return f"# Rules of {firm}\n\n" + "\n".join(parts)
-
-
-def words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.lower()))
-
-
-def reply(body: Body) -> str:
-    """Answer by the words that a prompt shares with its question."""
-    prompt = body["messages"][-1]["content"]
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
-    properties = schema.get("properties", {})
-    question = next((q for q in QUESTIONS.values() if q in prompt), "")
-    alike = len(words(question) & words(prompt.replace(question, ""))) / (len(words(question)) or 1)
-    if "score" in properties:
-        return json.dumps({"score": alike})
-    if "missing" in properties:
-        judged = {"level": "low", "used": False, "reason": "same subject"}
-        return json.dumps({n: [] if n == "missing" else judged for n in properties})
-    if '"YES" or "NO"' in body["messages"][0]["content"]:
-        return "YES" if alike > 0.8 else "NO"
-    return f"It is said in the rules, number {hashlib.sha256(prompt.encode()).hexdigest()}. [1]"
-
-
-def settings_for(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
-    """Return a corpus with contexts, a reranker, a judge, answers and a context judge."""
-    host = url.removeprefix("http://").removesuffix("/v1")
-    prices = {"date": "2026-11-21", "models": {"m": {"input": 1.0, "output": 10.0}}}
-    (folder / "prices.yaml").write_text(yaml.safe_dump({"providers": {host: prices}}))
-    return {
-        "prices": str(folder / "prices.yaml"),
-        "chats": {"small": {"provider": "openai", "model": "m", "base_url": url}},
-        "chunkings": {
-            "markdown": {"method": "markdown", "max_characters": 120},
-            "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
-        },
-        "contextualizers": {"llm": {"method": "llm", "chat": "small"}},
-        "retrievers": {
-            "hybrid": {"method": "hybrid", "k": 15},
-            "dense": {"method": "dense", "k": 15},
-        },
-        "rerankers": {"llm": {"method": "llm", "chat": "small", "candidates": 10}},
-        "evaluation": {
-            "relevance": {"judge": "llm", "chat": "small", "passages": 5},
-            "answers": {"method": "llm", "chat": "small", "contexts": 4},
-            "context": {"judge": "llm", "chat": "small", "contexts": 4},
-        },
-        "configurations": [
-            rule("first", "markdown", "llm", "minilm", "hybrid", reranker="llm"),
-            rule("second", "semantic", "llm", "minilm", "hybrid", reranker="llm"),
-        ],
-        **changes,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -168,32 +117,12 @@ def with_threshold(folder: Path, url: str) -> dict[str, Any]:
     return settings
 
 
-Change = Callable[[Path, str], dict[str, Any]]
-
-
-def asked_by_step(file: Path, server: ModelServer) -> tuple[Counter[str], float]:
-    """Run the corpus, and return the requests in the server's log by asset and the USD charged."""
-    workspace = Workspace(load_config(file))
-    asked: Counter[str] = Counter()
-    spent, before = workspace.ledger.spent(), len(server.requests)
-    for result in run(workspace.config):
-        asked[result.step.asset] += len(server.requests) - before
-        before = len(server.requests)
-    return +asked, workspace.ledger.spent() - spent
-
-
-def planned_by_step(plan: list[PlannedStep]) -> Counter[str]:
-    planned: Counter[str] = Counter()
-    for row in plan:
-        asset = row.step.asset.replace("reranking", "retrieval_run")
-        assert row.asks is not None
-        planned[asset] += row.asks
-    return +planned
+Edit = Callable[[Path, str], dict[str, Any]]
 
 
 @pytest.mark.parametrize("change", [edited, added, deleted, with_configuration, with_threshold])
 def test_planned_calls_are_near_the_calls_that_the_server_logs(
-    tmp_path: Path, template: tuple[Path, ModelServer], change: Change
+    tmp_path: Path, template: tuple[Path, ModelServer], change: Edit
 ) -> None:
     folder, server = template
     copy_corpus(folder, tmp_path)
@@ -224,8 +153,22 @@ def test_a_run_that_would_pass_its_budget_is_refused(
     load_and_cut(workspace)
     before, spent = len(server.requests), workspace.ledger.spent()
     usd = sum(row.usd or 0.0 for row in plan_run(workspace))
-    tight = settings_for(tmp_path, server.url, budget_usd=spent + 0.9 * usd)
+    tight = settings_for(tmp_path, server.url, budget_usd=spent + 1.1 * usd)
     workspace = Workspace(load_config(write_file(tmp_path, **tight)))
     with pytest.raises(BudgetError, match="a run would cost about"):
         RunPlan(workspace, steps(workspace.config)).estimate()
     assert len(server.requests) == before, "and nothing was asked"
+
+
+def test_a_chunk_that_the_reranker_has_not_scored_may_get_any_rank() -> None:
+    places = []
+    for number in range(20):
+        last: list[Row] = [{"chunk_id": f"{number} {rank}"} for rank in range(6)]
+        new: Row = {"chunk_id": "new"}
+        rows: list[Row | None] = [last[0], new, *last[2:6]]  # the last two were below the fourth
+        place_unseen(rows, last, Change(chunks={"new.md": [new]}), 5)
+        assert rows[5] is last[5], "below the reranker's chunks"
+        assert [r for r in rows[:5] if r is not last[4]] == [last[0], new, last[2], last[3]]
+        places.append(rows.index(last[4]))
+    assert {2, 3, 4} <= set(places)
+    assert sum(places) > 20 * 2, "lower ranks are more likely"
