@@ -6,7 +6,7 @@ heading, and sentences of a known form (`forms`). Other languages give none.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, get_args
@@ -17,7 +17,8 @@ from rag_pipeline.datamodels import Document, GoldSpan, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
-from rag_pipeline.questions.forms import NO_SUBJECT, asked_of
+from rag_pipeline.questions.asking import asked_of
+from rag_pipeline.questions.forms import NO_SUBJECT
 
 FactKind = Literal[
     "duration", "amount", "percentage", "date", "party", "definition", "section", "rule",
@@ -27,7 +28,7 @@ KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
 _SENTENCE = (30, 500)
 """Minimum and maximum characters of a sentence."""
-_SECTION = 1_000
+_SECTION = 600
 """Maximum characters of a section that is gold."""
 _HEAD = 2_000
 _LEAST_KNOWN = 0.7
@@ -43,7 +44,8 @@ _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
 _MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
 _HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
 _DEFINED = re.compile(
-    r"[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+(?:means?|shall mean|refers? to)\b"
+    r"(?:[Tt]he terms? )?[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+"
+    r"(?:means?|shall mean|refers? to)\b"
 )
 _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
 COMPANY = (
@@ -53,16 +55,22 @@ COMPANY = (
 """Last words of the names of companies and institutions."""
 _MARKUP = re.compile(
     r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
-    r"\w[‐-] \w"
+    r"\w[‐-] \w|\w\.\.\w|[\u0300-\u036f\u0370-\u03ff\u2190-\u23ff\ufffd]|\b(?:the|to|from|of|and|"
+    r"or|by|your|our|for|with|in|on)[A-Z]"
 )
-"""Characters of tables, code, forms, addresses and metadata, half quotations and broken words."""
+"""Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
 _NO_TOPIC = re.compile(
-    r"[^\w\s,&’'()-]|\d|\bversions?\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|^(?:add|build|check|"
-    r"choose|configure|contribute|create|direct|donate|ensure|get|install|keep|maintain|make|protect|provide|read|"
-    r"report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
+    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|^(?:für|in|auf|mit|zu|"
+    r"von|bei|nach|add|build|check|choose|configure|contribute|create|direct|donate|ensure|get|"
+    r"install|keep|maintain|make|protect|provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
     re.IGNORECASE,
 )
 """Marks, numbers and imperatives. A heading with one of these names no topic."""
+_OUTSIDE = re.compile(
+    r"\b(?:above|below|following|as follows|foregoing|see|folgende\w*|obige\w*|oben|unten|siehe)\b",
+    re.IGNORECASE,
+)
+"""References out of a section."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
 _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
@@ -77,10 +85,15 @@ _OPTION = re.compile(
 )
 """An entry of a list of options: "-a, --all" and its first paragraph."""
 _OF_ITSELF = re.compile(
-    r"\b(t)his (agreement|contract|lease|policy)\b",
-    re.IGNORECASE,
+    r"\b([Tt])his (?:[A-Z][\w-]+ ){0,4}((?i:agreement|contract|lease|policy|undertaking))\b"
 )
 """A document that names itself. A question has "the Agreement", not "this Agreement"."""
+_LED = re.compile(
+    r"^(?:(?:However|Furthermore|Moreover|Additionally|In addition), |(?:The |Each )?\w+(?: \w+)? "
+    r"(?:(?:hereby|further|expressly) )?(?:acknowledges?|agrees?|understands?)"
+    r"(?: and (?:acknowledges?|agrees?))? that (?!it\b|they\b|he\b))(\w)"
+)
+"""Words before a clause that stands for itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
 _LINKS = frozenset(
     "of the and for in to on a an with by der die das des und für von zur zum".split()
@@ -90,9 +103,15 @@ EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
     "summary notes appendix annex schedule abstract conclusion references scope purpose install "
     "quick start getting started readme options name bezeichnung beschreibung signatures signature "
-    "details about other history features usage description between and fixed added changed "
-    "removed whereas".split()
+    "details about other history features usage description table of toc index title between and "
+    "fixed added changed removed whereas".split()
 )
+_PERSON = re.compile(
+    r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
+    r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
+    r"undertakes|requests|intends)\b"
+)
+"""A name with a verb of thought or speech, which only a person or an organization has."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
@@ -101,8 +120,9 @@ class StatedFact:
     """A fact, the span of the document that states it, and the parts of a question.
 
     `sentence` is the text of the span on one line without number and markup. `value` is the span of
-    the answer in it, and `quantity` its value. `subject` is the defined term or the heading of a
-    section. `names` are the parties. `question` is the question of the sentence's form.
+    the answer in it, and `quantity` its value. `about` is the section's heading and the document's
+    title. `subject` is the defined term or the heading of a section. `names` are the parties.
+    `question` is the question of the sentence's form.
     """
 
     kind: FactKind
@@ -111,7 +131,7 @@ class StatedFact:
     end: int
     sentence: str
     value: Span
-    heading: str = ""
+    about: str = ""
     quantity: Quantity | None = None
     subject: str = ""
     names: tuple[str, ...] = ()
@@ -146,6 +166,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
     proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
     small = (dictionary("en") if language == "en" else frozenset(words)) - proper
+    persons = set(_PERSON.findall(text))
     for number, (start, end) in enumerate(spans):
         raw, last = text[start:end], before
         before = raw
@@ -169,7 +190,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if indent > base + 2:
             continue
         begin = start + _prefix(raw)
-        sentence = plain(text[begin:end])
+        sentence = _LED.sub(lambda led: led[1].upper(), plain(text[begin:end]))
         sentence = _OF_ITSELF.sub(lambda f: f"{f[1]}he {f[2].capitalize()}", sentence)
         is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
         if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
@@ -183,29 +204,34 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             or re.match(r"\s*[a-zäöü]", text[end : end + 80])
         ):
             continue
+        # "Darin enthalten ist …": a capital that the text has nowhere else may begin an adverb.
+        first = sentence.partition(" ")[0]
+        if language == "de" and first.casefold() not in words and not large[first]:
+            continue
         found = document.document_id, begin, end, _small(sentence, small)
-        heading = "" if heading.casefold() == document.title.casefold() else heading
+        about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
         past = _section_end(spans, number, text) if is_topic else None
         if past and _is_about(heading, body := plain(text[begin:past]), language):
             section = document.document_id, begin, past, body
-            yield StatedFact("section", *section, (0, len(body)), heading, subject=heading)
+            yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
         quantities_said = [
-            f for f in _quantities(found, heading) if language == "en" or f.kind != "date"
+            f for f in _quantities(found, about) if language == "en" or f.kind != "date"
         ]
         yield from quantities_said
-        yield from _abbreviations(found, heading)
+        yield from _abbreviations(found, about)
         defined = _DEFINED.match(sentence)
         if defined and language == "en":
             meaning = (defined.end(), len(sentence))
-            yield StatedFact("definition", *found, meaning, heading, subject=defined[1])
+            yield StatedFact("definition", *found, meaning, about, subject=defined[1])
         elif not quantities_said:
-            for kind, question, answer in asked_of(found[3], language):
-                yield StatedFact(kind, *found, (answer, len(sentence)), heading, question=question)
+            for kind, question, answer, past in asked_of(found[3], language, about, persons):
+                value = (answer, past or len(sentence))
+                yield StatedFact(kind, *found, value, about, question=question)
         if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
-                yield StatedFact("party", *found, between.span(1), heading, names=names)
+                yield StatedFact("party", *found, between.span(1), about, names=names)
 
 
 def _indent(text: str, at: int) -> int:
@@ -227,7 +253,7 @@ def _options(document: Document, language: str) -> Iterator[StatedFact]:
             )
 
 
-def _abbreviations(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
+def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
     """Yield "long form (LF)" if the letters are the initials of the words before.
 
     A strict case of Schwartz and Hearst, A simple algorithm for identifying abbreviation
@@ -245,7 +271,7 @@ def _abbreviations(found: tuple[str, int, int, str], heading: str) -> Iterator[S
                 break
         if not letters and said["short"].isupper():
             value = (start, said.end("long") - 1)
-            yield StatedFact("abbreviation", *found, value, heading, subject=said["short"])
+            yield StatedFact("abbreviation", *found, value, about, subject=said["short"])
 
 
 def _is_said(sentence: str, language: str) -> bool:
@@ -253,12 +279,19 @@ def _is_said(sentence: str, language: str) -> bool:
     if _MARKUP.search(sentence):
         return False
     words = re.findall(r"[^\W\d_]{2,}", sentence)
-    known = sum(word.casefold() in dictionary(language) for word in words)
+    listed = dictionary(language)
+    known = sum(word.casefold() in listed for word in words)
     return (
         len(words) >= 4
+        and not any(_lacks_ligature(word, listed) for word in words if word not in listed)
         and sum(map(len, words)) >= len(sentence) / 2
         and known >= _LEAST_KNOWN * len(words)
     )
+
+
+def _lacks_ligature(word: str, listed: Set[str]) -> bool:
+    """Return whether a word lost letters that some fonts draw as one: "rst" for "first"."""
+    return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 
 def _small(text: str, small: frozenset[str]) -> str:
@@ -274,6 +307,7 @@ def _is_about(heading: str, body: str, language: str) -> bool:
     asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
     return (
         bool(asked)
+        and not _OUTSIDE.search(body)
         and body.endswith((".", ")"))
         and _is_said(body, language)
         and said.issuperset(asked)
@@ -285,7 +319,7 @@ def plain(text: str) -> str:
     return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 
-def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
+def _quantities(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
     every = quantities(found[3])
     for quantity in every:
         # A question about one of several sums in a sentence would be ambiguous.
@@ -293,7 +327,7 @@ def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Stat
             continue
         kind = _kind(quantity)
         if kind is not None:
-            yield StatedFact(kind, *found, (quantity.start, quantity.end), heading, quantity)
+            yield StatedFact(kind, *found, (quantity.start, quantity.end), about, quantity)
 
 
 def _kind(quantity: Quantity) -> FactKind | None:
@@ -329,8 +363,8 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
 
 def _asks_for(heading: str, language: str) -> bool:
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
-    # One word seldom tells what is asked: "Format". A plural or a German compound does.
-    is_clear = len(heading) > 9 and heading.isalpha() if language == "de" else heading[-1:] == "s"
+    # One word seldom tells what is asked: "Format". A German compound does.
+    is_clear = language == "de" and len(heading) > 9 and heading.isalpha()
     is_topic = len(words) > 1 or is_clear
     is_topic = is_topic and len(words) <= 8 and not heading.isupper()
     is_topic = is_topic and not _NO_TOPIC.search(heading) and not NO_SUBJECT.match(heading)

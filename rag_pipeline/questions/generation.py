@@ -37,6 +37,12 @@ _SKETCH = 128
 _COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
+_LISTED: tuple[FactKind, ...] = ("option", "abbreviation", "section")
+"""Kinds of facts that some documents list by hundreds, and that are asked alike."""
+_FEW = 20
+"""Number of questions up to which `_LISTED` kinds fill up. Of more they are a third at most."""
+_ASKED_ALIKE = 3
+"""Maximum number of documents of which one question is asked."""
 _ALONE: tuple[FactKind, ...] = ("definition", "abbreviation")
 """Kinds of facts that are asked without the name of their document if that is enough."""
 
@@ -71,26 +77,36 @@ def make_questions(
     facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
+    listed: list[QuestionRow] = []
     documents = distinct_documents(documents)
     by_document = [(d, list(read_facts(d))) for d in documents]
     names = names_of(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
 
-        def keep(row: QuestionRow) -> None:
+        def keep(row: QuestionRow, kept: list[QuestionRow] = rows) -> None:
             if row["query"].casefold() not in seen:
                 seen.add(row["query"].casefold())
-                rows.append(row)
+                kept.append(row)
 
         facts = list(_in_turns(by_document))
+        told, asked = set(), Counter[str]()
         tried = facts[: _MOST_TRIED * wanted]
         for number, fact in enumerate(tried):
             progress(number, len(tried))
+            said = fact.kind, fact.question, fact.answer.casefold()
+            is_told = not fact.quantity and (said in told or asked[fact.question] >= _ASKED_ALIKE)
+            is_listed = fact.kind in _LISTED
+            if is_told or (is_listed and len(listed) >= wanted):
+                continue
             if query := _certified(fact, names[fact.document_id], certifier):
-                keep(_row(fact, query))
+                told.add(said)
+                asked[fact.question] += bool(fact.question)
+                keep(_row(fact, query), listed if is_listed else rows)
             if len(rows) >= wanted:
                 break
         progress(len(tried), len(tried))
+        rows += listed[: min(wanted - len(rows), max(len(rows) // 2, _FEW - len(rows)))]
         of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
         absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
         of_none = (made_row(q, q, [], None, [UNANSWERABLE, sort]) for q, sort in absent)
@@ -141,7 +157,10 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if fact.kind in _ALONE or certifier.is_alone else []
-        if names:
+        held = [name for name in names if name.strip("“”").casefold() in question.casefold()]
+        if held:
+            tried = [question]
+        elif names:
             tried.append(with_name(question, random.choice(names), random, fact.language))
         for query in tried:
             problem = certifier.problem(query, fact.gold, answer)

@@ -1,7 +1,7 @@
 """Name documents in questions by owner and kind ("Acme’s lease"), or else by title."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, takewhile
 
@@ -17,15 +17,26 @@ _OFTEN = 0.4
 _MOST_WORDS = 9
 _COMPANY = re.compile(
     r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
-    rf"(?:{COMPANY})\b"
+    rf"(?P<form>{COMPANY})\b"
 )
+_LEGAL_FORMS = frozenset(COMPANY.partition("|Company")[0].split("|"))
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
-_NO_TITLE = re.compile(r"(?i:exhibit|annex|appendix|attachment|schedule)\b|\W|.*\(\w+\)$")
+_NO_TITLE = re.compile(
+    r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
+    r"date)$",
+    re.IGNORECASE,
+)
 """A title that says where a document is attached, or is markup or a broken head line."""
+_NUMBER = re.compile(
+    r"(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)", re.I
+)
+"""The number of a section at the start of its page: "8.2. Names"."""
+_PART = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&")
+"""A part of a file's name that people say, unlike "NDAwritableV2" or "0001140361"."""
 _KINDS = frozenset(
     "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
     "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
@@ -47,7 +58,10 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
     held = Counter(chain.from_iterable(proper.values()))
     most = max(1.0, _OFTEN * len(documents))
-    titled = Counter(d.title.casefold() for d in documents)
+    titled: defaultdict[str, set[str]] = defaultdict(set)
+    for document in documents:
+        for word in _words(document.title):
+            titled[word].add(document.document_id)
     kinds = [(_kind(document, []).split()[-1:], document) for document in documents]
     found = {}
     for document in documents:
@@ -61,7 +75,9 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
         else:
-            names = _titles(document, titled[document.title.casefold()] == 1)
+            # "Lease" alone does not tell the document from one with the title "Lease of a House".
+            alike_ids = [titled[word] for word in _words(document.title)]
+            names = _titles(document, bool(alike_ids) and len(set.intersection(*alike_ids)) == 1)
         found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS]
     return found
 
@@ -71,7 +87,10 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
     known = dictionary("en")
     for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
         if word.lower() not in known and word.lower() not in small:
-            written = (n for n in (word.capitalize(), word) if not n.islower())
+            # A long word in capitals alone is rather a misspelt heading than a name.
+            shown = (word.capitalize(), word) if len(word) <= 7 else (word.capitalize(),)
+            shown = shown if word.isupper() else (word.capitalize(), word)
+            written = (n for n in shown if not n.islower())
             if word.isupper() and re.search(rf"[\"“]{word}[\"”]", document.text):
                 continue  # an abbreviation that the document defines
             yield from islice((n for n in written if re.search(rf"\b{n}\b", document.text)), 1)
@@ -80,8 +99,9 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
         if any(word.lower() in _KINDS for word in words):
             continue
         rare = next((w for w in words if not known.issuperset(w.lower().split("-"))), None)
-        if rare or (len(words) > 1 and words[1][0].isupper()):
-            yield rare or " ".join(words[:2])
+        # Of "South African Bankers Association" no part is a name.
+        if rare or (len(words) == 2 and company["form"] in _LEGAL_FORMS):
+            yield rare or " ".join(words)
 
 
 def _kind(document: Document, owners: Sequence[str]) -> str:
@@ -92,10 +112,18 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
         words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]
         at = next((i for i in reversed(range(len(words))) if words[i] in _KINDS), None)
         if at is not None:
-            before = takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))
-            kind = " ".join((*reversed(list(before)[:2]), words[at]))
+            before = list(
+                takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))
+            )
+            # "Board of Governors Confidentiality Agreement": the words before may be half a name.
+            is_whole = len(before) <= 2 and words[at - len(before) - 1] not in _NO_PART
+            kind = " ".join((*reversed(before), words[at])) if is_whole else words[at]
             return re.sub(r"\b(?:nda|faq)\b", lambda found: found.group().upper(), kind)
     return ""
+
+
+def _words(title: str) -> list[str]:
+    return re.findall(r"\w+", title.casefold())
 
 
 def _titles(document: Document, is_alone: bool) -> list[str]:
@@ -104,9 +132,14 @@ def _titles(document: Document, is_alone: bool) -> list[str]:
     title = " ".join(_SITE.split(shown)[0].split() or shown.split()).rstrip(":")
     if running := _RUNNING.fullmatch(title):
         title = running[1].lower() if running[1].isupper() else running[1]
-    title = title.title() if title.isupper() and " " in title else title
-    name = readable_name(document.document_id)
+    if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
+        small = r"\b(?<!^)(?:A|An|And|At|By|For|In|Of|On|Or|The|To|With)\b"
+        title = re.sub(small, lambda found: found[0].lower(), title.title())
+        title = title if " " in title else ""
+    title = _NUMBER.sub("", title)
     is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
     if title and is_alone and title[-1] not in ".!?" and not is_empty:
         return [f"“{title}”"]
-    return [] if name.casefold() == title.casefold() else [f"“{name}”"]
+    name = readable_name(document.document_id)
+    is_same = name.casefold() == title.casefold()
+    return [] if is_same or not all(map(_PART.fullmatch, name.split())) else [f"“{name}”"]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from rag_pipeline.questions.facts import FactKind, StatedFact
-from rag_pipeline.questions.forms import DUTY, ITSELF, is_clause, is_german_subject, is_subject
+from rag_pipeline.questions.forms import DUTY, ITSELF, is_clause, is_subject, is_vague
+from rag_pipeline.questions.german_forms import is_german_subject
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
@@ -34,7 +35,8 @@ _PROVISO = re.compile(
 )
 _VERB = re.compile(
     r"\b(?:(last|continue|remain|expire|begin|survive|take|cost|run|pay|receive|earn)s|"
-    r"(last|continue|remain|expire|begin|survive))$"
+    r"(last|continue|remain|expire|begin|survive))(?P<state> in (?:full )?(?:force|effect)| "
+    r"effective)?$"
 )
 """Verbs in the singular that are not also plural nouns, and verbs in the plural."""
 _BASE = re.compile(
@@ -48,7 +50,7 @@ _PAYING = re.compile(
 """A verb whose object is a sum."""
 _GIVING = re.compile(r"\s+by \w+ing(?: the other(?: party)?)?$")
 _REPEATED = re.compile(r"\b(\w+ \w+ \w+)\b.* \1\b", re.IGNORECASE)
-_MOST_WORDS = (12, 20)
+_MOST_WORDS = (12, 24)
 """Maximum words of the part after a value, and of a question."""
 
 _DURATION = {
@@ -63,6 +65,7 @@ _DURATION = {
 _DATE = {
     **{"on": ("when", "on what date"), "": ("when",), "by": ("by when", "by what date")},
     **{prep: (f"{prep} when",) for prep in ("as of", "until", "from", "since")},
+    "in": ("when",),
 }
 _FORMS: dict[FactKind, dict[str, tuple[str, ...]]] = {
     "definition": {
@@ -91,7 +94,8 @@ _GERMAN_ASKS = {
     **{"für": "für wie lange", "nach": "nach welcher Zeit", "alle": "wie oft"},
 }
 _GERMAN_VERB = re.compile(
-    r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie \w+ |W(?:as|ozu|oraus|ofür|arum) )?\w+"
+    r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
+    r"W(?:as|ie|o|ozu|oraus|ofür|arum) )?\w+(?: (?:man|sich)\b)?"
 )
 """The first words of a German question up to its finite verb. The document's name follows."""
 _GERMAN_IS = re.compile(
@@ -99,10 +103,10 @@ _GERMAN_IS = re.compile(
     r"kostet|kosten) (?P<bound>höchstens |mindestens |maximal |bis zu |etwa |rund )?$"
 )
 _GERMAN_SUM_OF = re.compile(
-    r"\b(?:die|einer?) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von)\s+"
+    r"(?:der|die|das|eine?) [^,]*\b(?:die|eine) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von)\s+"
     r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
 )
-"""A feminine German noun before its value. Its article in a question is "die"."""
+"""A feminine German noun before its value, without a condition that stands first."""
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
@@ -118,7 +122,7 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
         made = _german_quantity(fact) if fact.language == "de" else [_turned(fact, random)]
     for question in map(_asked, filter(None, made)):
         is_long = len(question.split()) > _MOST_WORDS[1]
-        if not is_long and len(ITSELF.findall(question)) < 2 and not _REPEATED.search(question):
+        if not is_long and len(ITSELF.findall(question)) < 3 and not _REPEATED.search(question):
             yield question
 
 
@@ -137,7 +141,7 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
         return f"{bare} to {name}?"
     if bare.startswith("What does the option "):
         return f"{bare} in {name}?"
-    if ITSELF.search(bare):
+    if ITSELF.search(bare) and "“" not in name:
         return _capital(f"{ITSELF.sub(name, bare, count=1)}?")
     form = random.choice(_NAMED)
     return _capital(form.format(question=bare, lower=bare[:1].lower() + bare[1:], name=name))
@@ -149,13 +153,15 @@ def _german_quantity(fact: StatedFact) -> Iterator[str]:
     if re.search(r"[:;()„“»«]", f"{before}{after}"):
         return
     if (said := _GERMAN_IS.fullmatch(before)) and not after.count(","):
+        if is_vague(said["s"], fact.about):
+            return
         words = {"d": "wie lange", "k": "wie viel"}.get(said["v"][0])
         if words:
             yield f"{words} {said['v']} {said['s']}"
         else:
             verb = "ist" if said["v"] == "beträgt" else "sind"
             yield f"wie {'lang' if is_time else 'hoch'} {verb} {said['s']}"
-    elif said := _GERMAN_SUM_OF.search(before):
+    elif said := _GERMAN_SUM_OF.fullmatch(before):
         yield f"wie {'lang' if is_time else 'hoch'} ist die {said['noun']}"
     elif is_time and (said := _GERMAN_TURNED.fullmatch(before)) and "," not in after:
         words = _GERMAN_ASKS[said["prep"]]
@@ -177,22 +183,33 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     prep = (lead["prep"] or "").casefold()
     if noun and (given := _GIVING.search(kept)):
         kept, prep = kept[: given.start()], "with"
-        rest = "" if rest.startswith("to ") else rest
+    if noun and rest.startswith("to "):
+        rest = ""  # "notice to the other party"
     asked = _question_words(fact, prep, lead["bound"] or "", noun)
     if asked is None or re.search(r"\b(?:an?|the)\s+$", lead["lead"]):
         return None
-    if not prep and not noun and fact.kind in ("amount", "duration") and not _PAYING.search(kept):
+    is_end = re.search(r"\b(?:terminate|expire|end|lapse)s?$", kept)
+    if (
+        not prep
+        and not noun
+        and not is_end
+        and fact.kind in ("amount", "duration")
+        and not _PAYING.search(kept)
+    ):
         return None
     if re.search(r"\b(?:about|approximately|around|only|least|most|than|of|an?|and|or|if)$", kept):
         return None
     word = random.choice(asked)
+    if fact.kind == "duration" and not prep and is_end:
+        word, rest = "when", ""  # "shall expire two years from …"
     found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
     if found:
         subject, auxiliary, verb = kept[: found.start()], found[1], kept[found.end() :]
         if auxiliary in ("shall", "must", "will", "may", "can") and not _BASE.fullmatch(verb):
             return None
     elif found := _VERB.search(kept):
-        subject, verb = kept[: found.start()], found[1] or found[2]
+        subject = kept[: found.start()]
+        verb = f"{found[1] or found[2]}{found['state'] or ''}"
         auxiliary = "does" if found[1] else "do"
     else:
         return None
@@ -205,7 +222,11 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     if noun and not prep and " " in verb:
         return None
-    if not is_subject(subject) or re.search(r"\b(?:not|never|no|exceed)\b", verb):
+    if (
+        not is_subject(subject)
+        or is_vague(subject, fact.about)
+        or re.search(r"\b(?:not|never|no|exceed)\b", verb)
+    ):
         return None
     if not is_clause(f"{verb} x {rest}".rstrip()) or re.search(r"\b(?:that|which|who)\b", verb):
         return None
@@ -219,7 +240,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if auxiliary == "shall":
         auxiliary = "must" if DUTY.match(verb) else "will"
     turned = " ".join(filter(None, (word, auxiliary, subject, verb.strip(), rest)))
-    return turned if len(turned.split()) >= 6 else None
+    return turned if len(turned.split()) >= 5 else None
 
 
 def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:

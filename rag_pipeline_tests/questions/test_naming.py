@@ -30,6 +30,13 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("c.md", "XNDA Agreement", "This agreement (“XNDA”) is made.", ["“XNDA Agreement”"]),
         ("lease-form.md", "", "Name of Tenant, Inc. rents this.", ["“lease form”"]),
         ("loan.md", "Exhibit 99(d)(7)", "The loan is free.", ["“loan”"]),
+        # Half a name, a heading, a number, a field of a form, a name of a machine's.
+        ("d.md", "Board of Works Secrecy Agreement", BODY, ["Halvorsk’s agreement",
+         "the Halvorsk agreement", "the Halvorsk–Dominion Energy agreement"]),
+        ("e.md", "Table of Contents", "Doors are closed.", ["“e”"]),
+        ("f.md", "8.2. Fire Doors", "Doors are closed.", ["“Fire Doors”"]),
+        ("g.md", "Bid Title", "Doors are closed.", ["“g”"]),
+        ("0001140361-x1.md", "", "Doors are closed.", []),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
     ],
 )  # fmt: skip
@@ -102,3 +109,14 @@ def test_a_near_copy_of_a_document_is_left_out_and_progress_is_told() -> None:
     asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
     assert asked == {"Korrin.txt", "Velstead.txt"}
     assert told[0][0] == 0 and told[-1][0] == told[-1][1] and len(told) > len(made.rows)
+
+
+def test_options_fill_up_few_questions() -> None:
+    things = "roof fence chimney staircase cellar gate lamp wall floor door tap bell".split()
+    entries = "".join(
+        f"  --{thing}\n      Paint the {thing} of the house in a {thing} colour.\n\n"
+        for thing in things
+    )
+    few = make_questions([Document("a.md", "a", f"# Tool\n\n{entries}", "Tool")], 40, Lexical())
+    assert {row["tags"][0] for row in few.rows} == {"option"}
+    assert len(few.rows) >= 8

@@ -29,14 +29,10 @@ SENTENCES: dict[str, set[str]] = {
     "The Tenant shall not keep animals in the flat or the garden.": {
         "May the Tenant keep animals in the flat or the garden?",
     },
-    "The Landlord shall insure the building, and may choose the insurer.": {
-        "Must the Landlord insure the building?",
-    },
-    "The arbitration decision shall be final and binding on the parties.": {
-        "Will the arbitration decision be final and binding on the parties?",
-    },
+    "The Landlord shall insure the building, and may choose the insurer.": set(),
+    "The arbitration decision shall be final and binding on the parties.": set(),
     "If the Tenant fails to pay the rent, the Landlord may end the lease.": {
-        "What happens if the Tenant fails to pay the rent?",
+        "What may the Landlord do if the Tenant fails to pay the rent?",
     },
     "If you wish to remove a picture, you can delete the post.": {
         "What can you do if you wish to remove a picture?",
@@ -47,14 +43,45 @@ SENTENCES: dict[str, set[str]] = {
     "The amount of compression depends on the size of the input.": {
         "What does the amount of compression depend on?",
     },
-    "The table is split because many rows are long.": {"Why is the table split?"},
+    "The rubber seal is split because warm rubber melts fast.": {"Why is the rubber seal split?"},
     "A guard is a person who watches the gate.": {"What is a guard?"},
     "Nitrate was measured by comparing two photographs.": {"How was nitrate measured?"},
-    "The samples were frozen because warm samples melt fast.": {"Why were the samples frozen?"},
+    "The samples were frozen because warm samples melt fast.": set(),
     "The Seller may end the contract by giving ten (10) days written notice to the Buyer.": {
         "With how much written notice may the Seller end the contract?"
     },
-    "The name must have ten letters.": {"Must the name have ten letters?"},
+    "The name must have ten letters.": set(),
+    "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
+    "This Supply Agreement shall be governed by the laws of Iowa.": {
+        "What will the Agreement be governed by?"
+    },
+    "The Agreement may be amended only by a paper that both parties sign.": {
+        "How may the Agreement be amended?"
+    },
+    "The Agreement shall expire two (2) years from the first delivery.": {
+        "When will the Agreement expire?"
+    },
+    "The Buyer agrees that the Tenant may not keep animals in the flat.": {
+        "May the Tenant keep animals in the flat?"
+    },
+    "Halvorsk agrees. Halvorsk shall return every sample to the owner of the mine.": {
+        "Who must return every sample to the owner of the mine?"
+    },
+    "To remove a picture from a post, click the red cross.": {
+        "How can you remove a picture from a post?"
+    },
+    "The rubber seal was designed by Ada Lindqvar.": {"Who was the rubber seal designed by?"},
+    "The rubber seal was tested in April 1968 at the mine.": {
+        "When was the rubber seal tested at the mine?"
+    },
+    # An answer or a subject that only the text around it makes clear.
+    "If you have a special question, you can go ask it there.": set(),
+    "The long guide includes this in a chapter.": set(),
+    "The sequence consists of ten moves and two rests.": set(),
+    "The Owner neither represents nor shows any product of the firm.": set(),
+    "The old plot shows the number of losses of a week.": set(),
+    "A simple case is the sum of two numbers.": set(),
+    "The rst class includes two tests of the number of losses.": set(),
     "If you omit the policy, the old cache is used.": {"What happens if you omit the policy?"},
     "If you want a copy, contact us and the office will help.": set(),
     "A cookie is used to do many of the tasks listed above.": set(),
@@ -100,6 +127,8 @@ def test_a_named_question_holds_the_name_once() -> None:
 def test_a_document_that_speaks_of_itself_is_named_in_its_place() -> None:
     asked = "How long will the Agreement remain in force?"
     assert with_name(asked, "Acme’s NDA", Random(0)) == "How long will Acme’s NDA remain in force?"
+    named = with_name(asked, "“Secrecy”", Random(0))
+    assert "the Agreement remain" in named and "“Secrecy”" in named
 
 
 ODD = (
@@ -139,19 +168,29 @@ GERMAN = {
     "Wenn ein Rohr in der Wohnung bricht, haftet der Vermieter für den Schaden.": (
         "Was geschieht, wenn ein Rohr in der Wohnung bricht?"
     ),
-    "Die Kaution dient der Sicherung aller Ansprüche.": "Wozu dient die Kaution?",
+    "Die Mietkaution dient der Sicherung aller Ansprüche.": "Wozu dient die Mietkaution?",
     "Ein Werktag ist ein Tag mit Ausnahme der Sonntage.": "Was ist ein Werktag?",
     "Die Abteilung für Technik (AT) prüft alle Belege.": "Wofür steht die Abkürzung AT?",
     "Sie können die Wohnung mit dem Schlüssel öffnen.": None,
     "Entsprechend kann der Mieter die Wohnung verlassen.": None,
     "Außerdem können Spiegel in der Wohnung hängen.": None,
+    "Um eine Rechnung zu drucken, klicken Sie auf den roten Knopf.": (
+        "Wie kann man eine Rechnung drucken?"
+    ),
+    "Das Programm xload zeigt den Verlauf der Last an.": "Was zeigt das Programm xload an?",
+    "Falls der Käufer nicht zahlt, muss er die Ware an den Verkäufer geben.": (
+        "Was gilt, wenn der Käufer nicht zahlt?"
+    ),
+    "Der Käufer kann mit einer Frist von zwei Wochen kündigen.": None,
+    "Falls die Pakete Dinge von anderen, im Lager befindlichen Paketen sind, ist das gut.": None,
+    "Darin enthalten ist das Programm für den Versand.": None,
     "Der Mieter darf keine Hunde in der Wohnung halten.": None,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("sentence", GERMAN)
 def test_german_documents_are_asked_about_in_german(sentence: str) -> None:
-    text = f"der die das ein wenn falls und ist nicht mit.\n\n{sentence}\n"
+    text = f"der die das ein wenn falls um und ist nicht mit.\n\n{sentence}\n"
     facts = list(read_facts(Document("a.md", "hash", text, "Vertrag")))
     asked = [question for fact in facts for question in questions_of(fact, Random(0))]
     assert asked == [GERMAN[sentence]] * (GERMAN[sentence] is not None)
@@ -163,6 +202,7 @@ def test_german_documents_are_asked_about_in_german(sentence: str) -> None:
         ("Wie hoch ist die Kaution?", "Wie hoch ist laut „Vertrag“ die Kaution?"),
         ("Darf der Mieter bauen?", "Darf laut „Vertrag“ der Mieter bauen?"),
         ("Was geschieht, wenn es brennt?", "Was geschieht laut „Vertrag“, wenn es brennt?"),
+        ("Wie kann man bauen?", "Wie kann man laut „Vertrag“ bauen?"),
         ("Was steht zum Thema „Miete“?", "Was steht in „Vertrag“ zum Thema „Miete“?"),
     ],
 )

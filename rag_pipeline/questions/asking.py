@@ -1,0 +1,58 @@
+"""Ask about a sentence by the first form of its language that fits it as a whole."""
+
+import re
+from collections.abc import Collection, Iterator
+
+from rag_pipeline.questions.forms import ENGLISH, Asked, is_vague
+from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
+
+_ELSEWHERE = re.compile(
+    r"\b(?:above|below|following|foregoing|as follows|this|these|those|there|here|(?:do|does|done) "
+    r"(?:so|that|it)|said|thereof|therein|folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
+    r"dabei|dafür|damit|darin|dazu)\b",
+    re.IGNORECASE,
+)
+"""A reference to another sentence. An answer with one is not whole."""
+_NOUN_AND_VERB = re.compile(
+    r"the ([a-z-]+) (?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
+    r"(?:der|die|das) (?!\w+er(?:in)? )([A-ZÄÖÜ][\wäöüß]+) "
+    r"(?:(?:nicht|nur|kein\w*|schon|noch|mit|in|auf) |"
+    r"[a-zäöüß]+(?:t|n|en) (?:ist|wird|wurde|hat)\b|[a-zäöüß]+$)"
+)
+
+
+def _is_about_vague(clause: str, about: str) -> bool:
+    """Return whether the subject of a condition is vague, in any length of a German noun."""
+    noun = _NOUN_AND_VERB.match(clause)
+    return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
+
+
+def asked_of(
+    sentence: str, language: str, about: str = "", persons: Collection[str] = ()
+) -> Iterator[Asked]:
+    """Yield the questions of a sentence. Its first word is lower case, unless it is a name.
+
+    `about` is the title of its document and the heading of its section. `persons` are the names of
+    persons in the document.
+    """
+    for pattern, make in _FORMS.get(language, ()):
+        if found := pattern.fullmatch(sentence.rstrip(". ")):
+            asked = make(found)
+            if found.groupdict().get("person", "") not in ("", *persons):
+                continue
+            if asked is not None:
+                is_said = not _ELSEWHERE.search(sentence, asked.answer)
+                parts = found.groupdict(default="")
+                is_clear = not is_vague(parts.get("s", ""), about)
+                if is_said and is_clear and not _is_about_vague(parts.get("clause", ""), about):
+                    yield asked
+                return
+
+
+_FORMS = {
+    "en": tuple((re.compile(pattern), make) for pattern, make in ENGLISH),
+    "de": tuple(
+        (re.compile(pattern.replace("SUBJECT", f"(?P<s>{PHRASE})")), german(kind, template))
+        for kind, pattern, template in GERMAN
+    ),
+}
