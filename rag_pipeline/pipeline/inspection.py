@@ -95,7 +95,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
 
 
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
-    """Yield the documents whose rows are mixed, or differ in number from the rows they read."""
+    """Yield the documents with rows of several origins, or with lost or surplus rows."""
     for step in steps(workspace.config):
         if not step.row.open_partition:
             continue
@@ -130,7 +130,7 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 
 
 def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield the content that a blocking check has refused, so that no run can use it."""
+    """Yield the content that a blocking check has refused. No run can use such content."""
     for step in steps(workspace.config):
         if broken.intersection(_read_for(workspace.config, step)):
             continue

@@ -30,11 +30,11 @@ class Finding:
     problem: str
     cure: str
     mend: Callable[[], object] | None = None
-    """None if only a person can repair it."""
+    """The repair, or None if only a person can do it."""
 
 
 def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
-    """Return a finding whose repair restores version `older`, or drops the table if it is None."""
+    """Return a finding whose repair restores version `older`, or drops the table without one."""
     if older is None:
         again = "remove it; the next run builds it again from the documents and the call cache"
         return Finding(table.name, problem, again, drop)
@@ -140,7 +140,7 @@ def _pins(table: Table) -> dict[str, int] | None:
 
 
 def unhashed(workspace: Workspace) -> list[str]:
-    """Return the sorted names of tables with rows but no hashes: their corruption stays unseen."""
+    """Return the sorted names of tables whose rows have no hashes, so corruption stays unseen."""
     store = workspace.store
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 

@@ -1,4 +1,4 @@
-"""Describe the result of making an asset by a version, numbers, tables and lists to show."""
+"""Define the result of making an asset: its version, and numbers, tables and lists to show."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ Rows = list[dict[str, Any]]
 
 
 class Details(NamedTuple):
-    """A table of few bytes. If it is long, Dagster shows it on a click."""
+    """A small table. If it is long, Dagster shows it only after a click."""
 
     rows: Rows
 
 
 MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Details
-"""Dagster shows rows with the same fields as a table, texts as a list, dictionaries as JSON."""
+"""Dagster shows rows that share their fields as a table, texts as a list, dictionaries as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ def _leaderboard_row(
 
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
-    """Return {name: records}, or {} without records. All records have the same fields."""
+    """Return {name: records}, or {} if there are none. All records have the same fields."""
     kept = [dict(record) for record in records]
     return {name: Details(kept)} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
-    """Return {name: the first `limit` messages and the number of more}, or {} without messages."""
+    """Return {name: the first `limit` messages and how many follow}, or {} if there are none."""
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []

@@ -61,7 +61,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     """Embed a sample with the new model, and predict the gain and the remaining cost and time.
 
     Raise ConfigError for an unknown embedding. Raise StoreError if the old vectors are missing, or
-    if no question has gold in the sample. Raise ProviderError if a model fails.
+    if no question has a gold span in the sample. Raise ProviderError if a model fails.
     """
     configuration = _configuration(workspace, old, new)
     key = configuration.vector_key

@@ -17,7 +17,7 @@ from rag_pipeline.search.copies import find_copies
 from rag_pipeline.workspace import Workspace
 
 FAILED_BEFORE = "failed judgements are asked for again"
-"""The reason why a step runs that lacks only failed judgements."""
+"""The reason to run a step in which only failed judgements are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
 
 
 def readers(config: CorpusConfig, step: Step) -> list[Step]:
-    """Return the steps that cannot be made without a step."""
+    """Return the steps that cannot be made if a step fails, in the order of the data flow."""
     behind = [step]
     for each in steps(config):
         if each.row.needs_all_inputs and not {*behind}.isdisjoint(upstream(config, each)):
@@ -115,7 +115,7 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
 
 
 def is_incomplete(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step lacks only judgements that failed.
+    """Return whether only failed judgements are missing in the result of a step.
 
     Later steps do not wait for these judgements. A later run asks for them again.
     """
@@ -132,7 +132,7 @@ NOTHING_PENDING = Plan((), (), 0)
 def pending_documents(
     workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
 ) -> dict[Step, Plan]:
-    """Return the plans of the tables among the chosen steps if all chosen steps run.
+    """Return the plans that the tables of the chosen steps have if all chosen steps run.
 
     `chosen` has the order of the data flow. With `as_loaded`, the files are known to be unchanged.
     """

@@ -1,4 +1,4 @@
-"""List the assets of a corpus: one row has the inputs, partitions, plan, checks and texts of one.
+"""List the assets of a corpus. Each row has an asset's inputs, partitions, plan, checks and texts.
 
 Plans, Dagster's definitions and sensors, the command line's texts, costs and retention are derived
 from these rows. A new asset needs a row and a function that makes it.
@@ -340,7 +340,7 @@ ASSETS = {row.name: row for row in _ROWS}
 
 
 def asset_of(name: str) -> Asset:
-    """Return an asset's row. Raise ValueError, which names the known assets, for another name."""
+    """Return an asset's row. Raise ValueError with the known names if the name is unknown."""
     if name not in ASSETS:
         raise ValueError(f"no asset {name!r}; there are: {', '.join(ASSETS)}")
     return ASSETS[name]

@@ -42,7 +42,7 @@ class Freed(NamedTuple):
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
-    """Remove and return everything past its time. With `dry_run`, remove nothing."""
+    """Remove and return everything past its time. With `dry_run`, only return it."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
@@ -125,7 +125,7 @@ class _Stray(NamedTuple):
     paths: Iterable[str]
     """Paths relative to the store."""
     changed: str = ""
-    """A suffix of each path: the time of the resulting file or folder counts."""
+    """Added to each path. The last change of the resulting file or folder counts."""
 
 
 def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:

@@ -132,7 +132,7 @@ _MULTILINGUAL = {
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Holds the choices in a new corpus file.
+    """The choices in a new corpus file.
 
     `model` is the embedding, `minilm` or `e5`. BM25 stems each text by its own language if the
     languages are `mixed`. Files that match a glob of `exclude` are not indexed.
@@ -182,7 +182,7 @@ def check_choices(
 ) -> None:
     """Raise ConfigError for a bad name, a missing path or an existing file.
 
-    Raise InputError for queries with mistakes.
+    Raise InputError if a line of the queries file is wrong.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")

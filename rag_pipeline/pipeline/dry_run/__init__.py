@@ -1,6 +1,6 @@
 """Plan a run and estimate its cost by running its steps dry.
 
-The builders of the tables, the search and the judges run on a `DryWorkspace`. Their results stay in
+The table builders, the search and the judges run on a `DryWorkspace`. Their results stay in
 memory, and their calls are recorded but not made (`calls.recording`). A call that depends on a
 missing reply is estimated or unknown.
 """

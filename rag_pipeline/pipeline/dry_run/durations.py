@@ -3,7 +3,7 @@
 A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*. A round
 is the time of a fixed piece of Python code, which a plan measures. Therefore the numbers hold on
 other machines and under load. Each run stores the ratio of its rounds to the usual ones. The next
-plan multiplies by it.
+plan multiplies its expectation by this ratio.
 """
 
 import time
@@ -19,7 +19,7 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 _FILE = "durations.json"
-"""The store's file with each asset's ratio of the last run's rounds to the usual ones."""
+"""The store's file that has, for each asset, the last run's rounds divided by the usual rounds."""
 START = "start"
 """The key of the time that a run takes to import modules and to check every step."""
 
@@ -27,7 +27,7 @@ START = "start"
 class _Rounds(NamedTuple):
     fixed: float
     each: float = 0.0
-    """Rounds for each chunk of a step that makes a table, and for each query of another step."""
+    """Rounds for each chunk if the step makes a table, or else for each query."""
 
 
 _ROUNDS = 6
@@ -46,18 +46,18 @@ _USUAL: Mapping[str, _Rounds] = {
     "leaderboard": _Rounds(7.0, 0.28),
     "release": _Rounds(4.0, 0.09),
 }
-"""Processor time in a first run of the sample corpus (71 queries, ten configurations)."""
+"""Rounds of processor time in a first run of the sample corpus (71 queries, ten configurations)."""
 
 
 class Pace(NamedTuple):
-    """The seconds of one round: on the clock, and of the processor."""
+    """The duration of one round in seconds on the clock, and in seconds of processor time."""
 
     clock: float
     cpu: float
 
 
 def pace() -> Pace:
-    """Measure the mean time of one round over several rounds. On a quiet machine it takes 0.5 s."""
+    """Measure the mean time of a round over several rounds. On a quiet machine this takes 0.5 s."""
     clock, cpu = time.perf_counter(), time.thread_time()
     counts = Counter[int]()
     for number in range(_ROUNDS * 300_000):
@@ -70,8 +70,8 @@ def measure(
 ) -> tuple[list[PlannedStep], float]:
     """Return the plan with the expected seconds of the steps that need no remote model.
 
-    Also return the expected seconds of a run beside its steps. The speed of each local model is
-    measured by embedding its sample. The vectors are kept.
+    Also return the expected seconds that a run needs outside its steps. The speed of each local
+    model is measured by embedding a sample of texts. The vectors are kept.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
@@ -103,7 +103,7 @@ def measure(
 def keep_durations(
     workspace: Workspace, chunks: Mapping[Step, int], cpu_seconds: Mapping[Step, float]
 ) -> None:
-    """Store the ratio of the processor time of steps, and of a run's start, to the usual one.
+    """Store how the processor time of steps, and of a run's start, compares with the usual time.
 
     `chunks` counts the chunks that each step wrote. The step `START` stands for the run's start.
     """

@@ -16,10 +16,10 @@ from rag_pipeline.datamodels import Query
 from rag_pipeline.search.tokenization import Tokenizer
 
 Row = dict[str, Any]
-"""A row of a run without query and rank, or a new chunk with its `context`."""
+"""A run's row without its query and rank, or a new chunk with its `context`."""
 
 _ALIKE = 0.5
-"""Share of the pairs of words of the shorter of two chunks (0 to 1) that both must have."""
+"""Minimum share (0 to 1) of the shorter chunk's word pairs that a similar chunk also has."""
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ def expect_rows(
 
     `last` has the rows of the last run by query id, and `before` the old chunks of stale documents.
     None stands for a chunk of unknown text. A query without any expected row is left out.
-    `borrowed` tells that the last run is of another configuration. Its ranks are then averaged with
-    those of BM25.
+    `borrowed` means that the last run is of another configuration. The run's ranks are then
+    averaged with the ranks of BM25.
     """
     pairs = _Pairs(tokenizer)
     old: dict[str, list[Row]] = {}

@@ -64,20 +64,20 @@ class PlannedStep:
     calls: int | None = 0
     exact: bool = True
     asks: int | None = 0
-    """Number of prompts for a chat model and of inputs for a reranker."""
+    """Number of prompts for a chat model and of inputs for a reranker, or None if unknown."""
     model: str = ""
     """The names of the paid models, or "" if all calls are free."""
     tokens: ChargedTokens = field(default_factory=ChargedTokens)
     usd: float | None = 0.0
-    """None if a model's price or the calls are unknown."""
+    """Expected cost, or None if a model's price or the calls are unknown."""
     why: str = ""
-    """Why the step runs again. Empty for the first time and for new or changed documents."""
+    """Why the step runs again. Empty if the step is new, or if only documents changed."""
     error: UnexpectedError | None = None
-    """The exception of the dry run, after which the counts are unknown."""
+    """The exception that ended the dry run, or None. After an exception, the counts are unknown."""
     sample: tuple[str, ...] = ()
-    """Some of the texts that a local model would embed, to measure its speed."""
+    """Some of the texts that a local model would embed. They serve to measure its speed."""
     seconds: float | None = None
-    """The expected duration, or None if it is unknown (see `measure`)."""
+    """The expected duration in seconds, or None if it is unknown (see `measure`)."""
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
@@ -193,7 +193,7 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
     dry.cache.begin()
     found = []
     for row in rows[:: max(1, len(rows) // (2 * _SAMPLE))]:
-        # The context of an exact plan is known. Otherwise the chunk stands for both.
+        # The context of an exact plan is known. Otherwise the chunk stands for chunk and context.
         text = indexed_text(row["context"] if result.exact else None, row["text"])
         try:
             dry.embed(name)([text])
@@ -261,12 +261,12 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
 
 @dataclass(slots=True)
 class RunPlan:
-    """The steps of a run, in order, their estimated cost, and their results so far."""
+    """The ordered steps of a run, their estimated cost, and their results so far."""
 
     workspace: Workspace
     steps: Sequence[Step]
     always: bool = False
-    """Whether to estimate the cost even without a budget, to show it."""
+    """Whether to estimate the cost even without a budget, because the caller shows the cost."""
     pays: bool = field(init=False)
     planned: Sequence[PlannedStep] = field(init=False, default=())
     made: set[Step] = field(init=False, default_factory=set)
@@ -278,9 +278,10 @@ class RunPlan:
         self.pays = any(pays(self.workspace, step) for step in self.steps)
 
     def estimate(self) -> None:
-        """Estimate the cost unless it is known.
+        """Estimate the cost if it is needed and not yet known.
 
-        Raise BudgetError if the cost exceeds the budget. Later calls raise the same error.
+        It is needed if a step pays, and if the corpus has a budget or `always` is true. Raise
+        BudgetError if the cost exceeds the budget. Later calls raise the same error.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -45,7 +45,7 @@ def calls_a_model(config: CorpusConfig, step: Step) -> bool:
 
 
 def called_vendor(config: CorpusConfig, step: Step) -> str | None:
-    """Return the vendor of the first model that a step calls, or None without a model."""
+    """Return the vendor of the first model that a step calls, or None if it calls none."""
     return next((_vendor(settings) for settings in _models_of(config, step)), None)
 
 
@@ -65,9 +65,9 @@ def pays(workspace: Workspace, step: Step) -> bool:
 
 
 def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
-    """Return the paid models of the second search that extractive answers make if they find none.
+    """Return the paid models of the second search that extractive answers make.
 
-    Return an empty list for every other step.
+    They search again if the first passages hold no answer. Return [] for every other step.
     """
     config = workspace.config
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
@@ -80,7 +80,7 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
     """Return a function that looks up the measured token counts of a step's models.
 
-    Its arguments are the kind of call and the model's settings. Without settings, it takes the
+    Its arguments are the kind of call and the model's settings. Without settings, it uses the
     step's model for that kind of call.
     """
     config = workspace.config

@@ -1,7 +1,7 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
-The prompts are those of the real steps. A search needs an index and vectors. If one is missing, the
-search is replaced by its expected rows: see `expected_rows`. Without a last run and without chunks,
+The prompts are those of the real steps. A search needs an index and vectors. If either is missing,
+the search is replaced by its expected rows (see `expected_rows`). Without a last run and chunks,
 every query gets as many chunks of the mean length as the search may return.
 """
 
@@ -67,7 +67,7 @@ class DryQueries:
     def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
         """Search with every query, and return the calls of the embedding and of the reranker.
 
-        The second result is None unless the reranker is paid or uses prompts. `index_stays` tells
+        The second result is None unless the reranker is paid or uses prompts. `index_stays` says
         whether the run searches the current indexes. If some vectors are missing, queries with
         known vectors are searched only if a model reads their results.
         """

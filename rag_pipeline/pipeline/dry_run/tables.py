@@ -22,7 +22,7 @@ from rag_pipeline.pipeline.planning import (
 )
 
 MOST_CHARACTERS = 3_000_000
-"""Maximum characters of a chunking's documents built dry. Counts for more are scaled."""
+"""If a chunking has more characters to build, only a sample is built dry, and counts are scaled."""
 _CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
 _AT_ONCE = 64
 """Number of documents whose rows are in memory at the same time."""
@@ -39,7 +39,7 @@ class DryResult:
     chunks_known: bool = True
     calls_known: bool = True
     exact: bool = True
-    """Whether no call depends on a reply that does not exist."""
+    """False if a call depends on a reply that does not exist."""
     scale: float = 1.0
     """Factor for all counts, above 1 if only a sample of the documents was built."""
     change: Change = field(default_factory=Change)

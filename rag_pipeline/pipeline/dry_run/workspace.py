@@ -12,7 +12,7 @@ from rag_pipeline.store import Store, Table
 from rag_pipeline.workspace import Workspace
 
 StoredRows = dict[str, list[pa.RecordBatch]]
-"""Rows by their document."""
+"""The rows of each document, by document id."""
 
 
 class DryTable(Table):
