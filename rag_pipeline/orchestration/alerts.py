@@ -22,7 +22,7 @@ _MOST = 20
 
 
 def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinition]:
-    """Return the alert sensors if the corpus file names a webhook. They are on by default."""
+    """Return the alert sensors, which are on by default, or [] if the file names no webhook."""
     config, now = workspace.config, following(workspace)
     if config.alerts is None:
         return []
@@ -38,7 +38,7 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
 
 
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
-    """Return a sensor that posts a mistake in a corpus file, if the file names a webhook.
+    """Return a sensor that posts an error in a corpus file, or [] if the file names no webhook.
 
     If file and corpus have the same name, the sensor uses the cursor of the valid file's sensor.
     """
@@ -155,7 +155,7 @@ def _listed(problems: list[str]) -> str:
 def post(variable: str, corpus: str, text: str) -> None:
     """Post `{"text": …, "corpus": …}` to the URL in an environment variable.
 
-    Raise ConfigError if that fails. It names the variable, because the URL is usually a secret.
+    Raise ConfigError if that fails. The error names the variable, as the URL is usually a secret.
     """
     address = os.environ.get(variable, "")
     if not address.startswith(("http://", "https://")):

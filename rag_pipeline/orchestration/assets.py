@@ -211,10 +211,10 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
 def _loaded_nothing(
     workspace: Workspace, context: dg.OpExecutionContext, step: Step, outcome: Materialized
 ) -> dg.AssetObservation | None:
-    """Return the event of a scheduled load that changed nothing, which replaces its output.
+    """Return the event that replaces the output of a scheduled load that changed nothing, or None.
 
-    In other jobs, Dagster would skip the steps behind an asset without an output. It also skips its
-    checks, so they must have passed.
+    In other jobs, Dagster would skip the steps behind an asset without an output. Dagster also
+    skips the asset's checks, so they must have passed.
     """
     of_schedule = context.job_name == job_name(workspace.config, DOCUMENTS.asset)
     same = of_schedule and version_made(workspace, context.instance, step) == outcome.version
@@ -232,7 +232,7 @@ class LoggedProgress:
         self._last = time.monotonic()
 
     def __call__(self, step: Step, what: str, count: int) -> None:
-        """Count the progress of a step. Log it if the last line is `LOG_SECONDS` old."""
+        """Count the progress of a step. Log it if the last line is at least `LOG_SECONDS` old."""
         done = self._done.setdefault(step, Counter())
         done[what] += count
         if time.monotonic() - self._last >= LOG_SECONDS:
@@ -348,7 +348,7 @@ def _sharded_asset(
 def clear_failures(subject: str) -> Iterator[None]:
     """Turn errors into Dagster failures with the same message.
 
-    Wrong settings or inputs are not retried. Errors of a store or a model, and bugs, are.
+    Wrong settings or inputs are not retried. Bugs, and errors of a store or a model, are retried.
     """
     try:
         with blaming(subject):

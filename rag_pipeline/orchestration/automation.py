@@ -36,7 +36,7 @@ from rag_pipeline.workspace import Workspace
 SENSOR_SECONDS = 30
 """Minimum seconds between two ticks of a sensor."""
 FRESHNESS_SECONDS = 600
-"""Minimum seconds between two looks for checks of freshness that are due."""
+"""Minimum seconds between two searches for freshness checks that are due."""
 
 _NAMED = 5
 
@@ -68,7 +68,7 @@ def build_jobs(
 
 
 def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.ScheduleDefinition]:
-    """Return the re-index schedule if the corpus file sets one. It is on by default.
+    """Return the re-index schedule, which is on by default, or [] if the corpus file sets none.
 
     With `one_run`, it starts one run of all stale steps. Otherwise it loads the documents, and the
     sensor then requests the stale partitions.
@@ -163,7 +163,7 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
 
 
 def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
-    """Return the reason why sensors request nothing at this time, or None if they may."""
+    """Return the reason why sensors request no runs at this time, or None if they may do so."""
     if config.sensor_hours is None:
         return None
     start, end = config.sensor_hours.split("-")
@@ -244,7 +244,7 @@ def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) 
 def build_freshness_sensors(
     config: CorpusConfig, checks: Sequence[dg.AssetChecksDefinition]
 ) -> list[dg.SensorDefinition]:
-    """Return the sensor that evaluates the checks of age once their time is over."""
+    """Return the sensor that evaluates freshness checks when they are due, or [] without checks."""
     if not checks:
         return []
     with unstable():

@@ -1,4 +1,4 @@
-"""Build Dagster's asset checks from the checks of each asset, and the checks of their age."""
+"""Build Dagster's asset checks from the checks of each asset, and checks of the assets' age."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource
 
 _CHECKING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
-"""Set by `dg check defs` and `dagster definitions validate`, which must fail on a mistake."""
+"""Set by `dg check defs` and `dagster definitions validate`. They must fail if a file is wrong."""
 
 
 class _Attributes(BaseModel):
@@ -123,7 +123,7 @@ class RagPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> "RagPipeline":
-        """Validate the attributes. A mistake stops only the corpus of this file."""
+        """Validate the attributes. An error stops only the corpus of this file."""
         load_secrets()
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
@@ -148,7 +148,7 @@ def _opened(s3: "S3Resource") -> Any:
 
 
 class _Mistaken(RagPipeline):
-    """A corpus file with a mistake, which its sensors report."""
+    """A corpus file with an error, which the corpus's sensors report."""
 
     def __init__(self, file: Path, error: ConfigError) -> None:
         self.file, self.error = file, error
@@ -194,7 +194,7 @@ def build_definitions(
 
 
 def definitions_of_mistake(file: Path, error: RagPipelineError) -> dg.Definitions:
-    """Log a mistake, and return a sensor that fails with it and a sensor that posts it.
+    """Log an error in a corpus file. Return a sensor that fails with it and a sensor that posts it.
 
     Raise the error if a command only checks the definitions.
     """

@@ -43,7 +43,7 @@ OBSERVED_SECONDS = 60
 def following(workspace: Workspace) -> Callable[[], Workspace]:
     """Return a function that returns the workspace of the current corpus file.
 
-    The function raises ConfigError while the file has a mistake. For a project's own workspace type
+    The function raises ConfigError while the file has an error. For a project's own workspace type
     or component it returns the given workspace, because only Dagster can read that file.
     """
     if type(workspace) is not Workspace:

@@ -90,7 +90,7 @@ class Work:
     _last: dg.OpExecutionContext | None = None
 
     def announce(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-        """Report the partitions that the run will make, which the UI shows as in progress."""
+        """Report the partitions that the run will make. The UI shows them as in progress."""
         config = self.plan.workspace.config
         ops = run.step_keys_to_execute or asset_names(config)
         stale = {*stale_steps(self.plan.workspace), *self.forced}
@@ -159,7 +159,7 @@ class Work:
             context.log.warning(f"{count} of {len(wanted)} left out, because {cause} failed")
 
     def _failure(self, errors: Mapping[Step, Exception]) -> dg.Failure:
-        """Return the failure of an op: a line per failed step, and the number of its readers."""
+        """Return the failure of an op. A line per failed step gives the number of its readers."""
         config, said = self.plan.workspace.config, []
         for step, error in errors.items():
             behind = len(readers(config, step))
@@ -267,7 +267,7 @@ def _begin(workspace: Workspace) -> Work:
 def _unmakeable(failed: Failures) -> Collection[Step]:
     """Return the failed steps that would fail again with the same inputs.
 
-    Return no steps if all errors come from the store, because they may pass.
+    Return no steps if all errors come from the store, because such errors may pass.
     """
     errors = [error for error in failed.values() if error is not None]
     return failed if any(not is_of_the_store(error) for error in errors) else ()

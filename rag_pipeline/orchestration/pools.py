@@ -31,7 +31,7 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
 class PoolPlace:
     """The slot of a step in its pool, which the step leaves while it waits for another run.
 
-    Otherwise both could wait forever, because the other run holds the corpus and needs the slot.
+    Otherwise both runs could wait forever: the other run holds the corpus and needs the slot.
     """
 
     def __init__(self, context: dg.OpExecutionContext) -> None:

@@ -97,7 +97,7 @@ def _is_from_outside(entry: dg.EventLogEntry) -> bool:
 
 
 def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
-    """Return the id of a run's process, or None if it is unknown or on another machine."""
+    """Return a run's process id, or None if it is unknown or the process is on another machine."""
     host, _, own = run.tags.get(PROCESS_TAG, "").partition(":")
     if own.isdecimal():
         return int(own) if host == socket.gethostname() else None
@@ -114,7 +114,7 @@ def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 
 def _lives(pid: int, run_started: float | None) -> bool:
-    """Return whether a process lives and is older than the run. A younger process reuses the id."""
+    """Return whether a process lives and is older than the run. A younger one has reused the id."""
     status = Path(f"/proc/{pid}/stat")
     if not status.parent.parent.is_dir():
         return _answers(pid)

@@ -43,7 +43,7 @@ LEFT_TAG = "rag_pipeline/left"
 """The tag with the hashes of the steps that a run of the whole corpus could not make."""
 PARTITION_TAG = "dagster/partition"
 WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
-"""Seconds from the first, second … and each later interruption in a row to the next request."""
+"""Seconds to wait after the first, second … interruption in a row, and after any later one."""
 
 LOADED = time.time()
 """Unix time when this process loaded the definitions. Older code may cause interruptions."""
@@ -74,7 +74,7 @@ class Survey:
     held: str = ""
 
     def causes(self) -> list[str]:
-        """Return a line for each step that is stuck by itself, with the steps that read it."""
+        """Return a line for each step that is stuck by itself, with the number of its readers."""
         if self.held:
             return [self.held]
         roots: dict[Step, Step] = {}
@@ -168,14 +168,14 @@ def refusal(
     """Return the reason why a step, or the whole corpus, is not requested again, or None.
 
     A person's cancel of a run of a `wanted` step counts, whatever job the run had. Otherwise the
-    newest finished run of the request's job decides. If it ended by itself, the request needs other
-    `inputs`, or without `inputs` other sources.
+    newest finished run of the request's job decides. If it was not interrupted, `inputs` must
+    differ from the run's inputs. If `inputs` is None, the sources must differ.
     """
     config = workspace.config
     job, canceled = job_of(config, step), _canceled(instance, config, wanted)
     if canceled is not None:
         sources = sources_digest(config)
-        if SOURCES_TAG not in canceled.tags:  # no op of it has begun that would add the tag
+        if SOURCES_TAG not in canceled.tags:  # its ops add the tag, but none has begun
             instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
         if canceled.tags.get(SOURCES_TAG) in (None, sources):
             return f"its last run was canceled; start {job}, or change a file or a setting"
@@ -207,7 +207,7 @@ def refusal(
 def _canceled(
     instance: dg.DagsterInstance, config: CorpusConfig, wanted: Collection[Step]
 ) -> dg.DagsterRun | None:
-    """Return the newest canceled run of a wanted step that no run has tried since, or None."""
+    """Return the newest canceled run with a wanted step that no later run has tried, or None."""
     canceled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
     for run in instance.get_runs(canceled, limit=_CANCELED_LOOKED_AT):
         held = {*wanted}.intersection(steps_of(config, run))
@@ -289,7 +289,7 @@ def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
 
 
 def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext) -> None:
-    """Fail and log the runs of a corpus, also those of checks alone, whose process is gone."""
+    """Fail and log a corpus's runs whose process is gone. Runs that only make checks count, too."""
     mine = {asset_key(config, name) for name in ASSETS}
 
     def is_ours(run: dg.DagsterRun) -> bool:
@@ -338,7 +338,7 @@ def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:
 
 
 def last_event(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
-    """Return the newest materialization or observation of an asset, which any run has made."""
+    """Return an asset's newest materialization or observation by any run, or None without one."""
     made = instance.fetch_materializations(key, limit=1).records
     found_current = instance.fetch_observations(key, limit=1).records
     return max((*made, *found_current), key=lambda record: record.storage_id, default=None)

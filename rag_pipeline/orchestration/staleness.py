@@ -3,7 +3,7 @@
 Dagster calls a partition stale if the data version of an input differs from the version that the
 partition was materialized with. So a corpus has one observed asset, `inputs`, with a partition for
 each step. Its data version is a hash of the files, settings, code versions and inputs of the step.
-Every materialization names the read versions.
+Every materialization names the versions that it read.
 
 Dagster may call a current step stale if another instance built it, or if an input was made again
 with the same result. Such a step is reported as materialized, without a run. A release is reported
@@ -42,7 +42,7 @@ _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 _OBSERVED = dg.DagsterEventType.ASSET_OBSERVATION
 _MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
 _AT_ONCE = 50
-"""Maximum number of partitions that are reported between two looks at the time."""
+"""Maximum number of partitions that are reported between two looks at the clock."""
 
 _ABOUT = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
 
@@ -206,7 +206,7 @@ def _reconcile(
     own: Sequence[Step],
     stale: Mapping[Step, str],
 ) -> set[Step]:
-    """Observe and report partitions of one asset, and return those with an event.
+    """Observe and report partitions of one asset, and return the steps that got an event.
 
     The assets before it must be done.
     """
@@ -242,7 +242,7 @@ def _observe(
     version: str,
     last: dg.EventLogRecord | None = None,
 ) -> None:
-    """Observe the inputs of a step, and say if the code of its methods is another than at `last`.
+    """Observe the inputs of a step, and tell if the code of its methods changed since `last`.
 
     An asset has one code version in Dagster, but each of its partitions may have its own methods.
     """
@@ -304,7 +304,7 @@ def found_current(
 ) -> dg.AssetObservation:
     """Return the event of a step that a run found current. No other asset waits for such events.
 
-    The check of freshness reads its time.
+    The freshness check reads the time of the event.
     """
     now = dg.MetadataValue.timestamp(time.time())
     return dg.AssetObservation(
