@@ -52,7 +52,7 @@ class Comparison:
     known: dict[str, str]
     """The ids in the tables, with the key of the object that each was read from ("" for a file)."""
     for_extra: dict[str, str] = field(default_factory=dict)
-    """The extra, now installed, that a document or object is read again for, by its id or key."""
+    """Document ids and object keys to read again, each with the extra that is now installed."""
 
     @property
     def gone(self) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Loaded:
     """Hold the result of a shard."""
 
     ids: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The ids with the object's key, and the reason for quarantine or ""."""
+    """Each id with its object's key, and with the reason for quarantine, or "" if there is none."""
     unread: set[str] = field(default_factory=set)
     contested: set[str] = field(default_factory=set)
     """The ids that were not committed, because another object also has the id."""

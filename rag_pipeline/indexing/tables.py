@@ -64,7 +64,7 @@ class TablePartition:
     shard_documents: int | None = None
     """Maximum number of documents in a shard, by default `MAX_SHARD_DOCUMENTS`."""
     covered: Callable[[Iterable[str]], set[str]] = set
-    """A function that returns the documents that belong into the table, of the given ones."""
+    """A function that returns those of the given documents that belong in the table."""
     maintain: Callable[[Table], object] = Table.compact
 
     @property
