@@ -194,7 +194,7 @@ class BucketFiles(Files):
         self.local_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders, if last used before a Unix time."""
+        """Return local copies of folders outside `paths` that were last used before a Unix time."""
         wanted = set()
         for path in paths:
             listed = self.read(f"{path}/{folders.FILES}")

@@ -1,7 +1,7 @@
 """Hold a lease on a corpus, so that one run at a time works on it.
 
-The lease names its holder. It keeps two people from paying for the same work. The tables stay right
-without a lease.
+The lease names its holder. It keeps two people from paying for the same work. The tables stay
+correct without a lease.
 """
 
 import json

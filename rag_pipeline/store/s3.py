@@ -72,7 +72,7 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _findings() -> tuple[str, str, bool]:
-    """Return boto3's endpoint ("" for AWS), its region, and whether host names hold the bucket."""
+    """Return boto3's endpoint ("" for AWS) and region, and whether a host name has the bucket."""
     meta = s3_client().meta
     endpoint = meta.endpoint_url if _is_own(meta.endpoint_url) else ""
     style = (meta.config.s3 or {}).get("addressing_style")
@@ -80,7 +80,7 @@ def _findings() -> tuple[str, str, bool]:
 
 
 def browser_address(address: str) -> str:
-    """Return where a browser opens an object: AWS's console, or the bucket of another server."""
+    """Return the URL at which a browser opens an object, in AWS's console or on another server."""
     bucket, _, key = address.removeprefix("s3://").partition("/")
     endpoint, _region, _virtual = _findings()
     console = "https://s3.console.aws.amazon.com/s3/object"

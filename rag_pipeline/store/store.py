@@ -168,7 +168,7 @@ class Store:
         self.files.remove_file(path)
 
     def read_parquet(self, path: str) -> pa.Table | None:
-        """Return a Parquet file's table with its schema metadata, or None without a file."""
+        """Return a Parquet file's table with its schema metadata, or None if there is no file."""
         content = self.read_bytes(path)
         try:
             return None if content is None else pq.read_table(pa.BufferReader(content))

@@ -34,7 +34,7 @@ SORTED_ROWS = 10_000
 """Number of rows from which `document_id` gets an index."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in index statistics
 _PATIENCE_SECONDS = 120.0
-"""Time for which a replacement is tried again while other processes commit first."""
+"""Seconds for which a replacement is tried again while other processes commit first."""
 _LONGEST_PAUSE_SECONDS = 1.0
 _REBASES = 20
 """Number of times that Lance itself repeats a commit after commits that do not conflict."""
@@ -59,7 +59,7 @@ class Table:
         return replace(self, at=self.version) if self.exists() else self
 
     def opened(self, version: int) -> "Table":
-        """Return this table at one version, which stays open: every read saves 5 ms."""
+        """Return this table at one version that stays open. This saves 5 ms per read."""
         return replace(self, at=version, _opened=self.open(version))
 
     def ensure(self) -> None:
