@@ -2,7 +2,7 @@
 
 The row of a document from a bucket has an `origin`: the object's key, ETag, size and number of
 documents, and the missing extra, if any. An object is unchanged if this number of rows have its
-origin, and the extra is still missing. An interrupted load leaves fewer rows.
+origin, and a missing extra is still missing. An interrupted load leaves fewer rows.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan(Plan):
-    """Plan a load by a comparison."""
+    """Plan a load from a comparison of files or objects with the tables."""
 
     compared: Comparison
 
@@ -101,7 +101,10 @@ def list_documents(config: CorpusConfig) -> Listing:
 
 
 def listing_digest(config: CorpusConfig) -> str:
-    """Return the digest of `list_documents`, or "" if a folder can't be listed."""
+    """Return the digest of `list_documents`, or "" if a folder can't be listed.
+
+    Raise the errors of `list_documents` for a bucket.
+    """
     try:
         return list_documents(config).digest
     except ConfigError:

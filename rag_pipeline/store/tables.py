@@ -129,7 +129,7 @@ class Table:
         return table
 
     def has_version(self, version: int, whole: bool = False) -> bool:
-        """Return whether a version opens and, with `whole`, whether its files can be read."""
+        """Return whether a version opens and, with `whole`, whether it can return its `state`."""
         with suppress(StoreError):
             table = self.open(version)
             if whole:
