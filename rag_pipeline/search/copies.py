@@ -1,4 +1,4 @@
-"""Find documents with the same text, so that one is indexed and cited by the names of all."""
+"""Find documents with the same text. One of them is indexed, and citations name all of them."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
 Copies = Mapping[str, str]
-"""The document that is indexed in place of each copy, by the copy's id."""
+"""Maps the id of each copy to the id of the document that is indexed instead."""
 _ASIDE = frozenset({"backup", "backups", "bak", "sicherung", "tmp", "temp"})
-"""Names of folders with documents that are rather not indexed than their copies elsewhere."""
+"""Names of folders for backups and temporary files. A copy elsewhere is indexed instead."""
 _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 
 
 def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
-    """Return the copies in the newest or a pinned version of the documents table.
+    """Return the copies in a version of the documents table, by default in the newest version.
 
-    Copies have the same text and the same readers. The document that is indexed has a name without
-    words such as `draft`, no folder such as `backup`, the fewest folders, and the fewest letters.
+    Copies have the same text and the same readers. The indexed document is preferably one without
+    words such as `draft` and without folders such as `backup` in its id. Of several, it is the one
+    in the fewest folders, then the one with the shortest id.
     """
     documents = workspace.documents()
     if not documents.exists():
@@ -72,9 +73,9 @@ def _order(document_id: str) -> tuple[bool, int, int, str]:
 
 
 def copies_matching(workspace: Workspace, version: int, copies: Copies, where: str) -> set[str]:
-    """Return the copies that match a filter in LanceDB's SQL.
+    """Return the ids of the copies that match a filter in LanceDB's SQL.
 
-    A copy has no chunks, so a filter of a chunk's own columns matches no copy.
+    A copy has no chunks, so a filter with a column of chunks, such as `start`, matches no copy.
     """
     if any(column in where for column in _OF_CHUNKS):
         return set()

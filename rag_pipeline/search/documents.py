@@ -1,4 +1,4 @@
-"""Read documents from one version of their table, and keep the last used ones in memory."""
+"""Read documents from one version of their table, and keep the last used documents in memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -12,14 +12,14 @@ from rag_pipeline.store import Table
 from rag_pipeline.store.schemas import parse_metadata
 
 _MOST_CHARACTERS = 8_000_000
-"""Maximum size of the kept texts in characters: 8 to 32 MB."""
+"""Maximum number of characters of the kept texts, which take 8 to 32 MB."""
 _COLUMNS = [field.name for field in fields(Document)]
 
 
 class PinnedDocuments:
     """Reads documents of a release. Threads may share it.
 
-    A search names up to ten documents. To open the table takes longer than the search itself, so
+    A search reads up to ten documents. Opening the table takes longer than the search itself, so
     the table stays open.
     """
 

@@ -1,4 +1,4 @@
-"""Cut the part of a long passage that is shown with a question."""
+"""Cut an excerpt of a long passage, which is shown with a question."""
 
 from collections import Counter
 
@@ -7,11 +7,12 @@ from rag_pipeline.search.tokenization import default_tokenizer
 
 
 def excerpt(text: str, query: str, length: int) -> str:
-    """Return at most `length` characters of a text, from the sentence that best fits the query.
+    """Return the excerpt of at most `length` characters that best fits the query.
 
-    Runs of white space become one space, and an ellipsis replaces omitted text. The excerpt with
-    the highest sum of weights is taken. The weight of a query word is 1 / the number of sentences
-    that contain it. If the text has no query word, the excerpt is its beginning.
+    An excerpt begins with a sentence. The best excerpt has the highest sum of the weights of its
+    query words. The weight of a word in n sentences of the text is 1/n. If the text has no query
+    word, the excerpt is its beginning. Runs of white space become one space, and an ellipsis
+    replaces omitted text.
     """
     flat = " ".join(text.split())
     if len(flat) <= length:

@@ -19,8 +19,8 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[Item, float]]:
     """Fuse rankings by the sum of `weight / (k + rank)`, and return the chunks best first.
 
-    Ranks start at 1. The input scores are ignored. Ties are in the order of the chunks. Without
-    `weights`, each weight is 1. Raises ValueError if the numbers of weights and rankings differ.
+    Ranks start at 1. The input scores are ignored. Equal sums are ordered by chunk. If `weights`
+    is None, each weight is 1. Raises ValueError if the numbers of weights and rankings differ.
 
     Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
     individual Rank Learning Methods", SIGIR 2009.
@@ -36,6 +36,6 @@ def reciprocal_rank_fusion(
 
 
 def weighted_gains(ranking: RankedItems[Item], weight: float) -> list[tuple[Item, float]]:
-    """Return the chunks with their scores scaled to 0..`weight`. Equal scores become `weight`."""
+    """Return the chunks with scores scaled to 0..`weight`. If all are equal, each is `weight`."""
     shares = weight * scaled(np.array([score for _, score in ranking], np.float64))
     return [(chunk, share) for (chunk, _), share in zip(ranking, shares.tolist(), strict=True)]

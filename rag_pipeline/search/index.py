@@ -19,7 +19,10 @@ from rag_pipeline.search.reranking.late_interaction import Weights, token_weight
 from rag_pipeline.store.lance import data_files, id_filter
 
 RESIDENT_BYTES = 400 << 20
-"""Maximum bytes of vectors, and of a server's rows, in memory. Reading them slows a query."""
+"""Maximum size in bytes of the vectors, and of a server's rows, that are kept in memory.
+
+Larger ones are read from disk for each query, which takes longer.
+"""
 
 _TAKEN = 4096
 """Number of rows that are copied at once. If more rows are new, all vectors are read again."""
@@ -41,33 +44,36 @@ class Index:
     row_ids: vector_index.RowIds
     """LanceDB's row id at each position."""
     neighbours: Positions
-    """Positions of the chunks before and after in the document, or -1, shape (chunks, 2)."""
+    """Positions of the chunks before and after each chunk in its document, shape (chunks, 2).
+
+    The position is -1 if there is no such chunk.
+    """
     _chunk_ids: pa.Array
-    """Sorted."""
+    """The ids of all chunks, sorted."""
     _document_ids: pa.Array
     document_of: Positions
     """The number of the document at each position: an index into `_document_ids`."""
     _by_row_id: Positions
     probes: int
-    """Number of partitions of the vector index that a search reads. 0 without a vector index."""
+    """Number of partitions that a search reads. 0 if the table has no vector index."""
     vectors: Vectors | None
-    """The vector at each position, shape (chunks, dimension). None above `RESIDENT_BYTES`."""
+    """The vector at each position, shape (chunks, dimension), or None above `RESIDENT_BYTES`."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
     dataset: Any | None = None
-    """The table opened by pylance, if it should read rows (see `vector_index.take`)."""
+    """The table opened by pylance, or None if LanceDB reads rows (see `vector_index.take`)."""
     rows: pa.Table | None = None
-    """The row at each position, for a server. None above `RESIDENT_BYTES`."""
+    """The row at each position. None outside servers, or if larger than `RESIDENT_BYTES`."""
     documents: PinnedDocuments | None = None
     """Reads documents by id. None if the build has no documents table."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """The indexed document with the same text, by the id of each copy that the caller may see."""
+    """Maps the id of each copy that the caller may see to the id of the indexed document."""
     copies_matching: Callable[[str], Collection[str]] = lambda _: ()
-    """Returns the copies that match a filter in SQL."""
+    """Returns the ids of the copies that match a filter in SQL."""
     visible: Mask | None = None
     """One flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
     condition: str | None = None
-    """The same in LanceDB's SQL, if the vectors are on disk."""
+    """`visible` as a condition in LanceDB's SQL. None also if the vectors are in memory."""
 
     @classmethod
     def open(
@@ -75,7 +81,7 @@ class Index:
     ) -> "Index":
         """Open an index. Copy vectors from the index `before` if they come from the same files.
 
-        Raises StoreError if a file is damaged, or if table and lexical index have other chunks.
+        Raises StoreError if a file is damaged, or if table and lexical index differ in chunks.
         """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
@@ -105,9 +111,9 @@ class Index:
         return f"{self.table.name}-{self.table.version}"
 
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
-        """Return the index with its rows in memory, or else read by pylance.
+        """Return the index with its rows in memory. If they are too large, pylance reads them.
 
-        With `mapped`, rows and vectors are in files that other processes map, too.
+        If `mapped` is given, rows and vectors are in files that other processes can map, too.
         """
         dataset, vectors = self.table.to_lance(), self.vectors
 
@@ -209,7 +215,7 @@ class Index:
         )
 
     def with_copies(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-        """Return the chunks with the ids of the copies of their documents."""
+        """Return the chunks, with the ids of their documents' copies in `copies`."""
         if not self.copies:
             return list(chunks)
         found: dict[str, list[str]] = {chunk.document_id: [] for chunk in chunks}
@@ -268,7 +274,7 @@ class _Terms:
 
     @classmethod
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
-        """Find each chunk in the lexical index. Raise StoreError if the two have other chunks.
+        """Find each chunk in the lexical index. Raise StoreError if the chunks differ.
 
         The lexical index may also have documents that the embedding model failed on.
         """
@@ -294,7 +300,7 @@ class _Terms:
         return cls(lexical, at, positions, document_of, by_document, starts)
 
     def only(self, document_ids: pa.Array) -> "_Terms":
-        """Return the results and statistics of some documents alone."""
+        """Return the terms of the given documents. Other documents are not found or counted."""
         return replace(self, lexical=self.lexical.only(document_ids))
 
     @property
@@ -305,7 +311,10 @@ class _Terms:
     def search(
         self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
     ) -> tuple[Positions, Floats]:
-        """Return the k best chunks with BM25 scores above 0, their ties, and chunks of `also`."""
+        """Return the k best chunks by BM25, the ties of the last, and the chunks of `also`.
+
+        Chunks with a score of 0 are left out.
+        """
         mask = None if allowed is None else allowed[self.positions]
         if len(self.rows) < len(self.positions):
             found_here = self.positions >= 0
@@ -369,7 +378,7 @@ def _resident(
 
 
 def _rows_without_chunks(chunks: pa.Table, lexical: LexicalIndex) -> int:
-    """Return the number of rows of the lexical index with documents that the table lacks."""
+    """Return how many rows of the lexical index belong to documents that the table lacks."""
     import pyarrow.compute as pc
 
     if len(lexical) == len(chunks):

@@ -21,7 +21,7 @@ from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Pa
 
 FOLDS = 5
 _COMPARED = 50
-"""Number of first chunks per query, by the configured weights, that the model compares."""
+"""Number of chunks per query that the model compares: the first by the configured weights."""
 _TEMPERATURE = 0.1
 """Initial divisor of the scores. It is fitted with the weights, then discarded."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
@@ -34,7 +34,7 @@ class Example(NamedTuple):
     features: Floats
     """Dense, lexical and document score, shape (chunks, 3)."""
     neighbours: Floats
-    """Mean features of the chunks before and after, shape (chunks, 3)."""
+    """Mean features of the chunks before and after each chunk, shape (chunks, 3)."""
     late: Floats
     """MaxSim scores, scaled so that they can be added to the weighted sum, shape (chunks,)."""
     answers: npt.NDArray[np.bool_]
@@ -67,8 +67,8 @@ def learn(
 ) -> PartWeights:
     """Return the weights that rank relevant chunks best.
 
-    The strength of regularisation with the best mean reciprocal rank on left-out folds is used. If
-    no strength is better than the configured weights, return the configured weights.
+    The regularisation has the strength with the best mean reciprocal rank on left-out folds. If no
+    strength ranks better than the configured weights, return the configured weights.
     """
     chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
     for pull in _PULLS:
@@ -132,10 +132,10 @@ def folds_of(groups: Sequence[Hashable]) -> list[int]:
 def _likelihood(
     examples: Sequence[Example], start: Floats, learned: Positions, pull: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
-    """Return the loss: mean negative log-likelihood of the relevant chunks plus regularisation.
+    """Return a function that computes the loss and its gradient.
 
-    The function returns the loss and its gradient. Its parameters are the logarithms of the weights
-    above 0 and of the temperature.
+    The loss is the mean negative log-likelihood of the relevant chunks plus the regularisation. The
+    parameters are the logarithms of the weights above 0 and of the temperature.
     """
     features, neighbours, late, answers = map(np.concatenate, zip(*examples, strict=True))
     sizes = [len(example.late) for example in examples]

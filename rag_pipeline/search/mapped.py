@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Vectors
 
 @dataclass(frozen=True, slots=True)
 class MappedFolder:
-    """A folder of the files. Processes that map the same file hold it in memory once.
+    """Holds the mapped files. Processes that map the same file hold it in memory once.
 
     The first process writes a file while the others wait for it.
     """
@@ -23,7 +23,7 @@ class MappedFolder:
     path: Path
 
     def vectors(self, name: str, vectors: Vectors) -> Vectors:
-        """Return the vectors from the file of a name. Write the file if there is none."""
+        """Return `vectors`, mapped from the file of this name. Write the file if there is none."""
         file = self.path / f"{name}.npy"
         with self._alone(name):
             if not file.exists():
@@ -33,7 +33,10 @@ class MappedFolder:
         return mapped.view(np.ndarray)
 
     def rows(self, name: str, make: Callable[[], pa.Table | None]) -> pa.Table | None:
-        """Return the table of a name. Return None if there is no file and `make` returns None."""
+        """Return the table of this name, mapped from its file. Write the file if there is none.
+
+        `make` returns the table to write. Return None if `make` returns None.
+        """
         file = self.path / f"{name}.arrow"
         with self._alone(name):
             if not file.exists():
@@ -45,7 +48,7 @@ class MappedFolder:
                 return pa.ipc.open_file(source).read_all()
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Delete the files of other names. Processes that map one keep its content."""
+        """Delete the files of all names except `names`. A deleted file stays mapped where it is."""
         for file in self.path.iterdir():
             if file.suffix in (".npy", ".arrow") and file.stem not in names:
                 with self._alone(file.stem):

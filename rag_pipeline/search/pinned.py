@@ -21,7 +21,7 @@ class Pinned:
     lexical_path: str | None
     rows: int
     documents_version: int | None = None
-    """Version of the documents table with the cited texts."""
+    """Version of the documents table, which holds the cited texts."""
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:

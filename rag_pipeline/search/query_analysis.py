@@ -20,7 +20,7 @@ _LEAST = 0.25
 _CERTAIN = (0.35, 0.45)
 """Scores between which the certainty of a name rises from 0 to 1."""
 _SURELY = 0.9
-"""Least score at which a name is removed from the search text though no file name has its words."""
+"""Least score at which a name is removed even if the file name has none of its words."""
 _LEAST_ASKED = 2
 """Least number of words with terms that the search text keeps."""
 _LONG = 150
@@ -34,9 +34,9 @@ _QUOTED = re.compile(r"[\"“„«»]([^\"“”„«»\n]{1,200})[\"“”«»]
 _CAPITALIZED = re.compile(r"(?<![\w.-])(?!\d)[^\W_a-zß-ÿ][\w-]*")
 _COMMA = re.compile(r",\s+")
 _COMMON = 0.5
-"""Least share of documents with a common term. Such a term distinguishes no document."""
+"""A term in at least this share of the documents is common and distinguishes no document."""
 _OPENING = 2
-"""Maximum number of first words of a clause, such as `According to`, that may be rare."""
+"""Number of words at the start of a clause, such as `According to`, that may be rare."""
 _ASKS = re.compile(
     r"(?:and |so )?(?:who|whom|whose|what|when|where|why|how|which|whether|if|do|does|did|is|are|"
     r"was|were|am|can|could|may|might|must|shall|should|will|would|has|have|had|tell|list|name|"
@@ -63,7 +63,7 @@ _AROUND = _TURNING | frozenset(
     "trying us want was we were whether will wish would you your all afternoon good here ich "
     "möchte gerne eine kurze können sie mir sagen je voudrais une quiero una".split()
 )
-"""Words of an address before a question. It has at least one word of `_TURNING`."""
+"""Words of an address before a question. An address has at least one word of `_TURNING`."""
 _ENDS = ";:,.!?-–—"
 
 
@@ -135,7 +135,10 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
 
 
 def _segments(text: str, words: list[_Word]) -> list[tuple[int, int]]:
-    """Return the first and last word, excluded, of each sentence, or part before a question."""
+    """Return the first word and the last word + 1 of each segment.
+
+    A segment is a sentence, or a part of one that ends after a semicolon or before a question.
+    """
     ends = {*sentence_ends(text, 0, len(text)), *(m.end() for m in _SEMICOLON.finditer(text))}
     for breaks in (_BREAK, _COMMA):
         ends |= {m.end() for m in breaks.finditer(text) if _ASKS.match(text, m.end())}
@@ -146,7 +149,7 @@ def _segments(text: str, words: list[_Word]) -> list[tuple[int, int]]:
 def _best_run(
     words: list[_Word], gains: npt.NDArray[np.float64], segments: list[tuple[int, int]]
 ) -> tuple[int, npt.NDArray[np.float64], int, int]:
-    """Return the best candidate, each candidate's score, and the best one's words (start, end)."""
+    """Return the best candidate, each candidate's score, and start and end of the best name."""
     runs = []
     for first, last in segments:
         sums = np.vstack([np.zeros((1, gains.shape[1])), np.cumsum(gains[first:last], axis=0)])
@@ -163,9 +166,9 @@ def _best_run(
 def _shortest(
     words: list[_Word], gains: npt.NDArray[np.float64], start: int, end: int
 ) -> tuple[int, int]:
-    """Return the first and last word, excluded, of the shortest part of a name with all its terms.
+    """Return the first word and the last word + 1 of the shortest part that has all naming terms.
 
-    A question may repeat a name. Words between both places are not part of the name.
+    If a question repeats a name, the words between the two places are not part of the name.
     """
     naming = [
         (number, term)
@@ -187,10 +190,10 @@ def _shortest(
 def _whole_names(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> list[tuple[int, list[int]]]:
-    """Return the row of each document whose whole name is quoted, with the numbers of the words.
+    """Return the row of each document whose whole name is quoted, with the name's word numbers.
 
-    A capitalized word that is a whole file name, such as `Keep`, counts without quotation marks,
-    too, except at the start of a sentence. A word of several file names does not count.
+    A capitalized word that is a whole file name, such as `Keep`, also counts without quotation
+    marks. It does not count at the start of a sentence, or if several file names contain it.
     """
     named = [(found.span(), found[1]) for found in _QUOTED.finditer(text)]
     for before, word in pairwise(words):
@@ -208,7 +211,7 @@ def _whole_names(
 def _gains(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the documents that a word names, and the gains, shape (words, documents)."""
+    """Return the documents that words name, and each word's gain for them (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     quoted = _whole_names(text, words, documents)
@@ -253,13 +256,13 @@ def _without(
 ) -> str | None:
     """Return a text without the words of a name, or None if too few words remain.
 
-    A clause with the name is removed too, if the rest asks for at least `_LEAST_ASKED` words:
+    The sentence or clause around the name is also removed in three cases. In the first two, at
+    least `_LEAST_ASKED` words must remain:
 
-    - a clause before a colon or semicolon, if only the rest starts like a question, or is longer
-    - a sentence without a question mark, if the rest asks, and is longer or the sentence is about
-      the person who asks
-    - a sentence, or a clause beside a comma, if only the rest starts like a question and the other
-      words of the clause after its first two are common (see `_is_common`)
+    - It ends with a colon, semicolon or dash. Only the rest starts like a question, or is longer.
+    - It is a sentence without a question mark, and the rest is longer and has one.
+    - Only the rest starts like a question. Also, the clause is about the person who asks, or its
+      other words after the first two are common (see `_is_common`).
     """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
@@ -296,12 +299,12 @@ def _without(
 
 
 def _ended(rest: str, part: str) -> str:
-    """Return what remains of a text, which ends like a question if the removed part did."""
+    """Return the rest of a text, with a question mark if the removed part ended with one."""
     return f"{rest.rstrip(' ,')}?" if part.endswith("?") and not rest.endswith("?") else rest
 
 
 def _is_common(word: _Word, documents: DocumentIndex) -> bool:
-    """Return whether the terms of a word name kinds of documents or are in at least half of all."""
+    """Return whether a word's terms all are kinds of documents, or all in half of the documents."""
     held = (documents.share_holding(term) >= _COMMON for term in word.terms)
     return all(map(documents.kinds.__contains__, word.terms)) or all(held)
 
@@ -320,7 +323,7 @@ def _without_address(text: str) -> str:
 
 
 def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) -> tuple[int, int]:
-    """Return the start and end of the clause around a span, between sentence ends and breaks."""
+    """Return start and end of the clause around a span. Sentences and `patterns` end clauses."""
     found = (match.end() for pattern in patterns for match in pattern.finditer(text))
     breaks = [*sentence_ends(text, 0, len(text)), *found]
     first = max((at for at in breaks if at <= start), default=0)

@@ -21,7 +21,7 @@ _UNREFINED = 400
 """Least number of neighbours by quantised vectors that are compared by their exact vectors."""
 
 Ranking = list[tuple[int, float]]
-"""Pairs (position, score), best first. Ties are in the order of the positions."""
+"""Pairs (position, score), best first. Equal scores are ordered by position."""
 
 
 class Scored(NamedTuple):
@@ -134,7 +134,10 @@ def nearest_read(index: Index, vector: Vectors, k: int, where: str | None) -> Sc
 
 
 def similarities_at(index: Index, vector: Vectors, positions: Positions, known: Scored) -> Floats:
-    """Return the cosine of each of the ascending `positions`. Reuse the cosines in `known`."""
+    """Return the cosine of `vector` and the vector at each position. Reuse the cosines in `known`.
+
+    `positions` are in ascending order and include the positions in `known`.
+    """
     cosines = np.full(len(positions), np.nan)
     cosines[np.searchsorted(positions, known.positions)] = known.scores
     missing = np.flatnonzero(np.isnan(cosines))
@@ -157,12 +160,15 @@ def joined(one: Scored, other: Scored) -> Scored:
 
 
 def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:
-    """Return the positions of the k highest scores. Ties are in the order of the positions."""
+    """Return the positions of the k highest scores. Equal scores are ordered by position."""
     return positions[np.lexsort((positions, -scores))[:k]]
 
 
 def scaled(scores: Floats) -> Floats:
-    """Scale scores linearly, from 0 for the lowest to 1 for the highest. Equal scores become 1."""
+    """Scale scores linearly, from 0 for the lowest to 1 for the highest.
+
+    If all scores are equal, each becomes 1.
+    """
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
     return np.ones(len(scores)) if low >= high else (scores - low) / (high - low)
 

@@ -1,4 +1,4 @@
-"""Rank the chunks of an index for queries, in evaluation, command line, assistant and servers.
+"""Rank the chunks of an index for queries of evaluations, users, the assistant and servers.
 
 A single-pass retriever ranks first. The `context_aware` retriever then searches the leading
 documents again with boosted queries. A reranker reorders the candidates. If the settings say so,
@@ -53,7 +53,10 @@ Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """Scores the passages of each query (see `reranking.passages.score_passages`)."""
 
 _Ranked = tuple[Ranking, pa.Table | None, pa.Table | None, SearchResult]
-"""The ranking of the candidates, rows and token vectors already read, a result without chunks."""
+"""The ranking of the candidates, the rows and the token vectors, and a result without chunks.
+
+Rows and token vectors are None if they are not read yet.
+"""
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries that are reranked together, with concurrent calls."""
@@ -151,9 +154,10 @@ class Searcher:
     def _read(
         self, group: Sequence[SearchRequest], found: Sequence[_Ranked], reranker: PassageReranker
     ) -> list[tuple[list[ScoredChunk], str | None]]:
-        """Return each query's reranked chunks with None.
+        """Return each query's reranked chunks, and None for the error.
 
         If the reranker fails on a query, return the chunks in the retriever's order and the error.
+        Raises ProviderError instead, unless `on_error` is `keep_order`.
         """
         assert self.score is not None
         loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, *_ in found]
@@ -273,7 +277,7 @@ def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -
 def _in_force_first(index: Index, query: str, ranking: Ranking) -> Ranking:
     """Lower the scores of drafts, old versions and copies, unless the query asks for them.
 
-    They lose a share of the difference between the first score and the 20th.
+    Their chunks lose the same share of the difference between the first score and the 20th.
     """
     outdated = index.outdated
     if not outdated or not ranking:

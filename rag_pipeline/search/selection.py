@@ -1,4 +1,4 @@
-"""Select the ranked chunks that a query needs: no near-duplicates, relevant, and not too many."""
+"""Drop near-duplicates and irrelevant chunks from a ranking, and limit the number of chunks."""
 
 import re
 from collections import Counter
@@ -88,8 +88,9 @@ def select(
 ) -> list[tuple[int, float]]:
     """Return the first chunks of a ranking with scores above `settings.floor`.
 
-    Their maximum number is one of three `settings.contexts`, chosen by `query_complexity`. Scores
-    are first scaled to 0..1 by the ranking's lowest and highest score. Equal scores are all kept.
+    Scores are first scaled to 0..1 by the ranking's lowest and highest score. If all scores are
+    equal, the floor drops none. `query_complexity` chooses the maximum number of chunks from the
+    three `settings.contexts`.
 
     Source: "Adaptive Context Selection" in Mastra's article on context-aware evaluation (2025),
     which takes 3, 5 or 7 contexts with a relevance above 0.5.

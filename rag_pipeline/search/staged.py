@@ -48,9 +48,9 @@ class ContextAwareRetriever(RetrieverSettings):
     """Ranks with the retriever `over`, then searches its leading documents with boosted queries.
 
     The second search uses up to `variants` boosted queries in each of `boosted_files` documents.
-    It adds `boost_weight` times a chunk's score (0 to 1) for these queries. If one of the three
-    settings is 0, there is no second search. `k` applies to both searches. Without `adaptive`, the
-    setting of `over` applies.
+    It adds `boost_weight` times a chunk's mean score (0 to 1) for these queries. If one of the
+    three settings is 0, there is no second search. `k` applies to both searches. If `adaptive` is
+    not set, the `adaptive` of `over` applies.
     """
 
     model_config = ConfigDict(defer_build=True)  # the union in `over` needs this module imported
@@ -140,7 +140,7 @@ def boosted_ranking(
     settings: ContextAwareRetriever,
     embed: Embed,
 ) -> Ranking:
-    """Return the ranking with the scores of the boosted searches added.
+    """Return the ranking after the scores of the boosted searches were added.
 
     Each document is searched with its boosted queries. A chunk gains `boost_weight` times its mean
     score (0 to 1) over these queries. `chunks` are the chunks of the ranking. A chunk that only a
@@ -189,7 +189,7 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return boosted queries, those with the best words first.
+        """Return boosted queries. The first query adds the best words.
 
         Return an empty list if the texts have no new words.
         """

@@ -1,4 +1,4 @@
-"""Tell drafts, superseded and amended documents, copies and old versions by their names."""
+"""Recognize drafts, copies, old, superseded and amended documents by their names."""
 
 import re
 from collections import defaultdict
@@ -46,7 +46,7 @@ class _Name(NamedTuple):
 
 
 def standings(document_ids: Iterable[str]) -> dict[str, str]:
-    """Return why a document may not hold, such as `draft`, by its id. Others are not included.
+    """Map the ids of documents that may not be in force to the reason, such as `draft`.
 
     A document is an old version if its folder has the same name with a later version, such as `v2`,
     or with a later year. A name with a full date belongs to a series and has no versions.
@@ -69,20 +69,20 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def is_marked(document_id: str) -> bool:
-    """Return whether a name says that the document is a draft, superseded or a copy."""
+    """Return whether an id has a word for a draft, a superseded document or a copy."""
     return _parts(document_id).kind is not None
 
 
 def are_versions(one: str, other: str) -> bool:
-    """Return whether two document ids differ by years, versions and words such as `draft` alone."""
+    """Return whether two file names differ only in years, versions and words such as `draft`."""
     return _parts(one).words == _parts(other).words
 
 
 def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
-    """Return each document that another document replaces, with the id of that document.
+    """Map the ids of documents that are replaced to the ids of the documents that replace them.
 
-    Both are among `document_ids` and have the same name but for words and numbers of versions. A
-    document is not replaced if the question asks for old documents, or names its year.
+    Both ids are among `document_ids`. Their file names differ only in years, versions and words
+    such as `draft`. A document is not replaced if `asks_for` is true for it.
     """
     standing = standings(document_ids)
     holding = {_parts(d).words: d for d in sorted(document_ids) if d not in standing}
@@ -100,9 +100,9 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 
 
 def asks_for(question: str, document_id: str) -> bool:
-    """Return whether a question asks for old documents or drafts, or names a year or a version.
+    """Return whether a question asks for old documents, drafts or copies.
 
-    The year or the version is one of those in the id.
+    Return True also if the question names a year or a version that is in the id.
     """
     words = _words_of(question)
     named = {*_YEAR.findall(document_id), *_parts(document_id).marks}
@@ -110,10 +110,11 @@ def asks_for(question: str, document_id: str) -> bool:
 
 
 def amendments(chunks: Iterable[ScoredChunk]) -> dict[str, set[str]]:
-    """Return the ids of the documents that amend a document, by its id. Others are not included.
+    """Map the ids of amended documents to the ids of the documents that amend them.
 
-    An amending document says so in its name or title, which also holds the name or the title of
-    the amended one, as in `Amendment 1 Lease.docx` and `Lease.pdf`. All are among `chunks`.
+    Only documents of `chunks` are considered. The name or title of an amending document has a word
+    such as `amendment` and the name or title of the amended document. For example,
+    `Amendment 1 Lease.docx` amends `Lease.pdf`.
     """
     titles = {chunk.document_id: chunk.title for chunk in chunks}
     names = {d: _naming(d.rpartition("/")[2].rpartition(".")[0]) for d in titles}

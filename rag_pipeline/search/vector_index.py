@@ -19,7 +19,7 @@ from rag_pipeline.store.lance import index_names
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 FLAT_ROWS = 50_000
-"""Least number of rows that get an IVF index. A smaller table is scanned exactly."""
+"""Least number of rows of a table with an IVF index. A smaller table is scanned exactly."""
 RowIds = npt.NDArray[np.uint64]
 """LanceDB's row ids. They are valid for one version of a table."""
 _REFINE = 4
@@ -27,11 +27,11 @@ _REFINED_ROWS = 400
 """Least number of rows that are compared exactly after a quantised search."""
 _NPROBES = 64
 _PROBED = 6
-"""A search reads one of this many partitions, but at least `_NPROBES` partitions."""
+"""A search reads 1 / `_PROBED` of the partitions, but at least `_NPROBES` partitions."""
 _OUTGROWN = 1.5
-"""Factor between the actual and the wanted number of partitions above which the index retrains."""
+"""The index retrains if actual and wanted number of partitions differ by more than this factor."""
 _SKEWED = 3.0
-"""Factor of growth of the largest partition's share above which the index retrains."""
+"""The index retrains if the largest partition's share grows by more than this factor."""
 _FILTERED = 4096
 """Number of rows that are copied at once to filter them."""
 _LARGEST = "rag_pipeline.largest_partition"
@@ -103,7 +103,7 @@ def maintain(table: Table) -> str:
 
 
 def _partition_sizes(lance: Any) -> list[int]:
-    """Return the number of rows of each partition of the vector index, [] without an index.
+    """Return the number of rows of each partition of the vector index, or [] without an index.
 
     Only rows in the first part of the index count. All parts have the same partitions.
     """
@@ -145,8 +145,8 @@ def search(
 ) -> pa.Table:
     """Return the k nearest rows by cosine distance: `_distance`, `_rowid` and `columns`.
 
-    `probes` is `index_probes` of the table, if the caller knows it. Without `refine`, the search
-    compares quantised vectors only. Raises InputError if `where` is invalid.
+    `probes` is `index_probes` of the table, if the caller knows it. If `refine` is False, the
+    search compares only quantised vectors. Raises InputError if `where` is invalid.
     """
     query = (
         lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
@@ -173,7 +173,7 @@ def matching(lance: Any, where: str) -> RowIds:
 
 
 def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
-    """Return those of some row ids that match a filter. No other row is read."""
+    """Return the ids of the given rows that match a filter. No other row is read."""
     found = [np.empty(0, np.uint64)]
     for first in range(0, max(len(row_ids), 1), _FILTERED):
         some = row_ids[first : first + _FILTERED]
@@ -188,7 +188,8 @@ def take(
 ) -> pa.Table:
     """Return columns of the rows with the given ids, in the order of `row_ids`.
 
-    `dataset` is the same version opened by pylance. It takes a third of the processor's time.
+    `dataset` is the same version opened by pylance. Reading with it takes a third of the
+    processor time.
     """
     with reading(lance):
         if dataset is not None:
@@ -203,8 +204,8 @@ def take(
 def rows_of(dataset: Any, row_ids: RowIds, most: int) -> pa.Table | None:
     """Return the columns that a search reads, with the rows in the order of `row_ids`.
 
-    `dataset` is the table opened by pylance. Return None if the first thousand rows let expect more
-    than `most` bytes.
+    `dataset` is the table opened by pylance. Return None if the rows would need more than
+    `most` bytes, as estimated from the first thousand rows.
     """
     tokens = [name for name in ("token_vectors",) if name in dataset.schema.names]
     some = row_ids[:1000].tolist()

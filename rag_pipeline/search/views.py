@@ -29,8 +29,8 @@ def document_labels(workspace: Workspace, access: Access, version: int | None) -
 class Views:
     """Holds the last used views of an index. Threads may share it.
 
-    `read` returns the labels of all documents. It is called before the first view is made. A
-    document without labels in it is hidden from every caller that has labels.
+    `read` returns the labels of all documents. It is called once, when labels are first needed. A
+    document that `read` does not return is hidden from every caller whose `labels` are not None.
     """
 
     def __init__(self, index: Index, read: Callable[[], DocumentLabels]) -> None:
@@ -57,7 +57,7 @@ class Views:
         return labels is not None and caller.sees(labels)
 
     def index_for(self, caller: Caller) -> Index:
-        """Return the index with the documents that a caller may see."""
+        """Return a view of the index that has only the documents that a caller may see."""
         if caller.labels is None:
             return self._index
         labels = self._labels

@@ -14,7 +14,7 @@ from rag_pipeline.search.index import Index
 EXPAND: tuple[Expand, ...] = get_args(Expand)
 """The values of `expand`, in ascending order of the passages' size."""
 _LONGEST = 4_000
-"""Maximum characters of a section."""
+"""Maximum length of a section in characters."""
 
 
 def widened(
@@ -23,8 +23,9 @@ def widened(
     """Return larger passages that do not overlap, each with the list position of its best chunk.
 
     `neighbours` adds the chunks before and after. `section` takes the text between the headings
-    around the chunk. A section without headings or above 4,000 characters is replaced by the
-    neighbours. Without the documents' texts in the index, the chunks stay unchanged.
+    around the chunk. If there is no heading before the chunk, or the section has more than 4,000
+    characters, the neighbours are added instead. If the index has no document texts, the chunks
+    stay unchanged.
     """
     if expand == "none" or index.documents is None or not chunks:
         return list(enumerate(chunks))
@@ -60,7 +61,7 @@ def widened(
 def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
     """Return for each chunk the span from the chunk before it to the chunk after it.
 
-    Return the chunk's own span if the chunk is not in the index, as a chunk of a newer release.
+    Return the chunk's own span if the index lacks the chunk, for example one of a newer release.
     """
     at = np.minimum(index.at([chunk.chunk_id for chunk in chunks]), len(index) - 1)
     around = np.column_stack([at, index.neighbours[at]])

@@ -101,9 +101,9 @@ class LexicalIndex:
         return len(self.chunk_ids)
 
     def only(self, document_ids: pa.Array) -> "LexicalIndex":
-        """Return the index with the results and statistics of some documents alone.
+        """Return the index of the given documents. Other documents are not found or counted.
 
-        Scores of the engine `lance` keep the statistics of all documents.
+        With the engine `lance`, BM25 scores still count all documents.
         """
         import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ class LexicalIndex:
     ) -> Hits:
         """Return the k best rows with their scores, unordered. Ties of the k-th row are added.
 
-        The rows of `also` are added if they score above 0. They must be allowed.
+        Rows of `also` are added if they score above 0. All rows of `also` must be allowed.
         """
         terms = self._tokenizer.tokenize(query)
         if self._engine is None or not terms or k < 1:

@@ -29,7 +29,7 @@ _SEPARATORS = re.compile(r"[\s_+-]+")
 _NAMES_READ = 2_000
 _MAX_KNOWN = 50_000
 _MISSPELT = 0.95
-"""Weight of a corrected term; the exact term has 1."""
+"""Weight of a corrected term. An exact term has the weight 1."""
 _LENGTHS_CORRECTED = (5, 20)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -137,10 +137,10 @@ class DocumentIndex:
         return len(self.document_ids)
 
     def only(self, document_ids: pa.Array, bodies: Engine | None) -> "DocumentIndex":
-        """Return the index with the results and statistics of some documents alone.
+        """Return the index of the given documents. Other documents are not found or counted.
 
-        `bodies` is the engine of their chunks. Rows keep their numbers, and `count` is the number
-        of these documents.
+        `bodies` is the engine of the given documents' chunks. Rows keep their numbers, and `count`
+        is the number of the given documents.
         """
         import pyarrow.compute as pc
 
@@ -167,14 +167,14 @@ class DocumentIndex:
 
     @cached_property
     def outdated(self) -> dict[int, str]:
-        """Return the ids of drafts, old versions and copies by row (see `search.standing`)."""
+        """Map the rows of drafts, old versions and copies to their ids (see `search.standing`)."""
         ids = self.document_ids.to_pylist()
         shown = {row: ids[row] for row in self._rows.tolist()}
         known = standings(shown.values())
         return {row: document_id for row, document_id in shown.items() if document_id in known}
 
     def rows_named(self, name: str) -> Sequence[int]:
-        """Return the rows of the documents whose file name is exactly this, in any case."""
+        """Return the rows of the documents with exactly this file name. Case is ignored."""
         return self._rows_by_name.get(_SEPARATORS.sub(" ", name).strip().casefold(), ())
 
     @cached_property
@@ -190,7 +190,7 @@ class DocumentIndex:
 
         The strength is the term's BM25 score without idf, times a relative idf. The relative idf
         is the term's idf among whole documents, divided by the idf of a term in one document. An
-        unknown term is replaced by a known term at one edit's distance.
+        unknown term is replaced by a known term that differs by one edit, if there is one.
         """
         found = self._known.get(term)
         if found is None:
@@ -231,9 +231,10 @@ class DocumentIndex:
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
-        """Return the rarest indexed term at one edit's distance, or None without such a term.
+        """Return the rarest indexed term that differs by one edit, or None if there is none.
 
-        Return None for a term of less than 5 or more than 20 characters, or in a document's text.
+        Return None if a document's text has the term, or if it has fewer than 5 or more than 20
+        characters.
         """
         assert self._engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:

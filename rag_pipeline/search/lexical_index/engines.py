@@ -69,7 +69,7 @@ class Engine(Protocol):
     ) -> Hits:
         """Return the k best rows with any of the terms, and the ties of the k-th row.
 
-        A repeated term counts repeatedly. Rows of `also` are added if they score above 0.
+        A repeated term counts each time. Rows of `also` are added if they score above 0.
         """
 
     def holding(self, term: str) -> Rows:
@@ -111,7 +111,7 @@ def best_hits(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = 
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Return the number of each term. Read in slices, so that other threads can run between."""
+    """Return each term's number. Read the file in slices, so that other threads can run."""
     text = file.read_text(encoding="utf-8").strip()
     found: dict[str, int] = {}
     start = 1

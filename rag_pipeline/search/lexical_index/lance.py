@@ -29,7 +29,7 @@ class LanceEngine(Engine):
         self._visible: Mask | None = None
 
     def only(self, visible: Mask) -> Self:
-        """Return an engine that finds the visible rows. Its scores have Lance's own statistics."""
+        """Return an engine that finds only the visible rows. BM25 scores still count all rows."""
         seen = copy(self)
         seen._visible = visible
         return seen
@@ -112,7 +112,7 @@ class LanceEngine(Engine):
             limit *= 4
 
     def holding(self, term: str) -> Rows:
-        """Return at most 10,000 rows with a term. A more frequent term names no document."""
+        """Return at most 10,000 rows with a term. A term in more rows names no document."""
         rows: Rows = np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
         return rows if self._visible is None else rows[self._visible[rows]]
 

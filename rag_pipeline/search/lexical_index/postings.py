@@ -145,7 +145,7 @@ class PostingsBuilder:
 
 
 def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
-    """Append the postings of each term in `other`, which has all terms of `one`, to `one`'s."""
+    """Return the postings of both by term. All terms of `one` must be in `other`."""
     ends = np.pad(one.ends, (0, len(other.ends) - len(one.ends)), mode="edge")
     rows: list[Ints] = []
     counts: list[Ints] = []
@@ -161,7 +161,7 @@ def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
 
 
 def idf(rows: int, holding: int) -> float:
-    """Return the inverse frequency of a term that `holding` of the rows hold."""
+    """Return the inverse frequency of a term that `holding` of `rows` rows contain."""
     return math.log(1 + (rows - holding + 0.5) / (holding + 0.5))
 
 

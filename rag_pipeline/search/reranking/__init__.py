@@ -23,10 +23,10 @@ def passage_scorer(
     counts: CallCounts | None = None,
     chats: Mapping[str, ChatSettings] | None = None,
 ) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
-    """Return a function that scores the passages of queries, with the call cache.
+    """Return a function that scores the passages of queries through the call cache.
 
-    Return None if the reranker reads no passages. `chats` are the chat models of a release. They
-    replace the chat models of the corpus file.
+    Return None if the reranker reads no passages. `chats` are the chat models of a release, by
+    name. They replace the chat models of the corpus file.
     """
     if isinstance(settings, FunctionReranker):
         models = workspace.models(counts, chats)

@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Weights as Weights
 _CHUNKS_AT_ONCE = 8
 """Number of chunks that are unpacked at once, so that the bits fit into the processor's cache."""
 _BLOCK = 24
-"""Number of tokens in a block. A window has two blocks, and starts at each block."""
+"""Number of tokens in a block. A window of two blocks starts at each block."""
 _PRODUCT_SIZE = 1 << 18
 """Maximum number of multiplications for which OpenBLAS starts no threads. Threads slow it down."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
@@ -27,8 +27,8 @@ MaxSimScores = npt.NDArray[np.float64]
 class MaxSimReranker(RerankerSettings):
     """Reranks by late interaction over token vectors. The embedding must have `token_vectors`.
 
-    The `candidates` best chunks score (1 - weight) x retriever's score + weight x MaxSim. Both
-    scores are scaled to 0..1. Scores of `weighted` fusion have this scale already.
+    Each of the `candidates` best chunks gets the score (1 - weight) x retriever's score + weight x
+    MaxSim. Both scores are scaled to 0..1. Scores of `weighted` fusion keep their scale.
     """
 
     code_version = 3
@@ -59,9 +59,9 @@ def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
 def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimScores:
     """Return each chunk's MaxSim score for the query, shape (chunks,).
 
-    The score is the mean of two scores. The score of a part is the mean over the query's tokens of
-    the highest cosine to a token of the part, weighted by `weights`. One part is the whole chunk.
-    The other part is the chunk's best window of 48 tokens, where all words stand close together.
+    The score is the mean of the scores of two parts: the whole chunk, and its best window of 48
+    tokens, where all words stand close together. The score of a part is a mean over the query's
+    tokens, weighted by `weights`, of the highest cosine of the token to a token of the part.
     Source: ColBERT (Khattab & Zaharia, SIGIR 2020). A chunk's token is a vector of signs (+1 or
     -1). The score is 0 if the chunk or the query has no tokens.
     """

@@ -20,7 +20,7 @@ _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}}
 class LLMReranker(FunctionReranker):
     """Reranks by scores of 0 to 1 from a chat model of `chats`, with one call per passage.
 
-    A `prompt` of your own holds `{query}` and `{passage}`, which become delimited texts.
+    A custom `prompt` must contain `{query}` and `{passage}`. Delimited texts replace them.
     """
 
     method: Literal["llm"]

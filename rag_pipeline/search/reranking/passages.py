@@ -27,7 +27,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyEr
 from rag_pipeline.models.providers.limits import TokenCounter
 
 _PER_SEARCH = 100
-"""Number of passages that a reranker charges as one search (Cohere)."""
+"""Maximum number of passages that a provider charges as one search (Cohere)."""
 
 
 def score_passages(
@@ -38,9 +38,9 @@ def score_passages(
 ) -> list[Relevance]:
     """Return the scores of each query's passages in order, or a ProviderError per failed query.
 
-    The call cache stores each reply when it arrives. An answered request is not sent again, also in
-    later runs. Passages are split into several requests if they exceed the model's limits. Raises
-    CallsStoppedError if all further calls would fail.
+    The call cache stores each reply when it arrives. An answered request is not sent again, not
+    even in later runs. Passages are split into several requests if they exceed the model's limits.
+    Raises CallsStoppedError if all further calls would fail.
     """
     counter = TokenCounter()
     parts_of: list[list[bytes] | ProviderError] = []

@@ -37,8 +37,8 @@ class SinglePassRetriever(RetrieverSettings):
     def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
         """Return the first k chunks of `rank`, by default as many as the setting `k`.
 
-        Raises ConfigError if a chunk occurs twice or is not in the index. Raises ConfigError if a
-        score is not finite or is higher than the score before it.
+        Raises ConfigError if a chunk occurs twice, is not in the index or is hidden from the
+        caller, and if a score is not finite or is higher than the score before it.
         """
         k = k or self.k
         ranking = self.rank(search, k)[:k]
@@ -58,7 +58,7 @@ class SinglePassRetriever(RetrieverSettings):
 
 
 def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
-    """Return the `over` of the settings, or the settings themselves without `over`.
+    """Return the retriever `over` of the settings, or the settings if they have no `over`.
 
     Raises ConfigError if the result is no SinglePassRetriever.
     """
@@ -72,7 +72,7 @@ def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
 
 
 class TermRetriever(SinglePassRetriever):
-    """Ranks the chunks in one search of a lexical index, which the run builds."""
+    """Ranks chunks in one search that needs a lexical index. A run builds this index."""
 
     engine: LexicalEngine = "bm25s"
 

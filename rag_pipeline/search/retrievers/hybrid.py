@@ -27,7 +27,7 @@ from rag_pipeline.store import id_filter
 _LEADING_DOCUMENTS = 5
 """Maximum number of best-scoring documents whose chunks all become candidates."""
 _LEADING_CHUNKS = 200
-"""Maximum number of these chunks. Of more, the best by BM25 and the nearest are taken."""
+"""If there are more, only this many best by BM25 and the `candidates` nearest are taken."""
 _NAMED_SHARE = 0.6
 _UNNAMED_SHARE = 0.25
 """Shares of `document_weight` that count if the query names documents, and if it names none."""
@@ -36,14 +36,14 @@ _WELL_MET = 0.25
 
 
 class HybridRetriever(TermRetriever):
-    """Fuses vector search and BM25, `rrf` by reciprocal rank, `weighted` by scores scaled to 0..1.
+    """Fuses vector search and BM25 by reciprocal ranks (`rrf`) or by scaled scores (`weighted`).
 
-    `weighted` weakens BM25 if the best chunk contains few of the query's words. `document_weight`
-    adds a share of the document's score, 0 to about 1. That score tells how well the query names
-    the document, or else how well the document's name, title and head cover the query.
-    `split_query` searches without the words that name a document. `neighbour_weight` adds a share
-    of the mean score of the chunks before and after. Each search finds `candidates` chunks, at
-    least `k`.
+    `weighted` scales scores to 0..1. It weakens BM25 if the best chunk contains few of the query's
+    words. `document_weight` is multiplied by the document's score, 0 to 0.6, and added. That score
+    tells how well the query names the document, or else how well the document's name, title and
+    head cover the query. `split_query` searches without the words that name a document.
+    `neighbour_weight` is multiplied by the mean score of the chunks before and after, and added.
+    Each search finds `candidates` chunks, or `k` chunks if `k` is larger.
     """
 
     code_version = 5
@@ -158,8 +158,9 @@ def _share_met(search: Search, scores: Floats) -> float:
 def _document_scores(index: Index, query: ParsedQuery) -> Floats:
     """Return each document's score, shape (documents,).
 
-    The score is the sum of how well the query names the document, and how well the document covers
-    the query. Both are weighted by the certainty that the query names a document.
+    The score is a weighted sum of how well the query names the document, and how well the document
+    covers the query. The more certain it is that the query names a document, the more the name
+    counts, and the less the cover counts.
     """
     documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0

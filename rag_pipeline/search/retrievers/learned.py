@@ -16,8 +16,8 @@ class LearnedRetriever(HybridRetriever):
 
     Learned weights stay near the configured weights. A configured weight of 0 stays 0. Each query
     is evaluated with weights learned from queries about other documents. A release uses the weights
-    learned from all queries. With fewer than `minimum_queries` queries, synthetic queries included,
-    the configured weights apply.
+    learned from all queries. If there are fewer than `minimum_queries` queries, including synthetic
+    queries, the configured weights apply.
     """
 
     code_version = 1
