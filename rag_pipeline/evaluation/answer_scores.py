@@ -14,24 +14,24 @@ _WORD = re.compile(r"\w+")
 
 
 class AnswerScore(Settings):
-    """Settings of a score of answers. `evaluation.scores` names it by `score`."""
+    """Settings of a score for answers. `evaluation.scores` selects it by the name in `score`."""
 
     metrics: ClassVar[tuple[Metric[Answered], ...]]
-    """Its metrics. All installed metrics need different names."""
+    """The metrics of the score. Every installed metric needs its own name."""
     score: str
 
     def measure(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[Mapping[str, float | None] | ProviderError]:
-        """Return each answer's values by metric, or the failure. Override it to ask a model."""
+        """Return the values of each answer by metric, or the error. Override it to ask a model."""
         return [{m.name: m.measure(one) for m in self.metrics} for one in answered]
 
 
 def token_overlap(answered: Answered) -> float | None:
-    """Return the F1 of the words shared with the expected answer, or None without one.
+    """Return the F1 of the words that the answer shares with the expected answer.
 
-    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016. Unlike in SQuAD,
-    English articles count.
+    Return None if the query has no expected answer. Case and punctuation do not count. Source:
+    Rajpurkar et al., SQuAD, 2016. Unlike in SQuAD, English articles count.
     """
     if answered.query.answer is None:
         return None

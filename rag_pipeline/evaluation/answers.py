@@ -68,7 +68,10 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
 def _found(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
 ) -> tuple[list[SearchResult], Mapping[str, Sequence[ScoredChunk]]]:
-    """Return each query with the chunks for its answer, and the first chunks of each query."""
+    """Return a search result per query, and the first chunks of each query by query id.
+
+    A search result holds only the chunks that its answer may use.
+    """
     settings = workspace.config.evaluation.answers
     kinds = [detect(query.query).kind for query in queries]
     asked = list(zip(queries, kinds, strict=True))
@@ -136,7 +139,8 @@ def _extracted(
 ) -> list[Answer]:
     """Answer from the queries' passages.
 
-    If that gives no definition, search for `NEUTRAL_QUERIES` and answer from their passages.
+    If a question for a definition stays unanswered, search for `NEUTRAL_QUERIES` and answer the
+    question from their passages.
     """
     index = searched_index(workspace, configuration)
     found = [with_token_vectors(index, one) for one in found]

@@ -1,9 +1,10 @@
 """Measure the best of many configurations on queries that did not choose it.
 
-The best mean of many is too high, because the same queries chose it. Cross-fitting chooses on one
-half of the groups and measures on the other half, both ways, over several divisions (Varma and
-Simon, BMC Bioinformatics 2006). The bootstrap repeats the choice and the measurement on groups
-drawn with replacement (Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+The highest of many means is an overestimate, because the same queries chose the configuration.
+Cross-fitting chooses on one half of the groups and measures on the other half. Then the halves
+change roles, and this is repeated for several divisions (Varma and Simon, BMC Bioinformatics 2006).
+The bootstrap repeats the choice and the measurement on groups drawn with replacement (Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993).
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,9 @@ _SEED = 0
 class BestOfMany:
     """The mean of the best configuration, on queries that did not choose it.
 
-    `naive` is the best mean over all queries. `honest` is the mean of each choice on the other half
-    of the groups. `again` is the share of choices (0 to 1) that are equal to `best`.
+    `best` has the highest mean over all queries, which is `naive`. `honest` is the mean of the
+    configurations chosen on one half of the groups, measured on the other half. `again` is the
+    share of choices (0 to 1) that are equal to `best`.
     """
 
     metric: str
@@ -57,9 +59,9 @@ def best_of_many(
 ) -> BestOfMany | None:
     """Return the cross-fitted mean, or None for one configuration or fewer than 10 groups.
 
-    `values` holds each configuration's values (0 to 1) by query. Only queries with a value of every
-    configuration count. `groups` names the group of a query. A group is never divided. Divisions
-    and bootstrap samples are reproducible.
+    `values` holds each configuration's values (0 to 1) by query. Only queries for which every
+    configuration has a value count. `groups` names the group of a query. A group is never divided.
+    Divisions and bootstrap samples are reproducible.
     """
     known = [{q for q, v in own.items() if v is not None} for own in values.values()]
     common = sorted(set.intersection(*known)) if known else []
@@ -93,7 +95,7 @@ def best_of_many(
 
 
 def _cross_fitted(sums: Any, sizes: Any, weights: Any, halves: Any, best: int) -> tuple[Any, float]:
-    """Return the mean for each row of group weights, and the share of choices equal to `best`."""
+    """Return a mean for each row of group weights, and the share of choices equal to `best`."""
     rows, whole = np.arange(len(weights)), weights @ sums
     found, chosen = np.zeros(len(weights)), 0
     for half in halves:

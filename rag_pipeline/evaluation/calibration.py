@@ -1,8 +1,9 @@
-"""Fit a calibration, which estimates the probability that passages answer, to a configuration.
+"""Fit a calibration to a configuration.
 
-Each query of the run with gold counts twice: with the passages of the run, and with passages of all
-documents but its gold documents, which cannot answer. Unanswerable queries count, too. With few
-such queries, questions made from the documents and general questions are searched instead.
+A calibration estimates the probability that passages answer. Each query of the run that has gold
+counts twice. Once it counts with the passages of the run. Once it counts with passages from outside
+its gold documents, which cannot answer. Unanswerable queries count, too. If there are too few such
+queries, questions made from the documents and general questions are searched instead.
 """
 
 import zlib
@@ -47,15 +48,15 @@ from rag_pipeline.workspace import Workspace
 _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
 _MOST_EMBEDDED = 40
-"""The same maximum without token vectors in the index, because the passages are then embedded."""
+"""The same maximum if the index has no token vectors, because passages must then be embedded."""
 _MOST_MADE = 50
 """Maximum number of questions that are made from the documents."""
 _MOST_DOCUMENTS, _MOST_CHARACTERS = 60, 300_000
-"""Maximum number of documents and of their characters that questions are made from."""
+"""Questions are made from at most this many documents, and this many characters in all."""
 
 
 class Examples(NamedTuple):
-    """Evidence of queries and their passages, one row each."""
+    """Evidence on queries and their passages. Each search of a query is one row."""
 
     rows: Floats
     answers: list[bool]
@@ -64,7 +65,7 @@ class Examples(NamedTuple):
     groups: list[str]
     """The group of each row's query. Queries of one group are not independent."""
     asked: list[str]
-    """One value per query, or per group of wordings of the same query."""
+    """The `group` of each row's query, which its other wordings share, or else the query's id."""
 
 
 def calibrated(
@@ -76,7 +77,8 @@ def calibrated(
 ) -> Calibration:
     """Fit a calibration to the run, or to questions made by rules if too few queries have gold.
 
-    Synthetic queries do not count: they match their passages better than people's wordings do.
+    Return the default calibration if neither is possible. Synthetic queries do not count, because
+    they match their passages better than people's wordings do.
     """
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
@@ -94,9 +96,10 @@ def calibrated(
 def examples_without_gold(
     workspace: Workspace, configuration: Configuration, counts: CallCounts
 ) -> tuple[Floats, Floats] | None:
-    """Return evidence of questions made from the documents, and of general questions.
+    """Return evidence on questions made from the documents, and on general questions.
 
-    Return None without a run, or if a model elsewhere embeds: a plan has no calls for this.
+    Return None if there is no run, or if the questions could not be embedded. Also return None if a
+    server embeds, because a plan has no calls for these questions.
     """
     if not isinstance(workspace.embedder(configuration.embedding), LocalEmbedder):
         return None
@@ -141,7 +144,7 @@ def _searcher(
     pinned: Pinned,
     counts: CallCounts,
 ) -> Searcher:
-    """Return a searcher without a paid reranker and without boosted queries."""
+    """Return a searcher that uses no paid reranker and no boosted queries."""
     config = workspace.config
     reranker = config.rerankers[configuration.reranker]
     if isinstance(reranker, PassageReranker):
@@ -157,7 +160,7 @@ def _searcher(
 def _read(
     workspace: Workspace, with_signs: Index | None, searched: SearchResult
 ) -> tuple[list[Passage], Evidence | None]:
-    """Return the passages that an answer reads, and their evidence."""
+    """Return the passages that an answer reads, and their evidence or None."""
     settings = workspace.config.evaluation.answers
     kind = detect(searched.query).kind
     most = most_contexts_of(searched.query, kind, settings)
@@ -174,10 +177,10 @@ def examples(
     counts: CallCounts,
     most: int | None = None,
 ) -> Examples | None:
-    """Return evidence of at most `most` queries with gold, or None without a run.
+    """Return evidence on at most `most` queries that have gold or are unanswerable.
 
-    The search without gold documents uses no paid reranker and no boosted query. It makes no other
-    calls than the run.
+    Return None if there is no run, or if a dry run lacks a vector. The search outside the gold
+    documents uses no paid reranker and no boosted query. It makes no other calls than the run.
     """
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run has no run
@@ -219,7 +222,10 @@ def examples(
 
 
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:
-    """Return a result whose chunks have token signs, as in a search of the release."""
+    """Add token signs to the chunks of a result, as a search of the release does.
+
+    Without an index or without chunks, return the result unchanged.
+    """
     if index is None or not found.chunks:
         return found
     chunks = with_tokens(index, found.chunks)

@@ -38,7 +38,10 @@ def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
 
 
 def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
-    """Return the gain of `one` over `other` by query, where both have a value. A loss is < 0."""
+    """Return the gain of `one` over `other` by query id. A loss is negative.
+
+    Only queries for which both have a value are included.
+    """
     sign, theirs = -1 if direction(metric) == "lower" else 1, other.get(metric, {})
     return {
         q: sign * (mine - known)
@@ -60,7 +63,11 @@ def compare(
     alpha: float = ALPHA,
     groups: Groups | None = None,
 ) -> dict[str, Comparison]:
-    """Compare two configurations on several metrics. The metrics are one family."""
+    """Compare two configurations on several metrics, and return the comparisons by metric.
+
+    The metrics are one family (see `significance.decide`). Metrics without a better direction are
+    left out.
+    """
     wanted = {m: (one, other, m) for m in metrics if direction(m) != "neither"}
     return _compared(wanted, groups or {}, alpha)
 
@@ -73,8 +80,8 @@ def compare_all(
 ) -> dict[str, dict[str, Comparison]]:
     """Compare every configuration with a reference, and return comparisons by metric and name.
 
-    For each metric, all configurations are one family. One metric calls an equal configuration
-    better with a probability of at most 1/40.
+    For each metric, all configurations are one family (see `significance.decide`). If all are
+    equal, the probability that a metric calls any of them better is at most 1/40.
     """
     others = {name: own for name, own in scores.items() if name != reference.configuration}
     return {
@@ -98,8 +105,9 @@ def best_of(
     """Return the best configuration, and the metrics that led to it.
 
     The first metric keeps the configuration with the highest mean, and those that are not
-    significantly worse. Each further metric does the same among these. At the end, the highest mean
-    over all metrics decides. Higher values must be better.
+    significantly worse. Each further metric does the same with the kept configurations. Of those
+    that are left, the configuration with the highest sum of means is the best. Higher values must
+    be better.
     """
 
     def mean(name: str, metric: str) -> float:
@@ -119,15 +127,18 @@ def best_of(
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
-    """Return the metrics that a leaderboard compares: `serve_metric`, gate and default metrics."""
+    """Return the metrics that a leaderboard compares.
+
+    They are `serve_metric`, the gate metrics, `also` and the default metrics.
+    """
     wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
 
 
 def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
-    """Return the metrics, or `DOCUMENT_METRIC` if only that has values.
+    """Return `metrics`, or only `DOCUMENT_METRIC` if all of them lack values.
 
-    That happens if gold consists of whole documents.
+    Only `DOCUMENT_METRIC` has values if gold consists of whole documents.
     """
     every = list(scores)
 

@@ -2,7 +2,8 @@
 
 Queries may ask the same of many documents ("how long is the notice?" of each contract). The right
 passages are then similar, and wrong passages differ. A passage is judged by its similarity to the
-first passages of similar queries in other documents. This judge is free (`prediction_powered`).
+first passages of similar queries in other documents. This judge costs nothing. `prediction_powered`
+corrects its errors.
 """
 
 import math
@@ -17,11 +18,11 @@ from rag_pipeline.datamodels import ScoredChunk
 
 DEPTH = 5
 _ALIKE = 0.5
-"""Minimum Jaccard similarity of the words of similar queries."""
+"""Queries are similar if the Jaccard similarity of their words is at least this."""
 _MOST_ALIKE = 50
 _MOST_QUERIES = 2_000
 _NEARNESS = 20.0
-"""Weight of the cosine: a passage is e times as likely as a passage with 1/20 less cosine."""
+"""Weight of the cosine: a cosine that is 1/20 higher makes a passage e times as likely."""
 
 Tokenize = Callable[[str], Iterable[str]]
 
@@ -32,10 +33,14 @@ def first_answers(
     """Return by query id the probability (0 to 1) that the first passage answers.
 
     `ranked` holds passages by query id, best first. `asks` holds each query's text without the
-    document's name. The probability is a softmax over the first 5 passages, of the TF-IDF cosine
-    plus the retrieval score. The score is divided by the mean lead of first over second passages.
-    Queries without a similar query in another document are left out. At most 2,000 queries, a fixed
-    sample, are judged.
+    document's name. Each of the first 5 passages gets a sum of two numbers:
+
+    - its TF-IDF cosine with the first passages of similar queries, times a weight
+    - its retrieval score, divided by the mean lead of first over second passages
+
+    A softmax over these sums gives the probability. Queries are left out if they have fewer than
+    two passages, or no similar query in another document. At most 2,000 queries, a fixed sample,
+    are judged.
     """
     known = sorted(
         (q for q, found in ranked.items() if len(found) > 1 and q in asks),

@@ -45,9 +45,10 @@ _PLACED = 3
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A retrieved chunk with its rank (from 1), and whether it answers by the judge or by gold.
+    """A retrieved chunk with its rank (from 1) and a label that tells whether it answers.
 
-    `answers` is None if the judge has no label. Only the first 3 chunks have a `place`.
+    `answers` is the label by the judge, or by gold if no judge is set. It is None if the judge has
+    no label. Only the first 3 chunks have a `place`.
     """
 
     rank: int
@@ -73,7 +74,10 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One query under one configuration. `rank` is the rank of the first answering chunk."""
+    """The reason why one query fails or succeeds under one configuration.
+
+    `rank` is the rank (from 1) of the first chunk that answers, or None if no chunk answers.
+    """
 
     query: Query
     configuration: str
@@ -105,7 +109,8 @@ class Diagnosis:
 def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
     """Return every query that fails at k, sorted by reason and then in the order of the queries.
 
-    A query without gold can't fail. Raise StoreError before the first evaluation.
+    A query that has neither gold nor a judge's labels can't fail. Raise StoreError before the first
+    evaluation.
     """
     scores = _scores(workspace, configuration, k)
     measured = scores[f"AnswerPresence@{k}"]
@@ -200,9 +205,10 @@ def _reason(
     labels: Sequence[bool | None] = (),
     by_gold: int | None = None,
 ) -> Reason:
-    """Return the earliest stage that fails.
+    """Return the reason of the earliest stage that fails, or "answered".
 
-    `labels` are those of the judge or of gold. `by_gold` is the first answering rank by gold.
+    `labels` are labels by the judge, or by gold if no judge is set. `by_gold` is the rank of the
+    first chunk that answers by gold, or None.
     """
     rank = _first(labels)
     if scores[f"AnswerPresence@{k}"].get(query_id) or (rank is not None and rank <= k):

@@ -38,7 +38,7 @@ _CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Means over the queries with judged contexts. They are None without such queries."""
+    """Means over the queries with judged contexts. They are None if there are no such queries."""
 
     queries: int
     missing: int
@@ -56,7 +56,7 @@ class Health:
 
 
 class Alert(NamedTuple):
-    """Whether one value keeps its threshold, in words. An unknown value keeps it."""
+    """The outcome for one threshold, with a sentence. An unknown value passes."""
 
     passed: bool
     description: str
@@ -78,7 +78,12 @@ def measure_health(
     scale: float = 1.0,
     attainable: Sequence[Attainable] = (),
 ) -> Health:
-    """Summarize `CONTEXT_METRICS`, with one row per query, relative to the `attainable` values."""
+    """Return the health of a configuration.
+
+    `rows` holds the values of `CONTEXT_METRICS` for each query. `scale` is the highest possible
+    ContextRelevance. `attainable` holds the best possible values of each row. Relevance and usage
+    are divided by them.
+    """
     best = attainable or [Attainable()] * len(rows)
     judged = [
         ({name: value or 0.0 for name, value in row.items()}, at)
@@ -109,7 +114,7 @@ def find_alerts(
 ) -> list[Alert]:
     """Compare the health with its thresholds, and return one alert per configured threshold.
 
-    `released_relevance` is the raw relevance of the served release, or None without a release.
+    `released_relevance` is the `raw_relevance` of the served release, or None if nothing is served.
     """
     set_ones = ((check, getattr(thresholds, check.threshold)) for check in _CHECKS)
     alerts = [

@@ -1,9 +1,9 @@
 """Compute 95 % confidence intervals of a metric from one value per query.
 
 The independent unit is the query. If queries share groups, the unit is the group, because queries
-about one document are not independent. Quantiles are Student's. Fewer or less equal groups give
-fewer degrees of freedom. `scipy.stats` has no interval for clustered shares, so Wilson's formula is
-here.
+about one document are not independent. Quantiles are those of Student's t distribution. Few groups
+and groups of unequal size give fewer degrees of freedom. `scipy.stats` has no interval for
+clustered shares, so this module has Wilson's formula.
 """
 
 import math
@@ -17,24 +17,24 @@ FEWEST_GROUPS = 6
 
 
 def group_names(query_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
-    """Return the group of each query. A query without one is a group of its own."""
+    """Return the group of each query. A query that has no group becomes a group of its own."""
     return [groups.get(query_id, f"query {query_id}") for query_id in query_ids]
 
 
 def few_groups(groups: Sequence[str]) -> int | None:
     """Return the number of groups if it is too small for conclusions about other groups.
 
-    Return None if there are enough groups.
+    Return None if there are enough groups, or if no two queries share a group.
     """
     number = len(set(groups))
     return number if number < min(FEWEST_GROUPS, len(groups)) else None
 
 
 def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[Any, int | None]:
-    """Return the sorted sums of the values of each unit of a test, and the number of groups.
+    """Return the sum of each unit's values in ascending order, and the number of groups.
 
-    The units are groups, or single queries if no two share a group or if there are few groups. The
-    number is None for single queries.
+    The units of a test are groups. If no two queries share a group, or if there are few groups, the
+    units are single queries. The number is then None.
     """
     if groups is not None:
         sums, _ = _group_sums(values, groups)
@@ -46,7 +46,7 @@ def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[An
 def mean_interval(
     values: Sequence[float], groups: Sequence[str] | None = None
 ) -> tuple[float, float]:
-    """Return the interval of a mean of at least two values.
+    """Return the 95 % interval of a mean of at least two values.
 
     For values from 0 to 1 it is Wilson's score interval (1927). Its n is the effective number of
     independent queries with the same variance of the mean (Korn and Graubard, 1998). For other
@@ -65,7 +65,7 @@ def mean_interval(
 
 
 def wilson(mean: float, variance: float, freedom: float) -> tuple[float, float]:
-    """Return Wilson's interval of a mean from 0 to 1, given its variance and degrees of freedom."""
+    """Return Wilson's 95 % interval of a mean (0 to 1) from its variance and degrees of freedom."""
     spread = max(mean * (1 - mean), 1e-12)
     return _wilson(mean, spread / max(variance, 1e-15), _quantile(freedom))
 
@@ -84,9 +84,9 @@ def difference_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two paired differences.
 
-    It is the mean +- t standard errors (`variance_of_mean`). The sum of squares counts one more
-    pair with the greatest difference, or 1 if no pair differs (Agresti and Min, 2005). Without this
-    pair, few differing pairs would look certain.
+    It is the mean +- t standard errors (`variance_of_mean`). `level` is the confidence (0 to 1).
+    One pair is added to the sum of squares (Agresti and Min, 2005). It has the greatest difference,
+    or 1 if no pair differs. Without this pair, few differing pairs would look certain.
     """
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -94,15 +94,15 @@ def difference_interval(
     share = 1.0 if units == len(values) else len(values) / units
     error = math.sqrt(variance + most * most * share / len(values) ** 2)
     t = _quantile(freedom, level)
-    bound = 1.0 if most <= 1 else math.inf  # of shares
+    bound = 1.0 if most <= 1 else math.inf  # differences of shares
     return max(-bound, mean - t * error), min(bound, mean + t * error)
 
 
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
-    """Return the probability of a mean at most this low if the true mean is 0.
+    """Return the probability that a mean is at most this low if the true mean is 0.
 
-    It is Student's test with CR2 errors (`variance_of_mean`). If all units are equal, one more
-    differing pair counts (see `difference_interval`).
+    It is Student's test with CR2 errors (`variance_of_mean`). If all units are equal, one differing
+    pair is added (see `difference_interval`).
     """
     from scipy.special import stdtr
 
@@ -116,10 +116,10 @@ def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> 
 def smallest_loss(
     values: Sequence[float], groups: Sequence[str], error: float, loss: float
 ) -> tuple[float, float]:
-    """Return the least loss with a test power of 0.9, and the number of queries to find `loss`.
+    """Return the least loss that a test finds, and the number of queries to find `loss`.
 
-    `values` are paired differences, and `error` is the one-sided error of the test. A loss of x
-    also adds x (m - x) to the variance of the values, where m is the largest difference.
+    The test has a power of 0.9 and the one-sided error `error`. `values` are paired differences. A
+    loss of x also adds x (m - x) to the variance of the values, where m is the largest difference.
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, _, freedom = variance_of_mean(values, mean, groups)

@@ -42,7 +42,7 @@ Against = Mapping[str, Mapping[str, Comparison]]
 
 
 def origin(synthetic: int, queries: int) -> str:
-    """Return a sentence with the number of synthetic questions, or "" without any."""
+    """Return a sentence with the number of synthetic questions, or "" if there are none."""
     if not synthetic:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
@@ -78,7 +78,10 @@ class BoardRow:
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a comparison, or None for the reference itself or without values."""
+        """Return a comparison with a kind of reference.
+
+        Return None for the reference itself, and if the metric was not compared.
+        """
         return self.against.get(kind, {}).get(metric)
 
 
@@ -116,7 +119,7 @@ class Board:
 
     @property
     def misses(self) -> bool:
-        """Return whether a value of `sorted_by` is missing for a query."""
+        """Return whether any configuration lacks a value of `sorted_by` for some query."""
         return any(row.summary(self.sorted_by).missing for row in self.configurations)
 
     @property
@@ -150,10 +153,10 @@ class Board:
         return [row.name for row in self.configurations]
 
     def labels(self) -> dict[str, str]:
-        """Return short names of the configurations that are named by all their variants.
+        """Return short names for the configurations whose name lists all their variants.
 
-        A short name has the variants of the stages in which these configurations differ, if there
-        are any: `structural · hybrid`. A variant `none` is shown as `no reranker`.
+        A short name lists only the variants of the stages that differ between them, such as
+        `structural · hybrid`. A variant `none` is shown as `no reranker`.
         """
         parts = {
             row.name: {stage: getattr(row, stage) for stage in STAGES}
@@ -248,7 +251,7 @@ def update_leaderboard(
         note = RUN.note(workspace, name)
         if not note:
             continue
-        # A ranking has no right answer to a question that has none: that is no missing value.
+        # No ranking can be right for an unanswerable query, so its value does not count as missing.
         ranked = {
             m: {q: v for q, v in values.items() if m not in rankings or q not in unanswerable}
             for m, values in own.items()
@@ -289,9 +292,9 @@ def update_leaderboard(
 def with_verdicts(
     workspace: Workspace, board: Board, released: Reference | None, also: Sequence[str] = ()
 ) -> Board:
-    """Compare the rows with the baseline and the release, by the shown metrics and `also`.
+    """Return the board with comparisons of its rows with the baseline and the release.
 
-    A row is not compared with itself.
+    The metrics are the shown metrics and `also`. A row is not compared with itself.
     """
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}

@@ -26,14 +26,20 @@ class QueryGroup(NamedTuple):
 
 
 class LearnedSearch(NamedTuple):
-    """The settings by query group, and the weights to serve, or None if none were learned."""
+    """The settings of each query group, and the weights to serve.
+
+    `weights` is None if none were learned.
+    """
 
     asked: list[QueryGroup]
     weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
-    """Return a retriever with other weights. In a staged retriever, the inner one gets them."""
+    """Return retriever settings with other weights, or unchanged if `weights` is None.
+
+    In a staged retriever, the inner retriever gets the weights.
+    """
     if weights is None:
         return settings
     if isinstance(settings, ContextAwareRetriever):
@@ -45,9 +51,10 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 def cross_fitted(
     searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
 ) -> LearnedSearch:
-    """Learn weights for each fold of queries from the other folds, and from all queries.
+    """Learn weights for each fold of queries from the other folds, and weights to serve from all.
 
-    Return the unchanged settings for any other retriever, or if too few queries have gold.
+    If the retriever is not `learned`, or if too few queries have gold, return the settings
+    unchanged.
     """
     settings = searcher.retriever
     over = single_pass(settings)

@@ -1,4 +1,4 @@
-"""Judge passages by a chat model, YES or NO, and measure its agreement with gold."""
+"""Let a chat model judge passages by YES or NO, and measure its agreement with gold."""
 
 import math
 import re
@@ -26,9 +26,10 @@ _CHOICES = ("YES", "NO")
 
 
 class ChatRelevance(RelevanceJudge):
-    """A judge that asks a chat model whether each of the first `passages` answers, YES or NO.
+    """A judge that asks a chat model about each of the first `passages` passages: YES or NO.
 
-    A `template` of your own holds `{query}` and `{passage}`, which become delimited texts.
+    A `template` replaces the prompt. It must hold `{query}` and `{passage}`, which become delimited
+    texts.
     """
 
     judge: Literal["llm"]
@@ -42,7 +43,7 @@ class ChatRelevance(RelevanceJudge):
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> list[bool | ProviderError]:
-        """Ask YES or NO for each passage."""
+        """Ask the model whether each passage answers its query: YES or NO."""
         pairs = [(query.query, Shown(chunk.text, chunk.document_id)) for query, chunk in asked]
         template = _PROMPT.using(self.template)
         return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat), template)
@@ -51,7 +52,7 @@ class ChatRelevance(RelevanceJudge):
 def judge_passages(
     pairs: Sequence[tuple[str, Shown]], ask: Ask, template: Template = _PROMPT
 ) -> list[bool | ProviderError]:
-    """Return for each (query, passage) whether the passage answers, or the failure."""
+    """Return for each (query, passage) whether the passage answers, or the error of its call."""
     prompts = [
         template.prompt(query=query, passage=passage, choices=_CHOICES) for query, passage in pairs
     ]
@@ -62,8 +63,8 @@ class Evaluator:
     """Judge a ranking of passages by a chat model, and compute its Answer Presence@k.
 
     The label of a failed judgement is None. Every judgement is cached and charged once. With a
-    `workspace`, the cache, prices and budget of its corpus apply. Without one, both files lie in
-    `~/.cache/rag-pipeline/evaluator`.
+    `workspace`, the cache, prices and budget of its corpus apply. Without one, the calls and their
+    costs are kept in `~/.cache/rag-pipeline/evaluator`.
 
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
@@ -102,11 +103,12 @@ class Evaluator:
     def get_relevance_labels(
         self, docs: Sequence[dict[str, Any]], query: str, top_k: int | None = None
     ) -> dict[str, int | None]:
-        """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
+        """Return by text 1 if it answers the query, or else 0.
 
-        A failed judgement is None, and `errors` gives the reason. Raise ValueError for an entry
-        without a `document`. Raise CallsStoppedError for a wrong key, a wrong model or a server
-        that is down. Raise BudgetError if the workspace's budget is spent.
+        The texts are those under `document` in the first `top_k` of `docs`, or in all. If a
+        judgement fails, its label is None and `errors` gives the reason. Raise ValueError for an
+        entry without a `document`. Raise CallsStoppedError for a wrong key, a wrong model or a
+        server that is down. Raise BudgetError if the workspace's budget is spent.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
@@ -141,9 +143,9 @@ class Evaluator:
     ) -> dict[str, dict[str, float | int | None]]:
         """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
 
-        The labels are those of the last `get_relevance_labels`. Metrics at k are None if one of the
-        first k labels failed, except for an Answer Presence that another label settles. `show`
-        prints the metrics. Raise ValueError without labels, and for a k below 1.
+        The labels are those of the last `get_relevance_labels`. If one of the first k labels is
+        None, the metrics at k are None. Answer Presence is still 1 if another of these labels is 1.
+        `show` prints the metrics. Raise ValueError if there are no labels, or for a k below 1.
         """
         if self.relevance_labels is None:
             raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
@@ -182,8 +184,8 @@ class Agreement:
     def kappa(self) -> float | None:
         """Return Cohen's kappa: (observed - expected) / (1 - expected) agreement.
 
-        Return None without passages, and if both gave all passages the same label. Source: Cohen, A
-        coefficient of agreement for nominal scales, 1960.
+        Return None if no passage has both labels, or if both gave all passages the same label.
+        Source: Cohen, A coefficient of agreement for nominal scales, 1960.
         """
         if not self.n:
             return None

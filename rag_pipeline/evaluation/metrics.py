@@ -1,8 +1,8 @@
-"""Define metrics, and compute the metrics of one query's ranking by its labels and characters.
+"""Define metrics, and compute those of one query's ranking from its labels and characters.
 
 `labels` tells for each retrieved chunk, best first, whether it is relevant. `relevant` counts the
-relevant chunks of the whole index. Cutoffs k are at least 1. Without relevant chunks every metric
-is 0, as in trec_eval. The caller leaves out queries without gold.
+relevant chunks of the whole index. Cutoffs k are at least 1. If no chunk is relevant, every metric
+is 0, as in trec_eval. The caller leaves out queries that have no gold.
 """
 
 import math
@@ -21,7 +21,7 @@ Subject = TypeVar("Subject", contravariant=True)
 def answer_presence(labels: Sequence[bool], k: int) -> float:
     """Return AnswerPresence@k: 1.0 if any of the first k chunks answers, else 0.0.
 
-    trec_eval calls it `success`. Another name is hit rate.
+    trec_eval calls this metric `success`. Another name is hit rate.
     """
     return float(any(labels[:k]))
 
@@ -29,7 +29,7 @@ def answer_presence(labels: Sequence[bool], k: int) -> float:
 def precision(labels: Sequence[bool], k: int) -> float:
     """Return P@k: relevant chunks among the first k, divided by k even if fewer are retrieved.
 
-    Source: van Rijsbergen, Information Retrieval, 1979. It is `P` of trec_eval.
+    Source: van Rijsbergen, Information Retrieval, 1979. trec_eval calls this metric `P`.
     """
     return sum(labels[:k]) / k
 
@@ -37,8 +37,9 @@ def precision(labels: Sequence[bool], k: int) -> float:
 def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
     """Return R@k: the share of the relevant chunks that are among the first k.
 
-    Source: van Rijsbergen, Information Retrieval, 1979. It is `recall` of trec_eval. If the gold
-    spans are whole given chunks, it is Pass@k of Anthropic, Introducing Contextual Retrieval, 2024.
+    Source: van Rijsbergen, Information Retrieval, 1979. trec_eval calls this metric `recall`. If
+    each gold span is a whole chunk, R@k is Pass@k of Anthropic, Introducing Contextual Retrieval,
+    2024.
     """
     return sum(labels[:k]) / relevant if relevant else 0.0
 
@@ -47,13 +48,16 @@ def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
     """Return nDCG@k: the gain of the first k chunks over the highest possible gain.
 
     The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Source: Järvelin and Kekäläinen,
-    Cumulated gain-based evaluation of IR techniques, 2002. It is `ndcg_cut` of trec_eval.
+    Cumulated gain-based evaluation of IR techniques, 2002. trec_eval calls this metric `ndcg_cut`.
     """
     return graded_ndcg(labels, [1] * relevant, k)
 
 
 def graded_ndcg(grades: Sequence[float], ideal: Sequence[float], k: int) -> float:
-    """Return nDCG@k where the gain of an item is its grade. `ideal` are all grades above 0."""
+    """Return nDCG@k of `grades`, the gains of items in ranked order.
+
+    `ideal` holds the grades above 0 of all items, including items that are not ranked.
+    """
 
     def gain(best_first: Sequence[float]) -> float:
         return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(best_first[:k], 1))
@@ -73,7 +77,7 @@ def average_precision(labels: Sequence[bool], relevant: int) -> float:
     """Return AP: the mean over all relevant chunks of the precision at their rank.
 
     Relevant chunks that were not retrieved count as precision 0. Source: Harman, Evaluation issues
-    in information retrieval, 1992. It is `map` of trec_eval.
+    in information retrieval, 1992. trec_eval calls this metric `map`.
     """
     if not relevant:
         return 0.0
@@ -169,7 +173,7 @@ class Metric(Generic[Subject]):
     definition: str
     """One sentence for people, without the metric's name."""
     measure: Callable[[Subject], float | None]
-    """Returns None if the metric is not defined."""
+    """A function that returns the value, or None if the metric is not defined."""
     direction: Direction = "higher"
     is_share: bool = True
     """Whether values are from 0 to 1 and are shown in percent."""
@@ -196,33 +200,39 @@ class Ranking:
     )
 
     def characters(self, k: int) -> CharacterCounts:
-        """Return the characters of the gold spans and the first k chunks."""
+        """Return the character counts of the first k chunks."""
         if k not in self._characters:
             self._characters[k] = count_characters(self.chunks, self.query.gold_spans, k)
         return self._characters[k]
 
     def documents(self, k: int) -> set[str]:
-        """Return the documents of the first k chunks that answer."""
+        """Return the ids of the documents that answer and have one of the first k chunks."""
         return {c.document_id for c in self.chunks[:k]}.intersection(self.query.answering_documents)
 
     def all_gold(self, k: int) -> float:
-        """Return whether the first k chunks answer each gold span and are of each gold document."""
+        """Return 1.0 if the first k chunks answer all gold, or else 0.0.
+
+        They must answer each gold span, and include a chunk of each gold document.
+        """
         first = self.chunks[:k]
         spans = (span for span in self.query.gold_spans if span.end > span.start)
         found = all(any(answers(chunk, span) for chunk in first) for span in spans)
         return float(found and {c.document_id for c in first}.issuperset(self.query.gold_documents))
 
     def document_grades(self) -> list[int]:
-        """Return the grade of each retrieved document, in the order of their first chunks."""
+        """Return the grades of the retrieved documents, by first chunk. Irrelevant ones have 0."""
         gold = self.gold_grades()
         return [gold.get(d, 0) for d in dict.fromkeys(c.document_id for c in self.chunks)]
 
     def gold_grades(self) -> dict[str, int]:
-        """Return the grade of each document that answers."""
+        """Return the grade of each document that answers. The default grade is 1."""
         return {d: self.query.grades.get(d, 1) for d in self.query.answering_documents}
 
     def recall_within(self, budget: int) -> float | None:
-        """Return the share of gold characters in the first `budget` characters of the chunks."""
+        """Return the share of gold characters in the first `budget` characters of the chunks.
+
+        Return None if the query has no gold characters.
+        """
         return characters_within(self.chunks, self.query.gold_spans, budget).recall
 
 
@@ -230,7 +240,7 @@ class Ranking:
 class RankingMetric(Metric[Ranking]):
     """A metric of retrieval. `needs` names the further data that it needs.
 
-    - `labels`: labels by gold or a judge of the first `depth` chunks, or of all without `depth`.
+    - `labels`: labels by gold or a judge, of the first `depth` chunks (None: of all chunks).
     - `relevant`: the number of relevant chunks in the index, by gold only.
     - `spans`: gold spans.
     - `documents`: gold spans or gold documents.

@@ -1,11 +1,11 @@
-"""Estimate a mean with its 95 % interval from few gold labels and a judge's labels of all queries.
+"""Estimate a mean and its 95 % interval from few gold labels and a judge's labels of all queries.
 
 The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
-prediction-powered inference (Angelopoulos et al., Science 2023), with the judge's weight of PPI++
-(Angelopoulos, Duchi and Zrnic, 2023). The weight for a label comes from the other folds (Zrnic and
-Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance is computed over
-groups, which may have queries with and without gold. Its degrees of freedom are those of
-Satterthwaite (1946).
+prediction-powered inference (Angelopoulos et al., Science 2023). The weight of the judge is that of
+PPI++ (Angelopoulos, Duchi and Zrnic, 2023). Each fold of gold labels gets a weight from the other
+folds (Zrnic and Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance
+is computed over groups, which may have queries with and without gold. Its degrees of freedom are
+those of Satterthwaite (1946).
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ import numpy as np
 from rag_pipeline.evaluation.intervals import group_names, mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
-"""Weight of an added query on which a YES-or-NO judge errs."""
+"""Number of added queries on which a YES-or-NO judge errs."""
 _FOLDS = 10
 
 
@@ -26,9 +26,10 @@ _FOLDS = 10
 class CorrectedMean:
     """A judge's mean corrected by gold, with the means that it is computed from.
 
-    `labelled` counts queries with both labels, and `judged` counts queries with a judge's label.
-    `weight` is the judge's weight: 0 for a useless judge, and about 1 for a judge as good as gold.
-    `gold_low` and `gold_high` bound the interval by gold alone.
+    `labelled` counts queries with gold and a judge's label. `judged` counts queries with a judge's
+    label. `weight` is the judge's weight: 0 for a useless judge, and about 1 for a judge as good as
+    gold. `low` and `high` bound the 95 % interval of `mean`. `gold_low` and `gold_high` bound that
+    of `gold_mean`.
     """
 
     mean: float
@@ -66,8 +67,8 @@ def corrected_mean(
     """Return the mean of a metric (0 to 1) over all judged queries, corrected by gold.
 
     `gold` and `judged` hold values by query id. The queries with gold must be a random sample of
-    all queries. `groups` names the group of each query (see `mean_interval`). Return None with
-    fewer than three queries with both labels, and if no query has only a judge's label.
+    all queries. `groups` names the group of each query (see `mean_interval`). Return None if fewer
+    than three queries have both labels, or if no query has only a judge's label.
     """
     known = {q: v for q, v in judged.items() if v is not None}
     both = sorted(q for q, v in gold.items() if v is not None and q in known)

@@ -1,4 +1,4 @@
-"""Label and score each query from a configuration's run and answers, in files of `results`."""
+"""Label and score each query of a configuration's run and answers, and write the files."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +50,9 @@ Labels = dict[str, list[bool | None]]
 def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
     """Let the judge label the first passages of every query, and return the note.
 
-    In the note, `missing` counts failed judgements, which are null. `agreement` has the confusion
-    table with gold, and Cohen's kappa over the queries with gold spans.
+    The label of a failed judgement is null, and `missing` in the note counts these labels.
+    `agreement` has the confusion table with gold, and Cohen's kappa. It covers the queries with
+    gold spans.
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
@@ -115,7 +116,8 @@ def update_scores(
 ) -> dict[str, Summary]:
     """Measure each query of a configuration's run by gold, and return the summaries.
 
-    `labels` of a judge, by query id and best passage first, replace gold (see `judged_metrics`).
+    If `labels` of a judge are given, they replace gold in the metrics of `judged_metrics`. They are
+    by query id, best passage first.
     """
     made_from = scores_digest(workspace, configuration)
     ranked = load_ranked(workspace, configuration)
@@ -143,7 +145,7 @@ def update_scores(
 def _chunks_of_run(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> Iterable[pa.RecordBatch]:
-    """Read the chunks that the run searched, of the documents with gold spans."""
+    """Read the chunks that the run searched, if their document has gold spans."""
     pinned = Pinned(**RUN.note(workspace, configuration)["pinned"])
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     documents = sorted({span.document_id for query in queries for span in query.gold_spans})
@@ -154,9 +156,9 @@ def _chunks_of_run(
 def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
     """Score the answers of every query with annotated entities, and return the note.
 
-    The metrics of a query are null without annotations, and if its answer or the extraction
-    failed. `missing` counts these failures. An answer without a result states no entity. `summary`
-    is the result of `summarize_entities`.
+    The metrics of a query are null if it has no annotations, or if its answer or the extraction
+    failed. In the note, `missing` counts these failures. `summary` is the result of
+    `summarize_entities`. An answer without a result states no entity.
     """
     settings = workspace.config.evaluation.entities
     source = ENTITY_SCORES.made_from(workspace, configuration)
@@ -202,8 +204,9 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
 def update_context_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
     """Judge and score the contexts of every query, and return the note.
 
-    The metrics of a query are null without contexts, and if its answer or the judgement failed.
-    `missing` counts failed judgements. `health` holds the values of `Health`.
+    The metrics of a query are null if it has no contexts, or if its answer or the judgement failed.
+    In the note, `missing` counts these failures and those of `evaluation.scores`. `health` holds
+    the values of `Health`.
     """
     settings = workspace.config.evaluation.context
     source = CONTEXT_SCORES.made_from(workspace, configuration)
@@ -260,7 +263,7 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return the best possible values for the chunks of the run. Without gold they are 1."""
+    """Return each query's best possible values for the chunks of the run, or 1 without gold."""
     if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
         return [Attainable() for _ in queries]
     of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Resolve the queries' gold against the documents, and read the resolved queries."""
+"""Resolve the gold of the queries against the documents, and save the resolved queries."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 QUERIES_VERSION = 1
-"""Increase it when the same file and documents give other queries or gold spans."""
+"""Increase this number when the same file and documents give other queries or gold spans."""
 
 
 def queries_digest(workspace: Workspace) -> str:
@@ -37,9 +37,9 @@ def queries_are_current(workspace: Workspace) -> bool:
 def update_queries(workspace: Workspace) -> list[str]:
     """Resolve the queries' gold spans against the loaded documents, and return the problems.
 
-    A query with an unresolvable span is left out and reported. All other queries are saved. Spans
-    in a renamed document follow it by its text. Spans in a copy become spans of the document that
-    is indexed in its place.
+    A query with an unresolvable span is left out and reported. All other queries are saved. If a
+    document was renamed, its spans move to the document that has the same text. Spans in a copy
+    move to the document that is indexed instead of the copy.
     """
     made_from = queries_digest(workspace)
     path = workspace.config.queries_path
@@ -82,7 +82,7 @@ def update_queries(workspace: Workspace) -> list[str]:
 
 
 def _followed(workspace: Workspace, lost: Collection[str]) -> dict[str, str]:
-    """Return the new ids of documents of the queries that were renamed since they were resolved."""
+    """Return by old id the new ids of `lost` documents, if they were renamed."""
     before = QUERIES.note(workspace).get("documents", {})
     wanted = {document_id: before[document_id] for document_id in lost if document_id in before}
     if not wanted:

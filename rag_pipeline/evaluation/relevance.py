@@ -20,14 +20,17 @@ def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike])
 
 
 def gold_labels(query: Query, chunks: Sequence[SpanLike]) -> list[bool]:
-    """Return whether each chunk answers, by gold spans, or by gold documents without any span."""
+    """Return for each chunk whether it answers the query by a gold span.
+
+    If the query has no gold span, each chunk of its gold documents answers.
+    """
     if query.gold_spans:
         return relevance_labels(chunks, query.gold_spans)
     return [chunk.document_id in query.gold_documents for chunk in chunks]
 
 
 class Relevant(NamedTuple):
-    """The chunks of a chunking that answer one query."""
+    """The chunks of a chunking that answer one query. `lost` counts its unanswered gold spans."""
 
     chunk_ids: frozenset[str] = frozenset()
     lost: int = 0
@@ -45,8 +48,8 @@ def judge_chunks(
 ) -> dict[str, Relevant]:
     """Return all chunks that answer each query (see `answers`), by query id.
 
-    `chunks` has the columns chunk_id, document_id, start and end, rows in any order. Batches are
-    read once and not kept.
+    `chunks` has the columns chunk_id, document_id, start and end, with rows in any order. Batches
+    are read once and not kept.
     """
     relevant: dict[str, set[str]] = {}
     lost: dict[tuple[str, GoldSpan], None] = {}

@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One kind of file, with its asset's name. A corpus or a configuration has one of each."""
+    """One kind of file, with its asset's name. A corpus or configuration has one of each kind."""
 
     name: str
     schema: pa.Schema
     measures: bool = False
-    """Whether more columns than `schema` are allowed, which are metrics: numbers or null."""
+    """Whether a file may have more columns than `schema`, with metrics (numbers or null)."""
 
     def file(self, configuration: str = "") -> str:
         """Return the path of a configuration's file in the store."""
@@ -61,7 +61,7 @@ class Results:
         return self.note(workspace, configuration).get("digest")
 
     def table(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-        """Return a table with the file's columns. All other columns have numbers."""
+        """Return a table with these columns. Columns that are not in `schema` have numbers."""
         own = {field.name: field.type for field in self.schema}
         types = ((name, own.get(name, pa.float64())) for name in columns)
         return pa.table(dict(columns), schema=pa.schema(types))
@@ -73,7 +73,7 @@ class Results:
         note: Mapping[str, Any],
         configuration: str = "",
     ) -> None:
-        """Write rows and note together. Raise ValueError for other columns than the file's."""
+        """Write rows and note together. Raise ValueError if the columns are not the file's."""
         is_metric = pa.types.is_float64 if self.measures else lambda kind: False
         own = [field for field in table.schema if not is_metric(field.type)]
         if sorted(own, key=str) != sorted(self.schema, key=str):
@@ -83,7 +83,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResults(Results):
-    """Files of model judgements, which may fail and be repeated.
+    """One kind of file with model judgements. Failed judgements can be repeated.
 
     The note's `made_from` hashes the inputs. Its `digest` hashes the inputs and the rows.
     """
@@ -91,9 +91,9 @@ class JudgedResults(Results):
     settings: Callable[[Evaluation], Settings]
     """The judge's section of the corpus file."""
     reads: tuple[Results, ...]
-    """The files that it is made from, except the queries."""
+    """The other files that a file is made from, except the queries."""
     reads_queries: bool = False
-    """Whether it is also made from the queries."""
+    """Whether a file is also made from the queries."""
 
     def chats(self, config: CorpusConfig) -> list[ChatSettings]:
         """Return the chat models of the judges whose judgements the file holds."""
@@ -123,7 +123,7 @@ class JudgedResults(Results):
         return self._missing(workspace, configuration) == 0
 
     def is_incomplete(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether a file is made from its current inputs but lacks failed judgements."""
+        """Return whether a file has its current inputs but lacks judgements that failed."""
         return bool(self._missing(workspace, configuration))
 
     def _missing(self, workspace: Workspace, configuration: str) -> int | None:

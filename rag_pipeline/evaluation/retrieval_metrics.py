@@ -1,4 +1,4 @@
-"""Compute all retrieval metrics of one query's ranked chunks, with their published names."""
+"""Compute all retrieval metrics, by their published names, of one query's ranked chunks."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -43,7 +43,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff. If it needs labels, it needs them to this depth."""
+    """Yield a metric at each cutoff k. If it needs labels, it needs those of the first k chunks."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",
@@ -127,8 +127,8 @@ def evaluate_query(
     chunking that answer the query. `lost` is the number of gold spans that no chunk answers (see
     `judge_chunks`).
 
-    - Without gold spans, every metric that needs them is None. Document metrics need gold spans or
-      gold documents.
+    - If the query has no gold spans, every metric that needs them is None. Document metrics need
+      gold spans or gold documents.
     - A lost gold span counts as a relevant chunk that is not retrieved. R, nDCG and AP are 0.0 if
       no chunk answers.
 
@@ -155,11 +155,11 @@ def judged_metrics(
     """Return AnswerPresence@k, P@k and RR@10 by a judge's labels of the first passages.
 
     A passage has no label if its judgement failed (None), or if it is after the last judged
-    passage. A metric is None unless the known labels settle it: a YES at rank 1 settles
-    AnswerPresence@5, and no other label can change it. Known NOs settle a value only with all
-    labels, so a mean over few settled queries is too high; its `missing` counts the others. R@k,
-    nDCG@10 and AP are None, because passages that were not retrieved have no labels. All other
-    metrics are left out.
+    passage. A metric is None unless the known labels settle it. A YES at rank 1 settles
+    AnswerPresence@5, because no other label can change it. NOs settle it only if all labels are
+    known. A mean over few settled queries is therefore too high, and its `missing` counts the other
+    queries. R@k, nDCG@10 and AP are None, because passages that were not retrieved have no labels.
+    All other metrics are left out.
     """
     known = [*labels, *[None] * (len(ranked) - len(labels))]
 
@@ -202,7 +202,7 @@ def _check_agreement(
 
 
 def short_name(metric: str) -> str:
-    """Return the column heading of a metric: AP@5, Doc@5, Miss@5."""
+    """Return the column heading of a metric, such as AP@5 for AnswerPresence@5."""
     names = {"AnswerPresence": "AP", "DocumentPresence": "Doc", "DocumentMismatch": "Miss"}
     name, at, k = metric.partition("@")
     return f"{names.get(name, name)}{at}{k}"

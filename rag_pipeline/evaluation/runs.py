@@ -44,7 +44,7 @@ def load_queries(workspace: Workspace) -> list[Query]:
 
 
 def count_left_out(workspace: Workspace) -> int:
-    """Return the number of queries that are left out. A query may have several problems."""
+    """Return the number of queries that are left out. A query with several problems counts once."""
     problems = QUERIES.note(workspace).get("problems", [])
     return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
 
@@ -131,7 +131,10 @@ def _digest_without(made_from: str, failed: Sequence[str]) -> str:
 def update_run(
     workspace: Workspace, configuration: Configuration, only: Sequence[Query] | None = None
 ) -> dict[str, Any]:
-    """Search with every query, or with `only` some, and return the note of the run."""
+    """Search with every query, write the run, and return its note.
+
+    `only` limits the run to these queries.
+    """
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
@@ -210,7 +213,7 @@ class _Run:
     lacking: set[str] = field(default_factory=set)
     """The ids of queries that a model failed on."""
     search_texts: dict[str, str] = field(default_factory=dict)
-    """The search texts by query id, of queries whose search text differs from the query."""
+    """The search texts that differ from their query, by query id."""
 
     def embed(self, searcher: Searcher) -> Sequence[Query]:
         """Embed all search texts in few calls, and return the queries that have vectors."""
@@ -282,7 +285,7 @@ def retriever_of(workspace: Workspace, configuration: Configuration) -> Retrieve
 def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
 ) -> Sequence[ScoredChunk]:
-    """Return the chunks for another query in the builds of the last run, or [] without a run."""
+    """Search the builds of the last run with another query. Return [] if there is no run."""
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run without an earlier run
         return []
@@ -295,7 +298,10 @@ def retrieve_again(
 
 
 def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
-    """Open the index of the last run, if it keeps the tokens of the packaged model."""
+    """Open the index of the last run.
+
+    Return None if there is no run, or if the index has no token vectors of the packaged model.
+    """
     settings = workspace.config.embeddings[configuration.embedding]
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
@@ -335,7 +341,7 @@ def load_ranked(
 
 
 def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
-    """Return the ids of a run's queries without chunks, because the embedding model failed."""
+    """Return the ids of queries that have no chunks because the embedding model failed."""
     failed = set(RUN.note(workspace, configuration).get("failed", ()))
     if not failed:
         return failed

@@ -45,7 +45,7 @@ def answer_metrics() -> tuple[Metric[Any], ...]:
 
 
 def all_metrics() -> Mapping[str, Metric[Any]]:
-    """Return every metric by name in display order, which starts with metrics of retrieval."""
+    """Return every metric by name in display order, with the metrics of retrieval first."""
     scores = load_group(ANSWER_SCORES, AnswerScore)
     return _checked(tuple(load_group(METRICS).items()), tuple(scores.items()))
 
@@ -94,7 +94,7 @@ def direction(metric: str) -> Direction:
 
 
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:
-    """Return the values of a configuration's measured metrics, or {} before the first run."""
+    """Return a configuration's values by metric and query id, or {} before the first run."""
     found: dict[str, dict[str, float | None]] = {}
     for results in SCORES:
         table = results.read(workspace, configuration)
@@ -116,7 +116,7 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 def summarize_over(
     values: Values, ids: Iterable[str], groups: Mapping[str, str], metric: str = "values"
 ) -> Summary:
-    """Summarize a metric over some queries. `groups` is by query id (see `runs.load_groups`)."""
+    """Summarize a metric over some queries. `groups` holds the groups by query id."""
     ids = list(ids)
     return summarize([values.get(q) for q in ids], group_names(ids, groups), metric)
 

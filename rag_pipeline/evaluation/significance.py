@@ -38,10 +38,11 @@ _TOLERANCE = 1e-9
 class Difference:
     """The mean of (one - other) over the queries that both measured.
 
-    `n` counts these pairs, and `missing` counts the pairs with a None. `low` and `high` bound the
-    95 % interval (None below two pairs). `p` is the two-sided p value (None without pairs). `wins`
-    and `losses` count the pairs with a positive and a negative difference. `groups` is the number
-    of groups that the test uses, or None if it uses single queries.
+    - `n`: the number of these queries. `missing` counts the pairs with a None.
+    - `low`, `high`: the bounds of the 95 % interval, or None for fewer than two pairs.
+    - `p`: the two-sided p value, or None without pairs.
+    - `wins`, `losses`: the numbers of positive and of negative differences.
+    - `groups`: the number of groups that the test uses, or None if it uses single queries.
     """
 
     mean: float | None
@@ -66,11 +67,11 @@ class Comparison(Difference):
 def differences(
     pairs: Mapping[str, Sequence[Pair]], groups: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Difference]:
-    """Return the paired difference of each named list, which has a pair (one, other) per query.
+    """Return the mean paired difference of each list of `pairs`, by the list's name.
 
-    `groups` names the group of each pair. If queries share groups, the group is the unit of the
-    interval (see `difference_interval`). From `FEWEST_GROUPS` groups on, it is also the unit of the
-    test.
+    A list has a pair (one, other) per query. `groups` names the group of each pair. If queries
+    share groups, the group is the unit of the interval (see `difference_interval`). If there are at
+    least `FEWEST_GROUPS` groups, the group is also the unit of the test.
 
     p comes from the sign-flip randomisation test of the mean difference (Fisher, The Design of
     Experiments, 1935; Smucker, Allan and Carterette, CIKM 2007). It is exact for up to 12 units
@@ -138,16 +139,20 @@ def decide(
 def loss_p_values(
     gains: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return by metric the probability that equal systems look as bad in any of the metrics.
+    """Return by metric the probability that equal systems show as bad a loss in any metric.
 
-    `gains` holds the differences by metric and query, and a loss is negative. `groups` holds the
-    group of each query. The test is a one-sided sign-flip test, and all metrics share the flips.
-    The statistic is the sum divided by the root of the sum of squares. It is compared with the
-    least statistic of all metrics (Westfall and Young, Resampling-Based Multiple Testing, 1993).
-    Unlike with Holm's method, metrics that agree do not raise p. Equally bad patterns count half
-    (mid-p, Lancaster 1961). The test is exact for up to 12 units. Two to five groups have too few
-    patterns, so Student's test over groups (CR2) with Bonferroni's adjustment replaces the test.
-    With one group, the query is the unit, and the result holds only for that group.
+    `gains` holds the differences by metric and query id. A loss is negative. `groups` holds the
+    group of each query.
+
+    The test is a one-sided sign-flip test, and all metrics share the flips. The statistic of a
+    metric is its sum divided by the root of its sum of squares. Each statistic is compared with the
+    least statistic of all metrics in each sign pattern (Westfall and Young, Resampling-Based
+    Multiple Testing, 1993). Metrics that agree therefore do not raise p, unlike with Holm's method.
+    Equally bad patterns count half (mid-p, Lancaster 1961). The test is exact for up to 12 units.
+
+    Two to five groups have too few patterns. Student's test over groups (CR2) with Bonferroni's
+    adjustment then replaces the test. With one group, the query is the unit, and the result holds
+    only for that group.
     """
     ids = sorted({query_id for own in gains.values() for query_id in own})
     if not ids:
@@ -178,10 +183,11 @@ def loss_p_values(
 
 
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Adjust p values for their number by Holm's step-down method. None does not count.
+    """Adjust p values for their number by Holm's step-down method.
 
-    The i-th smallest of m values becomes (m - i + 1) p, but at least the value before it and at
-    most 1. Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
+    A value of None stays None and does not count. The i-th smallest of m values becomes (m - i + 1)
+    p, but at least the value before it and at most 1. Source: Holm, A simple sequentially rejective
+    multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)
@@ -242,9 +248,10 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Return for each row the number of sign patterns whose sum is at least as far from 0.
+    """Return for each row the number of sign patterns whose sum is as far from 0 as the row's.
 
-    `columns` has shape (rows, n) with n differences per row.
+    Sums that are farther from 0 count, too. `columns` has shape (rows, n) with n differences per
+    row.
     """
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(

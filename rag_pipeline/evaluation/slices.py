@@ -29,7 +29,7 @@ class Slice:
 def slices(
     queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
 ) -> list[Slice]:
-    """Return a metric's mean over every slice, sorted by kind and with the worst slice first."""
+    """Return every slice with its mean of a metric, by kind and then by mean, lowest first."""
     members: dict[tuple[str, str], list[str]] = {}
     for query in queries:
         for kind, names in slices_of(query).items():
@@ -86,10 +86,11 @@ class ContextPart:
 def context_breakdown(
     workspace: Workspace, configuration: str, scores: Scores, groups: Mapping[str, str]
 ) -> list[ContextPart]:
-    """Return parts by position, by number of contexts and by their total characters.
+    """Return parts by the position of a context, and by the number and length of all contexts.
 
-    A position has the shares of relevant (high or medium) contexts and of used contexts. A number
-    or a length has the scores of the queries. Return [] without judgements.
+    Parts by position measure the shares of relevant (high or medium) contexts and of used contexts.
+    Parts by number or length (in characters) measure the scores of the queries. Return [] if there
+    are no judgements.
     """
     judged = load_judgements(workspace, configuration)
     depth = max((len(j.contexts) for j in judged.values()), default=0)

@@ -48,8 +48,8 @@ def stage_effects(
     """Return the effect of every stage with at least two matched variants.
 
     `scores` is by configuration name. Configurations without scores are ignored. Variants are
-    compared with the variant of `reference`, or else with the first variant. The variants of one
-    stage are a family.
+    compared with the variant of `reference`, or else with the first variant. The comparisons of one
+    stage are a family (see `significance.decide`).
     """
     evaluated = [c for c in configurations if c.name in scores]
     effects = (_effect(stage, evaluated, scores, reference, k, groups or {}) for stage in STAGES)
@@ -111,7 +111,10 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return a variant's mean over matched configurations by query, or None if a value is None."""
+    """Return by query id a variant's mean over matched configurations.
+
+    The mean of a query is None if one of its values is None.
+    """
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

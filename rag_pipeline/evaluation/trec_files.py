@@ -1,6 +1,6 @@
 """Write runs and gold documents in the formats of TREC, for trec_eval and other programs.
 
-Ids are percent-encoded where they have white space, because the formats separate fields by it.
+White space in ids is percent-encoded, because it separates the fields of these formats.
 """
 
 import re
@@ -19,7 +19,8 @@ _SPACE = re.compile(r"[\s%]+")
 def write_trec_files(workspace: Workspace, folder: Path) -> list[Path]:
     """Write the gold documents and two runs of each configuration. Return the paths.
 
-    A run ranks chunks, or documents by their best chunks. `qrels.txt` grades the documents.
+    One run ranks chunks. The other run ranks documents by their best chunks. `qrels.txt` has the
+    grades of the gold documents.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [_write(folder / "qrels.txt", _judgements(load_queries(workspace)))]

@@ -18,8 +18,9 @@ _PROMPT = template_of(__file__)
 class ChatContext(ContextJudge):
     """A chat model that judges the level and use of each context, and lists missing facts.
 
-    With `overall`, it also rates all contexts together in one sentence. A `template` of your own
-    holds `{query}`, `{answer}` and `{passages}`, which become delimited texts.
+    If `overall` is set, the model also rates all contexts together in one sentence. A `template`
+    replaces the prompt. It must hold `{query}`, `{answer}` and `{passages}`, which become delimited
+    texts.
     """
 
     code_version = 2
@@ -35,7 +36,7 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Call the model once for each query with contexts."""
+        """Call the model once for each query that has contexts."""
         shown = [n for n, one in enumerate(answered) if one.contexts]
         prompts = [self._prompt(answered[n]) for n in shown]
         judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]

@@ -21,9 +21,10 @@ _LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 
 
 class RuleContext(ContextJudge):
-    """A judge that sets levels by gold spans, or else by the cosine of the nearest sentence.
+    """A judge that sets levels by gold spans, or else by the similarity of query and sentences.
 
-    `similarities` are the minimum cosines of the levels high, medium and low.
+    `similarities` are the minimum cosines of the levels high, medium and low. The cosine of a
+    context is that of its sentence nearest to the query.
     """
 
     code_version = 2
@@ -40,13 +41,18 @@ class RuleContext(ContextJudge):
 def judge_by_rules(
     answered: Sequence[Answered], settings: RuleContext, embed: SentenceEmbed
 ) -> list[ContextJudgement]:
-    """Judge each query's contexts, best first, and their use in the answer.
+    """Set the level of each context, and whether the answer used it.
 
-    With gold spans: `high` answers one (see `relevance.answers`), `medium` overlaps one, `low` is
-    in the same document, `none` is elsewhere. Without gold spans the level follows `similarities`.
+    The contexts of a query are given best first. If the query has gold spans, the level is:
 
-    `missing` lists the gold spans that no context answers. Without gold spans, it lists the
-    annotated facts that no context states. Without facts, it lists an answer that was not found.
+    - `high`: the context answers a gold span (see `spans.answers`).
+    - `medium`: the context overlaps a gold span.
+    - `low`: the context is in the document of a gold span.
+    - `none`: the context is in another document.
+
+    Without gold spans, the level follows `similarities`. `missing` lists the gold spans that no
+    context answers. Without gold spans, it lists the annotated facts that no context states.
+    Without both, it holds "an answer" if the query stays unanswered.
     """
     judged = []
     for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
@@ -99,7 +105,7 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
 
 
 def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
-    """Return for each context whether it is cited, or its own phrases are in the answer.
+    """Return for each context whether the answer cites it or contains its own key phrases.
 
     Phrases of the query or of several contexts do not count.
     """
@@ -116,7 +122,7 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
 
 
 def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
-    """Return the highest possible levels of `contexts` contexts, best first.
+    """Return the levels of the best `contexts` contexts that could be retrieved, best first.
 
     `chunks` has all chunks of the documents with gold spans. If there are too few chunks, the other
     levels are `none`.
@@ -161,7 +167,7 @@ def _missing(one: Answered) -> list[str]:
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
     """Return for each context the highest cosine between one of its sentences and the query.
 
-    Return [] for queries with gold spans.
+    The list of a query with gold spans is empty.
     """
     needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {

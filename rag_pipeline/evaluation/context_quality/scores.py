@@ -47,9 +47,10 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
 
 
 def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
-    """Return the penalty for `high` contexts that rank below the third, by default 0 to 0.3.
+    """Return the penalty for `high` contexts that rank below the third.
 
-    Each of these contexts adds 0.05 for each rank below the third. Return None without contexts.
+    By default, each of these contexts adds 0.05 for each rank below the third, and the sum is at
+    most 0.3. Return None if there are no contexts.
     """
     if not contexts:
         return None

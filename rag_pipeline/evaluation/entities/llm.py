@@ -22,9 +22,9 @@ ENTITIES_SCHEMA = object_schema(
 
 
 class ChatEntities(EntityExtractor):
-    """An extractor that asks a chat model for the entities, without marks of citations.
+    """An extractor that removes citation marks and asks a chat model for the entities.
 
-    A `template` of your own holds `{answer}`, which becomes the delimited text.
+    A `template` replaces the prompt. It must hold `{answer}`, which becomes the delimited text.
     """
 
     code_version = 4

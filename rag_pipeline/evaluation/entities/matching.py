@@ -29,7 +29,7 @@ _SAME = {
     "corporation": "corp",
     "company": "co",
 }
-"""Words that have a synonym in agreements, with that synonym."""
+"""Words of agreements, each with the synonym that replaces it in comparisons."""
 _IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -63,7 +63,10 @@ def _folded(word: str) -> str:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Yield the parts of a word: do, not for "don't", and non, transferable for the compound."""
+    """Yield the parts of a word.
+
+    They are "do" and "not" for "don't", and "non" and "transferable" for "nontransferable".
+    """
     contracted = _CONTRACTED.fullmatch(word)
     if contracted and (word == "cannot" or "'" in word):
         said = {"can": "can", "won": "will", "shan": "shall"}.get(contracted[1], contracted[1])
@@ -100,7 +103,7 @@ def _stemmer():  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=20_000)
 def value_of(kind: str, text: str) -> FactValue | None:
-    """Return the value of a text that consists of one quantity and loose words, or else None."""
+    """Return the value of a text that has one quantity and else only `_LOOSE` words, or None."""
     if kind not in _QUANTITY_TYPES:
         return None
     found = [q for q in quantities(text) if q.kind == kind]
@@ -128,10 +131,12 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
     """Return the span where a text states a fact, or None if it does not.
 
     A quantity matches a quantity of the same value. "At least" does not match "at most". A quantity
-    without such words matches both. Any other variant matches a run of words that has the same
-    length, or one word fewer or more. The stems must be `similarity` percent alike (normalised
-    Levenshtein). Two other words may stand inside a run for a fact of at least four words. Both
-    sides need the same negations and numbers: "may not terminate" does not state "terminate".
+    without such words matches both.
+
+    Any other variant matches a run of words that has the same length, or one word fewer or more.
+    The stems must be at least `similarity` percent alike (normalised Levenshtein). If a fact has at
+    least four words, up to two other words may stand inside the run. Both sides need the same
+    negations and numbers: "may not terminate" does not state "terminate".
     """
     value = value_of(kind, variant)
     if value is not None:
@@ -170,7 +175,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
 
 _LONG, _INSERTED = 4, 2
-"""Minimum words of a fact whose run may have inserted words, and the maximum of these words."""
+"""In facts of at least `_LONG` words, at most `_INSERTED` other words may stand inside a run."""
 
 
 def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -199,7 +204,7 @@ def _is_negated(stems: Sequence[str], first: int, size: int) -> bool:
 
 
 def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether a word of one side is a word of the other with a negating prefix."""
+    """Return whether a word of one side is a word of the other side after a negating prefix."""
     return any(
         f"{prefix}{word}" in others and word not in others
         for words, others in ((run, wanted), (wanted, run))

@@ -17,7 +17,7 @@ class RuleEntities(EntityExtractor):
     extractor: Literal["rules"] = "rules"
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
-        """Match the patterns."""
+        """Return the entities of each text that match the patterns."""
         return [extract(text) for text in texts]
 
 

@@ -37,12 +37,12 @@ class Counts:
 
     @property
     def recall(self) -> float | None:
-        """Return found / facts, or None without facts."""
+        """Return found / facts, or None if there are no facts."""
         return self.found / self.facts if self.facts else None
 
     @property
     def f1(self) -> float | None:
-        """Return the harmonic mean of precision and recall, or None without facts.
+        """Return the harmonic mean of precision and recall, or None if there are no facts.
 
         It is 0 if nothing was extracted or found. Source: van Rijsbergen, Information Retrieval,
         1979.
@@ -66,7 +66,7 @@ class EntityScore:
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
     facts: tuple[tuple[str, str, bool], ...] = ()
-    """(type, first variant, found)."""
+    """Type and first variant of each fact, and whether it was found."""
     stated: int = 0
     """Number of entities of any type, including types without ground truth."""
     right: int = 0
@@ -125,8 +125,9 @@ def score_entities(
 ) -> EntityScore:
     """Count an answer's entities and facts, by type of the ground truth.
 
-    Entities of equal value count once. A fact that only the text states counts as one extracted and
-    right entity. Entities that occur only inside this fact do not count.
+    Entities of equal value count once. If the text states a fact that no entity states, the fact
+    counts as one extracted and right entity. Entities that occur only inside such a fact do not
+    count. `similarity` is a percentage (see `matching.find`).
     """
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
