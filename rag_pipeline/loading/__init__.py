@@ -1,4 +1,4 @@
-"""Turn files into documents: `scan` lists the sources, and a source's `load` parses it.
+"""Turn files into documents: `scan` lists the sources, and `load` parses one source.
 
 `folder` finds files, `records` finds documents in JSON and JSON Lines, and `parsers` converts HTML,
 PDF and Office files to Markdown. `parser_process` runs a parser in a separate process, `text`

@@ -31,7 +31,7 @@ def is_archive(name: str) -> bool:
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
     """Yield every document of an archive. An unusable document has a reason.
 
-    Hidden files are left out. A possible zip bomb, or a file that is not a ZIP archive, yields one
+    Hidden files are left out. An archive that is empty, corrupt or a possible zip bomb yields one
     document with that reason. Raise OSError if the file can't be read.
     """
     try:
@@ -56,7 +56,7 @@ def read_member(path: Path, member: str) -> bytes:
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive and the member in a document's id, or None for other documents."""
+    """Return the archive and the member that a document's id names, or None if it names none."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
         if is_archive(part):
@@ -66,7 +66,10 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1)
 def _unpacked(path: Path, member: str, changed: int) -> bytes:
-    """Return a member's bytes. The cache serves further records of the same member."""
+    """Return a member's bytes, which are kept for further records of the same member.
+
+    `changed` is the archive's modification time in ns. A changed archive is read again.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)

@@ -20,9 +20,10 @@ _REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
 
 
 class Listed(NamedTuple):
-    """Describe an object by its key relative to the prefix, and why it is unusable (`reason`).
+    """Describe an object of a bucket.
 
-    The ETag changes with the content and with the parser's version.
+    `relative` is the key below the prefix. `etag` changes with the content and with the parser's
+    version. `reason` tells why the object is unusable, or is "".
     """
 
     relative: str
@@ -31,7 +32,7 @@ class Listed(NamedTuple):
     reason: str = ""
 
     def origin(self, documents: int) -> str:
-        """Return the `origin` of the rows of this object, which has this number of documents."""
+        """Return the `origin` of this object's rows. It includes the number of its documents."""
         return json.dumps([self.relative, self.etag, self.n_bytes, documents])
 
 
@@ -88,7 +89,7 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
 
 @contextmanager
 def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source]]:
-    """Yield the documents of one object, which can be loaded inside the block.
+    """Yield the documents of one object. They can be loaded only inside the `with` block.
 
     Raise UnreadDocumentError if the object has changed since the listing or can't be read. Raise
     StoreError if the bucket can't be reached.

@@ -75,7 +75,7 @@ _AROUND = frozenset(
 
 
 class Symbol(NamedTuple):
-    """Name a definition. `text[start:end]` includes the comments directly above it."""
+    """Locate and name a definition. `text[start:end]` includes the comments directly above it."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ class Symbol(NamedTuple):
 
 
 def symbols_of(document: Document) -> list[Symbol]:
-    """Return the definitions of a source code document in order, outer definitions first."""
+    """Return a document's definitions in order, outer ones first, or [] if it is not code."""
     stored = document.metadata.get(SYMBOLS)
     if not isinstance(stored, str) or document.media_type not in CODE_SUFFIXES.values():
         return []
@@ -97,7 +97,7 @@ def symbols_metadata(text: str, suffix: str) -> dict[str, MetadataValue]:
 
 
 def find_symbols(text: str, suffix: str) -> list[Symbol]:
-    """Return at most 20,000 definitions of a source text in the language of `suffix`.
+    """Return at most 20,000 definitions of a source text. `suffix` decides its language.
 
     Offsets count code points. The extra `code` must be installed.
     """
@@ -119,7 +119,7 @@ def _parser(language: _Language) -> "Parser":
 
 
 def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
-    """Yield definitions with byte offsets in order, outer definitions first."""
+    """Yield definitions in order, outer definitions first. Their offsets count bytes."""
     pending = [(_parser(language).parse(raw).root_node, "")]
     while pending:
         node, path = pending.pop()
@@ -149,7 +149,7 @@ def _name(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """Return the name node inside C declarators: `*f(int)` declares f."""
+    """Return the node of the name that C declarators declare (f in `*f(int)`), or None."""
     found = None
     while node is not None:
         inner = node.child_by_field_name("declarator") or next(
@@ -174,7 +174,7 @@ def _whole(node: "Node") -> "Node":
 
 
 def _above(node: "Node", raw: bytes) -> int:
-    """Return the start of the comments and attributes directly above a definition."""
+    """Return the start of a definition with the comments and attributes directly above it."""
     first = node
     while (before := first.prev_named_sibling) is not None:
         line = raw.rfind(b"\n", 0, before.start_byte) + 1

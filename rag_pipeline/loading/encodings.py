@@ -19,7 +19,7 @@ _LANGUAGES = {
     "koi8_r": "ru uk bg",
     "cp866": "ru uk bg be",
 }
-"""The languages (ISO 639-1) of encodings, the most common encoding first; "" is all others.
+"""The languages (ISO 639-1) of encodings, the most common encoding first. "" stands for all others.
 
 Rare encodings are left out, because each candidate makes wrong guesses for short texts likelier.
 """
@@ -29,9 +29,10 @@ _READ = 2_000
 
 
 def guessed_encoding(raw: bytes) -> str:
-    """Return the likely encoding of text that is not UTF-8, or "" for UTF-8 and without a guess.
+    """Return the likely encoding of a text, or "" if it is UTF-8 or no encoding fits.
 
-    Nothing is guessed for damaged UTF-8: it is cut, or most of its letters beyond ASCII are valid.
+    Return "" also for damaged UTF-8: text that is cut off inside a character, or most of whose
+    letters beyond ASCII are valid.
     """
     from charset_normalizer import from_bytes
 
@@ -55,7 +56,7 @@ def guessed_encoding(raw: bytes) -> str:
 
 
 def _suits(encoding: str, text: str) -> bool:
-    """Return whether an encoding is usual for the language that a text has in it."""
+    """Return whether an encoding is usual for the language of the text decoded with it."""
     language = any_language_of(text)
     own = _LANGUAGES[encoding].split()
     return language in own if own else language not in _SPECIAL

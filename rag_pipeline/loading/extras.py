@@ -17,7 +17,7 @@ def is_installed(extra: str) -> bool:
 
 
 def read_without(extra: str, content_hash: str) -> str:
-    """Return the content hash of a document that was read without an extra."""
+    """Return the hash that replaces `content_hash` if a document was read without an extra."""
     return hashlib.sha256(f"without {extra} {content_hash}".encode()).hexdigest()
 
 

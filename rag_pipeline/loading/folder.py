@@ -27,9 +27,10 @@ _UNREAD = "cannot read"
 
 
 class ListedFile(NamedTuple):
-    """Describe a file by its POSIX path relative to the root, and why it is unusable (`reason`).
+    """Describe a file. `relative` is its POSIX path below the root.
 
-    `unread` is True if the next load may be able to read the file.
+    `reason` tells why the file is unusable, or is "". `unread` is True if the next load may be able
+    to read the file.
     """
 
     relative: str
@@ -40,9 +41,9 @@ class ListedFile(NamedTuple):
 def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
     """Return a function that tests whether a POSIX path matches one of these glob patterns.
 
-    `**` matches any number of folders. Wildcards match names that start with `.` only if `hidden`.
-    Before Python 3.13, `pathlib` can't do this: its `match` has no `**`, and its `glob` skips
-    unreadable folders silently.
+    `**` matches any number of folders. Wildcards match names that start with `.` only if `hidden`
+    is True. Before Python 3.13, `pathlib` can't do this: its `match` has no `**`, and its `glob`
+    skips unreadable folders silently.
     """
     steps = ([step for step in pattern.split("/") if step not in ("", ".")] for pattern in patterns)
     plain = ["/".join(own) for own in steps]
@@ -51,7 +52,7 @@ def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
 
 
 def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tests for a match with an include pattern and no exclude pattern."""
+    """Return a function that tests whether a path matches `include` and not `exclude`."""
     included = matcher(*include, hidden=False)
     excluded = matcher(*exclude, *_BY_PROGRAMS, hidden=True)
     return lambda path: included(path) and not excluded(path)
@@ -65,13 +66,15 @@ def find_files(
     gitignore: bool = False,
     follow_links: bool | Literal["anywhere"] = False,
 ) -> tuple[list[ListedFile], int]:
-    """Return the matching files, unsorted, and the number of all files.
+    """Return the matching files, unsorted, and the number of all files that were seen.
 
-    Hidden files and folders are skipped unless an include pattern names them. With `gitignore`,
-    files that Git ignores are skipped. With `follow_links`, links to folders inside the root are
-    followed, and with `anywhere` all links to folders. A folder is entered once. Folders that an
-    exclude pattern such as `build/**` covers are not entered. Raise OSError if the root is
-    unreadable.
+    - Hidden files and folders are skipped unless an include pattern names them.
+    - If `gitignore` is True, files that Git ignores are skipped.
+    - If `follow_links` is True, links to folders inside the root are followed. If it is `anywhere`,
+      all links to folders are followed. A folder is entered only once.
+    - Folders that an exclude pattern such as `build/**` covers are not entered.
+
+    Raise OSError if the root is unreadable.
     """
     include, exclude = list(include), list(exclude)
     included = matcher(*include, hidden=False)
@@ -103,7 +106,7 @@ def _walk(
     follow_links: bool | Literal["anywhere"],
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
-    """Yield every file, and every folder that can't be entered, with the reason."""
+    """Yield (path, entry, reason) of each file, and of each folder that can't be entered."""
     above = Ignored.above(root) if gitignore else Ignored()
     pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, above)]
     entered = {os.path.realpath(root)}
@@ -163,15 +166,16 @@ def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str, may_le
 class Ignored:
     """Hold the rules of the `.gitignore` files in a folder and in the folders above it.
 
-    Each rule has the path of its folder below the documents' folder. A rule from above the
-    documents' folder also has the path from its folder to the documents' folder.
+    `specs` has (prefix, rest, rules) for each file. `prefix` is the path of the file's folder below
+    the documents' folder. For a file above the documents' folder, `prefix` is "", and `rest` is the
+    path from the file's folder to the documents' folder.
     """
 
     specs: tuple[tuple[str, str, GitIgnoreSpec], ...] = ()
 
     @classmethod
     def above(cls, root: str) -> "Ignored":
-        """Return the rules of the files above a folder, up to the root of its Git checkout."""
+        """Return the rules of all `.gitignore` files between a Git checkout's root and a folder."""
         real = Path(root).resolve()
         top = next((f for f in (real, *real.parents) if (f / ".git").exists()), real)
         ignored = cls()
@@ -190,7 +194,7 @@ class Ignored:
         return Ignored((*self.specs, (prefix, rest, GitIgnoreSpec.from_lines(lines))))
 
     def matches(self, relative: str, is_folder: bool) -> bool:
-        """Return whether a path is ignored, as the nearest file with a matching rule decides."""
+        """Return whether a path is ignored. The nearest file with a matching rule decides."""
         for prefix, rest, spec in reversed(self.specs):
             own = rest + relative.removeprefix(prefix) + ("/" if is_folder else "")
             decided = spec.check_file(own).include

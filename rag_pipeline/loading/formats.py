@@ -29,11 +29,11 @@ _MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
-    """Hold the Markdown of a file, and the title that the file declares or "".
+    """Hold the Markdown of a file, and its declared title or "".
 
-    `page_map` is a packed `PageMap`, or None for formats without pages. `missing_extra` names the
-    extra that would read more of the file. `unseen` counts what no reader sees, by reason. `parse`
-    stores it in the metadata.
+    - `page_map`: a packed `PageMap`, or None for formats that have no pages.
+    - `missing_extra`: the extra that would read more of the file, or "".
+    - `unseen`: counts of what no reader sees, by reason. `parse` moves them to `metadata`.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Parsed(NamedTuple):
 
 
 def read_notebook(document_id: str, raw: bytes) -> Parsed:
-    """Return the cells of a Jupyter notebook, with fenced code and the text of outputs.
+    """Return a Jupyter notebook as Markdown. Code is fenced, and followed by its output.
 
     The metadata field `cells` holds the offset of each cell in the text.
     """
@@ -238,7 +238,7 @@ def _table(table: Any) -> str:
 
 
 def add_row(rows: list[str], cells: list[str]) -> None:
-    """Add a row to a Markdown table, in which the first row is the head."""
+    """Add a row to a Markdown table. The first row becomes the head."""
     rows.append(f"| {' | '.join(cells)} |")
     if len(rows) == 1:
         rows.append("|" + " --- |" * len(cells))

@@ -20,8 +20,9 @@ _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str, str, Counter[str]]:
     """Return the Markdown, the title, and the number of unseen characters by reason.
 
-    With `of_page`, leave out what surrounds the main content of a page. Raise DocumentError for a
-    wrong encoding.
+    If `of_page` is True, leave out menus, footers and side columns. HTML nested deeper than 100
+    levels becomes plain text, and nothing is left out. Raise DocumentError if the bytes can't be
+    decoded.
     """
     from bs4 import BeautifulSoup
 
@@ -56,7 +57,7 @@ def _drop_surroundings(soup: Any) -> None:
 
 
 def html_text(document_id: str, raw: bytes, unseen: Counter[str]) -> str:
-    """Return the clean Markdown of HTML inside another document, and count in `unseen`."""
+    """Return the Markdown of HTML in a document. Add its unseen characters to `unseen`."""
     text, _, found = read_html(document_id, raw)
     unseen.update(found)
     return clean(text)

@@ -30,10 +30,10 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def language_of(text: str) -> str:
-    """Return the ISO 639-1 code of a text's language (see `NAMES`), or "" for too few letters.
+    """Return the ISO 639-1 code of a text's language (see `NAMES`), or "" if it has few letters.
 
-    py3langid, a model of byte n-grams, classifies 2,000 characters from the first letter on (Lui
-    and Baldwin, langid.py, 2012).
+    py3langid, a model of byte n-grams, classifies at most 2,000 characters from the first letter on
+    (Lui and Baldwin, langid.py, 2012).
     """
     first = _LETTER.search(text)
     if first is None:
@@ -66,7 +66,8 @@ def any_language_of(text: str) -> str:
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
     """Return the share (0 to 1) of each language among texts, the largest share first.
 
-    A text counts if its halves are in one language. Others are often lists of names and numbers.
+    A text counts only if both halves are in the same language. Other texts are often lists of names
+    and numbers.
     """
     halves = ((text[: len(text) // 2], text[len(text) // 2 :]) for text in texts)
     pairs = ((language_of(first), language_of(second)) for first, second in halves)

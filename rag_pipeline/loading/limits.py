@@ -31,7 +31,10 @@ def _limit(wanted: int) -> None:
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
-    """Raise the limits that are set, for a slow task in the block such as recognising a page."""
+    """Raise the limits of time and memory inside the `with` block, for example to recognise a page.
+
+    A limit that is not set stays unset.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     if soft != resource.RLIM_INFINITY:

@@ -41,7 +41,7 @@ def _file(folder: Path, name: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def _object(url: str, name: str, content_hash: str) -> bytes:
-    """Return an object's bytes. The cache serves requests for further pages."""
+    """Return an object's or archive member's bytes. They are kept for further pages."""
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)

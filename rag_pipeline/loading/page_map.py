@@ -39,7 +39,7 @@ class PageMap:
         return self.boxes[max(bisect_right(self.starts, offset) - 1, 0)].page
 
     def pages(self, start: int, end: int) -> tuple[int, ...]:
-        """Return the pages of a span, in ascending order."""
+        """Return the page numbers (from 1) of a span, in ascending order."""
         return tuple(sorted({box.page for box in self.within(start, end)}))
 
     def within(self, start: int, end: int) -> Sequence[Box]:
@@ -49,7 +49,7 @@ class PageMap:
         return self.boxes[first:last]
 
     def areas(self, start: int, end: int) -> tuple[Box, ...]:
-        """Return the boxes of a span. The boxes of consecutive lines are joined."""
+        """Return the boxes of a span. Boxes of consecutive lines in a column are joined."""
         found: list[Box] = []
         for box in self.within(start, end):
             last = found[-1] if found else None

@@ -1,7 +1,7 @@
 """Parse documents in separate processes, so that a hostile document harms only its parser.
 
-A process parses one document at a time, and is then used again. A dead process is replaced. Its own
-timer ends a process if a document takes too long, even if its parent has died.
+A process parses one document after the other. A dead process is replaced. Each process has a timer
+that ends it if a document takes too long, even if the parent process has died.
 """
 
 import atexit
@@ -68,7 +68,7 @@ def _end_idle_parsers() -> None:
 
 
 def parsers_here() -> int:
-    """Return the default number of parser processes on this machine."""
+    """Return the default number of parser processes: one per processor, but at most 4."""
     return min(len(os.sched_getaffinity(0)), _MAX_PARSERS)
 
 

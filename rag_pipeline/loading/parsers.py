@@ -1,7 +1,7 @@
 """Convert HTML, PDF, Office files, source code and other formats to text and a title.
 
-markitdown's converters are called directly. Its main class guesses types with a slow model, and
-passes a corrupt file to the converter of another type.
+markitdown's converters are called directly, because markitdown's main class guesses types with a
+slow model, and passes a corrupt file to the converter of another type.
 """
 
 import io
@@ -52,9 +52,10 @@ _ZIPPED = (".docx", ".pptx", ".xlsx", ".epub", ".odt")
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
-    """Convert one file with a suffix of PARSERS to Markdown. The same bytes give the same text.
+    """Convert a file whose suffix is in PARSERS to Markdown. Source code stays unchanged.
 
-    Raise DocumentError for encrypted, corrupt and hostile files, and for files without text.
+    The same bytes give the same text. Raise DocumentError for encrypted, corrupt and hostile files,
+    and for PDF files that have no text.
     """
     title = ""
     try:
@@ -103,14 +104,14 @@ def _parse_docx(_: str, raw: bytes) -> Parsed:
 
 
 _NOT_COMPUTED = re.compile(rb"(?:</f>|<f\b[^<>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
-"""The end of a cell of Excel with a formula and without its value."""
+"""Match the end of an Excel cell that has a formula but no stored value."""
 
 
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
-    """Write each sheet as a Markdown table, row by row.
+    """Return each sheet as a Markdown table. Hidden rows, columns and sheets are marked.
 
-    markitdown uses a data frame, which writes empty cells as `NaN`. One cell in a far corner would
-    make the data frame need all memory. Hidden rows, columns and sheets are marked.
+    markitdown is not used, because its data frame writes empty cells as `NaN`. One cell in a far
+    corner would make the data frame need all memory.
     """
     from openpyxl import load_workbook
 
@@ -160,9 +161,9 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
 
 
 def _hidden_parts(sheet: bytes) -> tuple[set[int], set[int]]:
-    """Return the numbers of the hidden rows and columns of a sheet's XML, from 1.
+    """Return the numbers (from 1) of the hidden rows and of the hidden columns in a sheet's XML.
 
-    openpyxl reads them only if it keeps the whole sheet in memory.
+    openpyxl reads these numbers only if it keeps the whole sheet in memory.
     """
     from defusedxml.ElementTree import iterparse
 
@@ -200,7 +201,10 @@ def _parse_code(document_id: str, raw: bytes) -> Parsed:
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
-    """Return the file's declared title. Refuse encrypted files, zip bombs and XML entities."""
+    """Return the title that a file declares, or "".
+
+    Raise DocumentError for encrypted files, legacy Office files, zip bombs and XML entities.
+    """
     from defusedxml.common import DTDForbidden
     from defusedxml.ElementTree import fromstring, iterparse
 

@@ -31,7 +31,7 @@ class Place:
 
     Pages, slides, rows, notebook cells and lines count from 1. `section` is the path of headings,
     or the function or type in source code. `pointer` is a JSON Pointer (RFC 6901). `boxes` are the
-    areas of the span on its pages. Fields that a format does not have are empty.
+    areas of the span on its pages. A field is empty if the format lacks it.
     """
 
     label: str
@@ -112,7 +112,7 @@ def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | No
 
 
 def _section(document: Document, start: int) -> str:
-    """Return the headings above an offset, without the title if there are other headings."""
+    """Return the last two headings above an offset, but the title only if it is the only one."""
     if document.media_type == "text/plain":
         return ""
     paths = heading_paths(document.text)
@@ -139,9 +139,9 @@ def _in_sheet(document: Document, start: int) -> Place:
 
 
 def _row(text: str, start: int) -> int:
-    """Return the number of a CSV record, which is 1 for the header.
+    """Return the number of a CSV record. The header is record 1.
 
-    Line breaks inside quotation marks and blank lines do not count.
+    Blank lines, and line breaks inside quotation marks, do not count.
     """
     lines = _QUOTED.sub("", text[:start]).split("\n")
     return sum(1 for line in lines[:-1] if line.strip()) + 1
@@ -165,7 +165,7 @@ def _json_pointer(text: str, offset: int) -> str:
 
 
 def _tokens(text: str, offset: int) -> Iterator[str]:
-    """Yield strings and punctuation up to an offset, except `}`, `]` or `,` at the offset."""
+    """Yield the strings and punctuation of JSON up to an offset, but no `}`, `]` or `,` at it."""
     for token in _JSON.finditer(text):
         if token.start() > offset or (token.start() == offset and token[0] in "}],"):
             return

@@ -115,7 +115,12 @@ class TextQuality:
 def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
-    """Measure a text. `characters` counts characters by page, `unmapped` those without a letter."""
+    """Measure a text.
+
+    - `characters`: the number of characters on each page, or () if there are no pages.
+    - `unmapped`: the number of characters that the fonts or the encoding map to no letter.
+    - `pages`: further fields of `TextQuality`, which describe the pages.
+    """
     words = _words(text)
     rows = [line for line in text.split("\n") if line.startswith("|")]
     cells = [cell for row in rows for cell in row.split("|") if cell.strip(" -:")]
@@ -133,7 +138,7 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Return the measures (JSON) with the share of words in a dictionary added."""
+    """Add the share of words in a dictionary to measures (JSON), and return the new JSON."""
     return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
 
 
@@ -148,9 +153,9 @@ def doubts_of_prose(text: str, language: str) -> str:
 def share_known(text: str, language: str) -> float | None:
     """Return the share (0 to 1) of the words in a dictionary of the language, or None.
 
-    Up to 2,000 words of at least two letters, spread over the text, are looked up. The share is
-    None without a dictionary, for few words, and if the text may be in another language of the same
-    script.
+    At most 4,000 words of at least two letters, spread over the text, are looked up. Return None if
+    there is no dictionary or the text has fewer than 50 such words. Return None also if the share
+    is low and the text may be in another language of the same script.
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
@@ -163,7 +168,7 @@ def share_known(text: str, language: str) -> float | None:
 
 @cache
 def dictionary(language: str) -> frozenset[str]:
-    """Return the words of a language in lower case, or no words without a packaged dictionary."""
+    """Return the words of a language in lower case, or no words if no dictionary is packaged."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 

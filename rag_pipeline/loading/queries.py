@@ -74,9 +74,9 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """Describe a gold span by offsets, a quote, or both, which must agree.
+    """Describe a gold span by offsets or a quote. If both are given, they must agree.
 
-    With `document_id` alone, the whole document is gold. `grade` tells how relevant the span is.
+    If neither is given, the whole document is gold. `grade` tells how relevant the span is.
     """
 
     document_id: Identifier
@@ -95,7 +95,7 @@ class SpanRecord(_Record):
 
 
 class QueryRecord(_Record):
-    """Hold one line of the file. `metadata` holds the user's own fields."""
+    """Hold one line of `queries.jsonl`. `metadata` holds the user's own fields."""
 
     query_id: Identifier
     query: Text
@@ -199,8 +199,8 @@ def resolve_queries(
 
     Return the queries, and a message per unresolved span. A query with an unresolved span is left
     out, because incomplete gold would falsify metrics. `text_of` is called once per document, and
-    returns its text, or None for an unknown document. `known` returns all document ids, to suggest
-    a similar id.
+    returns its text, or None for an unknown document. `known` returns all document ids. A message
+    about an unknown document suggests a similar id.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:

@@ -22,7 +22,10 @@ class Searchable:
         self.text = text
 
     def find(self, quote: str) -> list[Span]:
-        """Return all spans that equal the quote, or else its normalised form. Spans may overlap."""
+        """Return all spans that equal the quote. Spans may overlap.
+
+        If there are none, return the spans that equal it after both are normalised.
+        """
         exact = [(start, start + len(quote)) for start in _starts(quote, self.text)]
         return exact or self._find_normalised(quote)
 

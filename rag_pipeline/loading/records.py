@@ -20,7 +20,8 @@ _BLOCK = 1 << 20
 class Located(NamedTuple):
     """Locate a document in a file. A broken document has a `reason`.
 
-    `number` is the document's line or index. `length` is None if the whole file is the document.
+    `number` is the document's line (from 1) or its index in a JSON array (from 0). `number` and
+    `length` are None if the whole file is the document.
     """
 
     document_id: str

@@ -55,13 +55,16 @@ class SeenFiles:
     def put(
         self, relative: str, status: os.stat_result, found: Sequence[Located], read_ns: int
     ) -> None:
-        """Record the documents of a file that had this status before it was read at `read_ns`."""
+        """Record the documents of a file that had this status before it was read at `read_ns`.
+
+        Do nothing if the file was changed less than `RACY_NS` before `read_ns`.
+        """
         if max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - RACY_NS:
             kept = json.dumps(found, ensure_ascii=False)
             self._new[relative] = self._identity(status, kept), kept
 
     def save(self) -> None:
-        """Write new entries and drop files that were not looked up, if the folder is writable."""
+        """If the folder is writable, write new entries, and drop files that were not looked up."""
         gone = (self._known or {}).keys() - self._used
         if not (self._new or gone) or not self.path.parent.is_dir():
             return

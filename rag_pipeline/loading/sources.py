@@ -69,7 +69,7 @@ _MEDIA_TYPES = {
 class Rejected:
     """Describe a document that is refused before it is parsed.
 
-    `content_hash` is "" if the bytes can't be read. `unread` is True if the reason may no longer
+    `content_hash` is "" if the bytes were not read. `unread` is True if the reason may no longer
     hold at the next load.
     """
 
@@ -113,7 +113,7 @@ class SourceFile:
         return self.parse(self.read())
 
     def read(self) -> bytes:
-        """Return the raw bytes, or raise UnreadDocumentError if they changed since the scan."""
+        """Return the raw bytes. Raise UnreadDocumentError if they are unreadable or changed."""
         try:
             if self.archive:
                 member = self.relative.removeprefix(f"{self.archive}/")
@@ -208,7 +208,7 @@ Source = SourceFile | Rejected
 
 
 def is_prose(path: str) -> bool:
-    """Return whether a file's suffix is one of prose, unlike tables, code and data."""
+    """Return whether a file's suffix is one of prose, not of tables, code or data."""
     return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf")
 
 
@@ -364,7 +364,7 @@ def _sources(
 
 
 def read_as(name: str, digest: str) -> str:
-    """Return a file's digest, which is changed if the version of its parser is above 1."""
+    """Return a file's digest. If its parser's version is above 1, hash both together."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 

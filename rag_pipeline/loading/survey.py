@@ -1,4 +1,4 @@
-"""Look at a folder of documents for a bounded time: kinds, languages, scans, copies, giants."""
+"""Survey a folder in limited time: kinds of files, languages, scans, copies and giant files."""
 
 import hashlib
 import random
@@ -47,12 +47,17 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Describes a folder. `sizes` are bytes by path.
+    """Describe a folder of documents. A sample of its files was read.
 
-    `heavy` has the estimated characters of its giant logs and data dumps, `characters` of the rest.
-    `texts` is the sample without these; `unread` files of the sample were not read in time. `scans`
-    are files of the sample without a text. `copies` and `versions` group paths with the same bytes,
-    and with names that differ in a mark such as `v2` or `old`.
+    - `sizes`: bytes by path.
+    - `unusable`: the number of files that can't be used.
+    - `heavy`: the estimated number of characters of each giant log or data dump, by path.
+    - `characters`: the estimated number of characters of all other files.
+    - `texts`: the texts of the sample, except those of giant files.
+    - `unread`: the number of files of the sample that were not read in time.
+    - `scans`: the files of the sample that are scanned and have no text.
+    - `copies`: groups of paths that have the same bytes.
+    - `versions`: groups of paths whose names differ in a mark such as `v2` or `old`.
     """
 
     sizes: Mapping[str, int]
@@ -74,10 +79,10 @@ class Survey:
 
 
 def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
-    """Look at a folder or one file. Read at most 80 files, for at most about 60 seconds.
+    """Survey a folder or one file. Read at most 80 files, for at most about 60 seconds.
 
     `languages` has the share (0 to 1) of each language among the texts of 200 characters or more.
-    Code and tables count only if there is no prose: their language is often guessed wrong.
+    Code and tables count only if there is no prose, because their language is often guessed wrong.
     """
     base = folder_of(documents)
     limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
@@ -114,7 +119,10 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
 ) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]], int]:
-    """Return texts by path, scans, characters and bytes by suffix, and how many are unread."""
+    """Return texts with paths, the paths of scans, the lengths, and the number of unread files.
+
+    The lengths are the numbers of characters and of bytes by suffix.
+    """
     texts: list[tuple[str, str]] = []
     scans: list[str] = []
     lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -153,7 +161,7 @@ def _is_giant(path: str, size: int) -> bool:
 
 
 def _dumps(characters: Mapping[str, float]) -> dict[str, int]:
-    """Return the few data files that hold most of the characters of a folder of documents."""
+    """Return the characters of the few data files that hold most of a folder's text, or {}."""
     whole = sum(characters.values())
     least = max(_LARGE_LOG, whole / 10)
     found = {p: round(n) for p, n in characters.items() if n >= least and _DATA.search(p)}

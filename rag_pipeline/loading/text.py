@@ -47,20 +47,23 @@ _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\
 
 
 def is_cjk(char: str) -> bool:
-    """Return whether the character's script has no blanks between words."""
+    """Return whether a character is Chinese, Japanese or full-width.
+
+    Texts of such characters have no blanks between words.
+    """
     return bool(_CJK.match(char))
 
 
 def byte_order_encoding(raw: bytes) -> str | None:
-    """Return `utf-16` or `utf-32` if the bytes start with its byte order mark."""
+    """Return `utf-16` or `utf-32` if the bytes start with its byte order mark, else None."""
     return next((encoding for mark, encoding in _BOMS if raw.startswith(mark)), None)
 
 
 def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
     """Return the text of a file, and its encoding if that had to be guessed, or else "".
 
-    UTF-8, UTF-16 and UTF-32 are not guessed. Raise DocumentError for a binary file, and with the
-    offset of a byte that can't be decoded.
+    UTF-8, UTF-16 and UTF-32 are not guessed. Raise DocumentError if the file is binary. If a byte
+    can't be decoded, raise DocumentError with its offset.
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
@@ -76,7 +79,10 @@ def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
 
 
 def _utf_16_of_latin(raw: bytes) -> str | None:
-    """Return the byte order of UTF-16 text without a mark, if every other byte of most is 0."""
+    """Return the UTF-16 encoding of text that has no byte order mark, or None for other bytes.
+
+    Many bytes of such text are 0. They are all at even offsets or all at odd ones.
+    """
     even, odd = raw[::2].count(0), raw[1::2].count(0)
     if len(raw) % 2 or even + odd <= len(raw) / 4 or (even and odd):
         return None
@@ -120,9 +126,10 @@ def storable(value: Any) -> MetadataValue:
 
 
 def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
-    """Return Markdown's YAML front matter (scalars, and lists as JSON) and the body.
+    """Return the fields of Markdown's YAML front matter, and the body.
 
-    A block that is no YAML mapping is body text, because `---` is also a horizontal rule.
+    Lists become JSON text, and nested values are left out. A block that is no YAML mapping is body
+    text, because `---` is also a horizontal rule.
     """
     block = _FRONT_MATTER.match(text)
     if block is None:
@@ -176,7 +183,10 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 @lru_cache(maxsize=64)
 def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """Return the offset and the path of each Markdown heading: the headings above, and itself."""
+    """Return the offset and the path of each Markdown heading.
+
+    A path consists of the headings above it, from the outermost to the innermost, and itself.
+    """
     # Cached, because searches find mostly the same documents.
     path: list[tuple[int, str]] = []
     found = []
@@ -187,7 +197,7 @@ def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
 
 
 def headings_above(text: str, place: int) -> tuple[str, ...]:
-    """Return the path of the last Markdown heading before a place of a text."""
+    """Return the path of the last Markdown heading before the offset `place`, or ()."""
     paths = heading_paths(text)
     n = bisect_left(paths, place, key=itemgetter(0))
     return paths[n - 1][1] if n else ()

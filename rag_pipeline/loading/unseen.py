@@ -1,4 +1,4 @@
-"""Find the text of HTML and Word files that no reader sees, and characters without a width."""
+"""Find text that no reader of an HTML or Word file sees, and characters without a width."""
 
 import io
 import json
@@ -47,13 +47,13 @@ def without_zero_width(text: str) -> tuple[str, int]:
 
 
 def unseen_metadata(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the metadata field of the numbers of unseen characters by reason, or {}."""
+    """Return the metadata field `unseen`, which holds the counts above 0 by reason, or {}."""
     found = {reason: count for reason, count in sorted(counts.items()) if count}
     return {"unseen": json.dumps(found)} if found else {}
 
 
 def unseen_warning(stored: object) -> str:
-    """Return a sentence about a metadata field of `unseen_metadata`, or "" for another value."""
+    """Return a warning for a value that `unseen_metadata` stored, or "" for any other value."""
     try:
         counts = {str(reason): int(count) for reason, count in json.loads(str(stored)).items()}
     except (ValueError, TypeError, AttributeError):
@@ -68,8 +68,8 @@ def unseen_warning(stored: object) -> str:
 class StyleSheet:
     """Tell which elements of an HTML page the page itself hides.
 
-    Inline styles and rules of `<style>` elements with a simple selector count. Rules for a medium,
-    such as print, and linked style sheets do not.
+    Inline styles count. So do the rules of `<style>` elements that have a simple selector, such as
+    `p.note`. Rules for a medium, such as print, and linked style sheets do not count.
     """
 
     def __init__(self, css: str) -> None:
@@ -119,7 +119,7 @@ def _hides(attributes: Mapping[str, Any], style: Mapping[str, str]) -> str:
 
 
 def drop_unseen_elements(soup: Any) -> Counter[str]:
-    """Remove the hidden elements of a parsed page, and return their characters by reason."""
+    """Remove the hidden elements of a parsed page. Return their number of characters by reason."""
     sheet = StyleSheet("\n".join(element.get_text() for element in soup("style")))
     linked = soup.find("link", rel="stylesheet") is not None
     behind: dict[int, str] = {}
@@ -148,7 +148,7 @@ def drop_unseen_elements(soup: Any) -> Counter[str]:
 
 
 def docx_without_unseen(raw: bytes) -> tuple[bytes, Counter[str]]:
-    """Return a Word file without its hidden runs, and their characters by reason."""
+    """Return a Word file without hidden text, and the number of removed characters by reason."""
     from lxml import etree  # type: ignore[import-untyped]
 
     counts: Counter[str] = Counter()
@@ -199,7 +199,7 @@ def _hidden_run(run: Any, hiding: frozenset[str]) -> str:
 
 
 def _has_fill(run: Any, own: Any, paragraph: Any) -> bool:
-    """Return whether shading, a style, a table or a shape may colour the place of a run."""
+    """Return whether a run's background may be coloured, so that white text can be seen."""
     if own.find(f"{_WORD}shd") is not None or own.find(f"{_WORD}highlight") is not None:
         return True
     properties = None if paragraph is None else paragraph.find(f"{_WORD}pPr")
@@ -214,7 +214,7 @@ def _has_fill(run: Any, own: Any, paragraph: Any) -> bool:
 
 
 def _hiding_styles(styles: Any) -> frozenset[str]:
-    """Return the ids of the styles that hide text, also by the style that they are based on."""
+    """Return the ids of the styles that hide text, by themselves or by inheritance."""
     hides: dict[str, bool | None] = {}
     based: dict[str, str] = {}
     for style in styles.iter(f"{_WORD}style"):
@@ -251,7 +251,7 @@ def _declarations(body: str) -> dict[str, str]:
 
 
 def _pixels(style: Mapping[str, str], name: str) -> float | None:
-    """Return a length in pixels, or None if it is not given or relative to something unknown."""
+    """Return a length in pixels, or None if it is missing or relative to an unknown length."""
     length = _LENGTH.fullmatch(style.get(name, ""))
     if length is None:
         return None
@@ -260,7 +260,7 @@ def _pixels(style: Mapping[str, str], name: str) -> float | None:
 
 
 def _same(colour: str, back: str) -> bool:
-    """Return whether a text has the colour behind it. No colour, "", differs from each."""
+    """Return whether a text is transparent or has its background's colour ("" is no colour)."""
     colour, back = "".join(colour.split()), "".join(back.split())
     same = colour == back or (colour in _WHITE and back in _WHITE)
     return bool(colour) and (same or colour == "transparent")

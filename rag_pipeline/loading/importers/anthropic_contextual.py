@@ -2,7 +2,8 @@
 
 Each question names the chunks that answer it. The set's metric counts these chunks among the
 retrieved chunks, so a gold span is exactly the span of a given chunk. Documents are called
-`{doc_id}.txt`. Only questions give a file's path, so paths would reveal the files with questions.
+`{doc_id}.txt`, not by the path of the file. Only questions give paths, so a path would reveal that
+a question is about the document.
 """
 
 import re
@@ -61,7 +62,7 @@ _Chunks = dict[str, dict[int, _Located]]
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with both files. A query is tagged with its repository's name."""
+    """Read the folder with the chunks and the questions. Tag each query with its repository."""
     dataset = DataSet(chunks=[])
     chunks = _read_documents(source / _DOCUMENTS, dataset)
     path = source / _QUESTIONS
@@ -124,8 +125,8 @@ def _locate_chunks(
 def _find_chunk(text: str, content: str, previous: Chunk) -> tuple[int, int] | None:
     """Return the span of a chunk after the start of the previous chunk, or None.
 
-    The first choice is directly after the previous chunk and white space. Without an exact match,
-    white space may differ.
+    A match that directly follows the previous chunk and white space is preferred. If there is no
+    exact match, white space may differ.
     """
     if not content.strip():
         return None

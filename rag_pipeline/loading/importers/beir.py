@@ -1,4 +1,4 @@
-"""Import a set of BEIR: `corpus.jsonl`, `queries.jsonl` and `qrels/*.tsv`.
+"""Import a BEIR data set: `corpus.jsonl`, `queries.jsonl` and `qrels/*.tsv`.
 
 Gold consists of whole documents with grades. Source: Thakur et al., BEIR: A Heterogeneous Benchmark
 for Zero-shot Evaluation of Information Retrieval Models, NeurIPS 2021.
@@ -29,7 +29,10 @@ class _Text(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder, with the judgements of the first split of `test`, `dev` and `train`."""
+    """Read the folder. Queries without judgements are left out.
+
+    Judgements come from the split `test`, or else from `dev`, or else from `train`.
+    """
     judged = [path for split in _SPLITS if (path := source / "qrels" / f"{split}.tsv").is_file()]
     if not judged:
         raise InputError(f"{source / 'qrels'}: no test.tsv, dev.tsv or train.tsv there")

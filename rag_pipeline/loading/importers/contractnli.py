@@ -42,7 +42,7 @@ class _Agreements(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read a JSON file or a folder of them. Each query is tagged with its hypothesis and label.
+    """Read a JSON file or a folder of JSON files. Tag queries with hypothesis and label.
 
     A document that occurs in several files is imported once.
     """

@@ -21,7 +21,7 @@ class SpanNotFoundError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class GivenSpan:
-    """Locate a gold span as the data set does. `content` is the span's text, if known."""
+    """Hold a gold span as the data set gives it. `content` is its text, or None if unknown."""
 
     document_id: str
     start: int
@@ -32,9 +32,9 @@ class GivenSpan:
 def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
     """Return a given span as offsets in the document's text, or raise SpanNotFoundError.
 
-    Without `content`, the offsets are trusted. With `content`, they must match it, in the text or
-    in the text with line ends translated to newlines. Otherwise the content must occur exactly
-    once.
+    If `content` is None, the offsets must lie inside the text. Otherwise the text at the offsets
+    must equal `content`, before or after all line ends are translated to newlines. If it does not,
+    `content` must occur exactly once.
     """
     if content is None:
         if not 0 <= start < end <= len(text):
@@ -57,7 +57,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with line ends as newlines, and the old offsets of its characters and end."""
+    """Return a text with newlines as line ends, and the old offsets of its characters and end."""
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
@@ -80,7 +80,7 @@ class DataSet:
         self.skipped.append(f"{what}: {reason}")
 
     def add_document(self, name: str, text: str) -> str:
-        """Add a document under the name or id of the data set. Return its file name."""
+        """Add a document under the data set's name or id for it. Return its file name."""
         name = re.sub(r'[/\\:*?"<>|]', "_", UNSAFE.sub("_", name)).strip(" .")
         name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
         name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
@@ -92,7 +92,7 @@ class DataSet:
         return document_id
 
     def add_judged(self, query_id: str, query: str, grades: Mapping[str, int]) -> None:
-        """Add a query whose gold are whole documents, with their grades above 0."""
+        """Add a query whose gold is whole documents. `grades` has their grades above 0."""
         gold = tuple(sorted(grades))
         if not gold:
             self.skip(query_id, "no relevant document in the set")

@@ -31,7 +31,8 @@ def write(
     """Write documents, chunks and queries, and return their paths.
 
     Files that only an earlier import wrote are removed, and all other files stay. Raise InputError
-    if the destination holds something else. Raise OSError if it can't be written.
+    if the destination holds anything but an import of this format. Raise OSError if it can't be
+    written.
     """
     earlier = _earlier_documents(format, destination)
     documents, queries = destination / "documents", destination / "queries.jsonl"

@@ -29,7 +29,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file that are not blank, with their numbers from 1."""
+    """Yield the number (from 1) and the bytes of each non-blank line in a file."""
     lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     yield from ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
@@ -37,10 +37,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def read_judgements(
     path: Path, names: Mapping[str, str], columns: tuple[int, int, int]
 ) -> dict[str, dict[str, int]]:
-    """Return the grades above 0 of a file of judgements, by query id and document id.
+    """Return the grades above 0 in a file of judgements, by query id and document id.
 
-    `columns` are the columns of query, document and grade. `names` has the document ids by the
-    names in the file. Other documents are left out. A first line without a grade is a header.
+    `columns` are the numbers (from 0) of the columns of query, document and grade. `names` maps the
+    file's names of documents to document ids. Other documents are left out. If the first line has
+    no grade, it is a header.
     """
     grades: dict[str, dict[str, int]] = {}
     for number, line in read_lines(path):
@@ -62,7 +63,10 @@ def read_judgements(
 
 
 def parse(kind: type[T], data: bytes | str, where: str) -> T:
-    """Parse JSON, or raise InputError with `where`, the path, the value and the expected type."""
+    """Parse JSON and validate it as `kind`.
+
+    Raise InputError with `where`, the position in the JSON, the value and the expected type.
+    """
     if isinstance(data, bytes):
         data = data.removeprefix(b"\xef\xbb\xbf")
     try:

@@ -1,8 +1,8 @@
 """Arrange the words of a page in lines, column by column.
 
-A strip is a horizontal row of words without a white line through it. A band is a sequence of strips
-with a common gutter, which is white from top to bottom. The columns of a band are read one after
-the other. A strip that crosses the gutter, such as a title, ends the band.
+A strip is a row of words that no horizontal white line divides. A band is a sequence of strips with
+a common gutter: a vertical gap that is white from top to bottom. The columns of a band are read one
+after the other. A strip that crosses the gutter, such as a title, ends the band.
 """
 
 import re
@@ -47,8 +47,8 @@ class _Band:
 def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:
     """Return the page's lines in reading order.
 
-    Above the y coordinate `head`, a horizontal white line ends columns, because authors are set
-    side by side.
+    Above the y coordinate `head`, where authors may stand side by side, a horizontal white gap ends
+    columns.
     """
     lines: list[Line] = []
     for number, column in enumerate(_columns(words, head, 0), 1):
@@ -121,7 +121,7 @@ def _mask(words: Sequence[Word]) -> int:
 
 
 def _gutters(mask: int, least: int) -> list[tuple[int, int]]:
-    """Return the (start, end) of each white gap between words of at least `least` points."""
+    """Return (start, end) of each gap in a mask that is at least `least` points wide."""
     if not mask:
         return []
     found: list[tuple[int, int]] = []
@@ -227,7 +227,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
 
 
 def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
-    """Return the gutters of the first strip, alone or together with the strips below it."""
+    """Return the gutters that divide the first strip. The strips below it may confirm them."""
     found: list[tuple[int, int]] = []
     tried = _Band()
     for strip in ahead:
@@ -238,7 +238,7 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
 
 
 def _is_full(band: _Band) -> bool:
-    """Return whether lines fill the columns like text. Names of authors do not."""
+    """Return whether lines fill the columns as prose does. Names of authors do not."""
     span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
     covered = sum(strip.mask.bit_count() for strip in band.strips)
     return covered > _FULL * span * len(band.strips)
@@ -252,9 +252,9 @@ def _is_centred(strip: _Strip, band: _Band) -> bool:
 
 
 def _take(band: _Band, before: _Band) -> None:
-    """Move the last lines of the band above into a band, if each lies in one of its columns.
+    """Move the last strips of `before`, the band above, to `band` if each lies in a column of it.
 
-    If all lie in the same column, at most `_AHEAD` lines are moved.
+    If all of them lie in the same column, at most `_AHEAD` strips are moved.
     """
     # Large words cover part of a gutter, so only the middle of the gutter decides.
     inner = [(a + (b - a) // 4, b - (b - a) // 4) for a, b in band.gutters]
@@ -276,7 +276,7 @@ def _take(band: _Band, before: _Band) -> None:
 
 
 def _trim(band: _Band, following: _Band) -> None:
-    """Move the left column's last line to the next band if a gap separates it from its band."""
+    """Move the left column's last line to the next band if a gap separates it from its column."""
     if len(band.strips) < 3 or following.gutters:
         return
     before, last = band.strips[-2], band.strips[-1]

@@ -16,7 +16,7 @@ _THIN = 2.5
 
 
 def read_drawings(page: Any, frame: Frame, found: Page) -> None:
-    """Add the lines of a loaded page and the sizes of its images, without decoding images."""
+    """Add the drawn lines and image sizes of a loaded page to `found`. Images are not decoded."""
     area = 0.0
     for one, matrix in _objects(page):
         kind = pdfium.FPDFPageObj_GetType(one)
@@ -44,7 +44,10 @@ def _pixels(image: Any) -> int:
 
 
 def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
-    """Yield the objects of a page and of its forms in order, each with its matrix."""
+    """Yield the objects of a page and of its forms in order.
+
+    Each comes with the matrix that maps the content of the forms around it to the page.
+    """
     count = min(pdfium.FPDFPage_CountObjects(page), _MAX_OBJECTS)
     identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     pending = [(pdfium.FPDFPage_GetObject(page, i), identity, 0) for i in reversed(range(count))]
@@ -63,7 +66,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
-    """Return a line on the page turned so that text in `direction` degrees is horizontal."""
+    """Return a drawn line after a turn that makes text in `direction` degrees horizontal."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 

@@ -1,7 +1,7 @@
 """Define the parts of a page.
 
-Coordinates are PDF points from the top left. The page is turned by its /Rotate, and then so that
-most of its text is horizontal.
+Coordinates are PDF points from the top left corner of the turned page. A page is turned by its
+/Rotate entry, and then to make most of its text horizontal.
 """
 
 from collections import Counter
@@ -39,9 +39,11 @@ class Rule(NamedTuple):
 class Word:
     """Hold adjacent characters in one style. `base` is the y coordinate of the baseline.
 
-    `space` is True if a typed blank precedes the word. `clusters` holds (x, characters) of a
-    right-to-left word, because its order on the page differs from the reading order. `drawn` is
-    False for text in PDF's invisible mode. `drawable` is False if the renderer may lack its font.
+    - `space`: whether a typed blank precedes the word.
+    - `clusters`: (x, characters) of a right-to-left word, or None. Their order on the page differs
+      from the reading order.
+    - `drawn`: False for text in PDF's invisible mode.
+    - `drawable`: False if the renderer may lack the font.
     """
 
     text: str
@@ -102,7 +104,7 @@ class Line:
 
 @dataclass(slots=True)
 class Page:
-    """Hold the content of one page, without text in other directions than the main direction."""
+    """Hold the content of one page, except text that does not run in the main direction."""
 
     width: float = 0.0
     height: float = 0.0
@@ -128,7 +130,7 @@ class Page:
         return sides if self.turned % 180 == 0 else sides[::-1]
 
     def box(self, line: Line, top: float, base: float) -> Box:
-        """Return a line's box on the displayed page."""
+        """Return a line's box on the displayed page, from `top` to just below `base`."""
         one = turn_back(line.x0, top, self.turned, *self.displayed)
         two = turn_back(line.x1, base + 0.25 * line.size, self.turned, *self.displayed)
         return Box(line.page + 1, *around(one, two))

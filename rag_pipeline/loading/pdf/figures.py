@@ -39,15 +39,15 @@ class _Row:
     label_end: float
     """The right end of the words before the first figure."""
     figures: list[Edges]
-    """The ends of each figure with its signs."""
+    """The left and right end of each figure, including its signs."""
     others: bool
     """Whether words other than figures follow the first figure."""
 
 
 def figure_tables(words: Sequence[Word]) -> list[TableCells]:
-    """Return the tables whose rows have a label and at least two figures.
+    """Return the tables in which at least three rows have a label and at least two figures.
 
-    Rows with other words after the figures are not part of a table.
+    A row that has other words after its first figure is not part of a table.
     """
     if sum(bool(_FIGURE.fullmatch(word.text)) for word in words) < _MIN_ROWS * _MIN_COLUMNS:
         return []
@@ -99,7 +99,10 @@ def _is_figure(group: Sequence[Word]) -> bool:
 
 
 def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
-    """Return the end and columns of the table that begins at `start`, or (0, []) if none does."""
+    """Return the end of the table that begins at row `start`, and the edges of its columns.
+
+    The end is the index of the first row behind the table. Return (0, []) if none begins there.
+    """
     if not _is_full(rows[start]):
         return 0, []
     sides = list(rows[start].figures)

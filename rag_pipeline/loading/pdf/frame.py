@@ -31,7 +31,7 @@ class Frame:
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
-    """Return a point on the page turned so that text in `direction` degrees is horizontal."""
+    """Return a point after a turn that makes text in `direction` degrees horizontal."""
     if direction == 90:
         return height - y, x
     if direction == 180:

@@ -26,7 +26,10 @@ _MIN_LINE_NUMBERS = 8
 def without_furniture(
     pages: Sequence[list[Line]], heights: Sequence[float], body: float
 ) -> list[list[Line]]:
-    """Return the lines of each page without headers, footers and page numbers."""
+    """Return the lines of each page, except headers, footers and page numbers.
+
+    `heights` are the heights of the pages, and `body` is the usual font size, in PDF points.
+    """
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     furniture = _repeated(edges, len(pages)) | _numbered(edges, body)
     for lines, height in zip(pages[1:], heights[1:], strict=True):
@@ -42,7 +45,7 @@ def without_furniture(
 
 
 def without_line_numbers(words: list[Word]) -> list[Word]:
-    """Return the words of a page without line numbers in a margin."""
+    """Return the words of a page, except line numbers in a margin."""
     digits = [word for word in words if word.text.isdigit() and len(word.text) <= 4]
     if len(digits) < _MIN_LINE_NUMBERS:
         return words
@@ -65,7 +68,7 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
 
 
 def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
-    """Return the lines of the outermost rows, each with True at the top or False at the bottom."""
+    """Return the lines of the outermost rows, with True for the top or False for the bottom."""
     plain = [line for line in lines if line.table is None]
     bases = sorted({round(line.base) for line in plain})
     top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
@@ -104,7 +107,7 @@ def _other_pages_at_height(page: int, line: Line, lines: Sequence[tuple[int, Lin
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
-    """Return the lines whose number at a side grows with the pages, and the lines beside them."""
+    """Return the ids of lines with a number that grows by page, and of the lines beside them."""
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
@@ -127,7 +130,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
 
 
 def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
-    """Return the lines of a small first row far above the text, such as a running title."""
+    """Return the ids of lines in a small first row far above the text (a running title)."""
     if not lines:
         return set()
     first = min(line.base for line in lines)

@@ -1,4 +1,4 @@
-"""Read a page's words with their position, size and weight, and its drawn lines, by PDFium."""
+"""Use PDFium to read a page's drawn lines, and its words with position, size and weight."""
 
 import ctypes
 import math
@@ -49,7 +49,7 @@ class _Style(NamedTuple):
 
 
 def read_glyphs(page: Any) -> Page:
-    """Return the words, the drawn lines and the sizes of images of a loaded page."""
+    """Return the words, the drawn lines and the image sizes of a loaded page."""
     frame = Frame(page)
     text_page = pdfium.FPDFText_LoadPage(page)
     found = Page(frame.width, frame.height)
@@ -76,7 +76,7 @@ def read_glyphs(page: Any) -> Page:
 def _words(
     text_page: Any, frame: Frame, found: Page, owners: dict[int, Any]
 ) -> dict[int, list[Word]]:
-    """Return the words by the direction of the text in degrees, or by -1 for slanted text."""
+    """Return the words by the direction of their text: degrees, or -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
     loose, tight = pdfium.FS_RECTF(), [ctypes.c_double() for _ in range(4)]
@@ -172,7 +172,7 @@ def _is_rtl(char: str) -> bool:
 
 
 class _Builder:
-    """Join characters to words, in the order of the file."""
+    """Join characters into words, in the order of the file."""
 
     def __init__(self) -> None:
         self.words: dict[int, list[Word]] = {}
@@ -215,7 +215,7 @@ class _Builder:
         self._x0, self._x1 = min(self._x0, x0), max(self._x1, x1)
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
-        """Combine an accent with the letter before or after it, and return whether it could."""
+        """Combine an accent with the letter before or after it. Return False if there is none."""
         last = self._places[-1][1]
         mark, letter = _ACCENTS.get(last), char
         if mark is None and char in _ACCENTS:

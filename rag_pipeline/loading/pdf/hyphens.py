@@ -1,4 +1,4 @@
-"""Join words that were hyphenated at line ends, with the text itself as a dictionary."""
+"""Join words that were hyphenated at line ends. The text itself serves as a dictionary."""
 
 import re
 from collections import Counter
@@ -39,7 +39,7 @@ class Hyphens:
             rest = broken is not None
 
     def joint(self, before: str, after: str) -> str:
-        """Return the text before a line end joined with the next line."""
+        """Join the text `before` a line end and the line `after` it, with or without a hyphen."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
         broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)

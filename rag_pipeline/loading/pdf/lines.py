@@ -1,4 +1,4 @@
-"""Join words to lines of text, with blanks, reading order and style."""
+"""Join words into lines of text with blanks, reading order and style."""
 
 import statistics
 import unicodedata
@@ -69,7 +69,7 @@ def rows_of(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Split words at vertical borders by the middle of each word, from left to right."""
+    """Split words at x coordinates into columns. The middle of each word decides."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
         columns[sum(word.middle[0] > border for border in borders)].append(word)
@@ -105,7 +105,7 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the median gap of letter-spaced text in font sizes, or 0 for other text."""
+    """Return the median gap between letters in font sizes, or 0 if they are not spaced out."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)

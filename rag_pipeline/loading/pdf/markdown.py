@@ -17,7 +17,7 @@ _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
 def to_markdown(
     blocks: Sequence[Block], hyphens: Hyphens, pages: Sequence[Page]
 ) -> tuple[str, PageMap]:
-    """Return the text, and the map of its lines."""
+    """Return the blocks as Markdown, and the map of its lines."""
     writer = _Writer(pages)
     for block in blocks:
         writer.write(block, hyphens)

@@ -1,4 +1,4 @@
-"""Join lines in reading order to blocks: paragraphs, list items, headings, notes and tables."""
+"""Join lines in reading order into blocks: paragraphs, list items, headings, notes, tables."""
 
 import re
 import statistics
@@ -234,7 +234,7 @@ def _marked(line: Line) -> bool:
 def _limit_columns(lines: Sequence[Line]) -> None:
     """Set the right side of columns to the end of their justified lines.
 
-    A table or a caption beside the text, as on a last page, may have made a column too wide.
+    A table or a caption beside the text may have made a column too wide.
     """
     for column in _by_column(line for line in lines if line.table is None and not line.rtl):
         ends = Counter(round(line.x1) for line in column)
@@ -248,7 +248,7 @@ def _limit_columns(lines: Sequence[Line]) -> None:
 
 
 def _narrow(lines: Sequence[Line], styles: Styles) -> None:
-    """Set the sides of lines that are narrower than their column, such as an abstract."""
+    """Set the sides of lines that are narrower than their column, as in an abstract."""
 
     def apart(before: Line, line: Line) -> bool:
         leading = styles.leading(max(line.size, before.size))

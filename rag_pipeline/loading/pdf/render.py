@@ -12,7 +12,7 @@ from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf.drawings import image_pixels
 
 MAX_PIXELS = 300_000_000
-"""Maximum pixels of all images of a page, as of a sheet of A0 scanned at 400 dpi."""
+"""Maximum number of pixels in a page's images. An A0 sheet scanned at 400 dpi has fewer."""
 _SCALE = 1.6
 _MAX_SIDE = 1_800
 """Maximum side of a page's image in pixels. Usual pages have `_SCALE` pixels per PDF point."""
@@ -25,7 +25,10 @@ Image = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def drawn(page: Any, scale: float) -> Image:
-    """Return a loaded page with its annotations at `scale` pixels per point, at most 3,600 high."""
+    """Return the image of a loaded page and its annotations at `scale` pixels per PDF point.
+
+    The scale is reduced if the longest side would exceed 3,600 pixels.
+    """
     width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
     scale = drawn_scale(page, scale)
     columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
@@ -44,7 +47,7 @@ def drawn(page: Any, scale: float) -> Image:
 
 
 def drawn_scale(page: Any, scale: float) -> float:
-    """Return the scale of `drawn`, which bounds the longest side to limit the memory."""
+    """Return the scale that `drawn` uses. It limits the longest side to save memory."""
     width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
     return min(scale, float(LONGEST_DRAWN / max(width, height, 1.0)))
 

@@ -1,4 +1,4 @@
-"""Find tables with a horizontal line after each row, whose cells may have several lines."""
+"""Find tables that have a drawn line after each row. Cells may have several lines of text."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -17,7 +17,10 @@ _MOST = 0.7
 
 
 def joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
-    """Join horizontal lines drawn cell by cell, and count the joints by left end and position."""
+    """Join horizontal lines that are drawn cell by cell, and count their joints.
+
+    The counts are by the x coordinate of a joined line's left end, and then by that of the joint.
+    """
     level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
     level.sort(key=lambda r: (round(r.y0), r.x0))
     found: list[Rule] = []
@@ -38,7 +41,10 @@ def row_ruled(
     levels: Sequence[float],
     borders: Sequence[float],
 ) -> TableCells | None:
-    """Return the table in a box if each pair of neighbouring lines encloses one row, or None."""
+    """Return the table in a box, or None if neighbouring drawn lines do not enclose one row each.
+
+    `levels` are the y coordinates of these lines. `borders` are the x coordinates between columns.
+    """
     if not borders or len(levels) < _MIN_ROWS:
         return None
     inside = [w for w in words if box[0] - 2 <= w.middle[0] <= box[2] + 2]

@@ -1,4 +1,4 @@
-"""Find tables with drawn lines, and tables of aligned rows of short cells."""
+"""Find tables that have drawn lines, and tables whose rows are aligned short cells."""
 
 import re
 import statistics
@@ -29,13 +29,16 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Return a page's words outside of tables, and its tables with lines or aligned numbers."""
+    """Return a page's words outside of tables, and its tables.
+
+    Tables have drawn lines or columns of aligned numbers.
+    """
     rest = list(words)
     tables: list[TableCells] = []
     used: list[Sides] = []
 
     def take(table: TableCells | None, box: Sides | None = None) -> None:
-        """Add a table, and remove its words, or all words of a box, from the rest."""
+        """Add a table, and remove from the rest its words, or all words in `box` if given."""
         nonlocal rest
         if table is None:
             return
@@ -69,9 +72,9 @@ def ruled_tables(
 
 
 def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list[list[str]] | None:
-    """Return the cells of rows with gutters, if they form a table.
+    """Cut rows of words at gutters, and return the cells if they form a table.
 
-    Return [] for rows that are read one by one, and None for columns of text.
+    Return [] if the rows are to be read one by one, and None if they are columns of text.
     """
     cells = [_cut(row, [(a + b) / 2 for a, b in gutters]) for row in rows]
     count = len(gutters) + 1
@@ -117,7 +120,7 @@ def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
-    """Join a row with the row above if its first cell is empty and its text is lower-case."""
+    """Join a row to the row above if its first cell is empty and the rest is lower-case."""
     rows: list[list[str]] = []
     for row in cells:
         filled = [cell for cell in row if cell]
@@ -212,7 +215,7 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
 
 
 def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
-    """Return the areas between horizontal lines with the same ends, and the y of these lines."""
+    """Return the areas between horizontal lines with equal ends, and the lines' y coordinates."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
         if rule.x1 - rule.x0 < _MIN_WIDTH or rule.y1 - rule.y0 > 1:
