@@ -1,1 +1,1 @@
-"""Ask models: chat, batches, embeddings; one file per vendor or local model."""
+"""Ask chat and embedding models. `providers` has one file per vendor or local model."""

@@ -1,8 +1,8 @@
-"""Ask a chat model through a provider's batches, each prompt once.
+"""Ask a chat model through a provider's Batch API, and pay for each reply only once.
 
 Before a run submits prompts, it notes their keys under a token. The batch carries the token in its
-metadata, so the next run finds the batch of a killed run. A run also waits for the batches of
-other runs.
+metadata, so the next run finds the batch of a killed run. A run also waits for the batches of other
+runs.
 """
 
 import hashlib
@@ -38,9 +38,11 @@ _BATCHES, _REQUESTS = schema.batches, schema.requests
 
 
 def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
-    """Ask through the provider's Batch API; prompts whose replies are cut or wrong stay missing.
+    """Send the missing prompts of `asking` through the provider's Batch API.
 
-    Raises CallsStoppedError if a whole batch is refused, and BudgetError.
+    Prompts whose replies are cut or wrong stay missing. Raises CallsStoppedError if there is no
+    Batch API or if a whole batch is refused. Raises BudgetError if the prompts are not expected to
+    fit the budget.
     """
     chat = settings.open()
     if not isinstance(chat, BatchedChat):
@@ -72,8 +74,9 @@ class _Batches:
     def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
         """Submit prompts that are in no batch yet, wait, and keep every answer.
 
-        This run submits each prompt up to three times, if its line expired, has no answer or has a
-        transient error. A batch of an earlier run does not count. Returns the failed prompts.
+        A prompt is submitted again if its line expired, has no answer or has a transient error.
+        This run tries each prompt three times at most. Batches that ended before this run do not
+        count. Returns the failed prompts with their errors.
         """
         failed: dict[bytes, ProviderError] = {}
         submissions = dict.fromkeys(keys, 0)
@@ -101,14 +104,14 @@ class _Batches:
         return failed | {key: reasons[key] for key in submissions}
 
     def _release(self, token: str, noted: Collection[bytes], own: Collection[bytes]) -> None:
-        """Forget a batch that brings no further answers."""
+        """Forget the `noted` prompts of an ended batch, and cancel the reservations of `own`."""
         self.notes.release(token, noted)
         costs.cancel_reservations([_reservation(key) for key in own])
 
     def _collect(
         self, batch: Batch, own: set[bytes]
     ) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
-        """Keep the answers of an ended batch; return refused prompts and those to repeat."""
+        """Keep the answers of an ended batch. Return the refused prompts and those to repeat."""
         refused: dict[bytes, ProviderError] = {}
         again = dict.fromkeys(own, ProviderError(f"batch {batch.batch_id} ended without an answer"))
         for line in self.client.answers(batch):
@@ -142,7 +145,10 @@ class _Batches:
         return refused, again
 
     def _accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
-        """Read an answer. Raise ProviderError for a refusal, TransientError for no answer."""
+        """Keep a reply, or mark its prompt as invalid if the reply is cut or wrong.
+
+        Raises ProviderError if the model refuses, and TransientError if there is no answer.
+        """
         prompt = self.prompts[key]
         texts = costs.request_texts(prompt.messages, prompt.schema)
         with costs.settling(_reservation(key)), costs.measuring(texts):
@@ -160,9 +166,10 @@ class _Batches:
     def _submitted(
         self, keys: Sequence[bytes], round_number: int
     ) -> dict[str, tuple[Batch, set[bytes], bool]]:
-        """Submit prompts that are in no batch.
+        """Submit the prompts that are in no batch.
 
-        Return by token each batch, its keys of this run, and whether it is new.
+        Returns for each token its batch, the batch's keys of this run, and whether the batch is
+        new.
         """
         found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
         notes, client = self.notes, self.client
@@ -198,7 +205,7 @@ class _Batches:
         return batch_line(key.hex(), self.chat.request(prompt.messages, prompt.schema))
 
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        """Return the first prompts within the budget; with `wait`, wait for at least one."""
+        """Return the first prompts that fit the budget. If `wait` is set, wait until one fits."""
         settings, wanted = self.settings, {}
         address = settings.base_url if isinstance(settings, RemoteModel) else None
         for key in keys:
@@ -226,14 +233,14 @@ def _mapping(found: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:
-    """Return one token for the same requests, by which another machine finds their batch."""
+    """Return a token that depends only on keys and round, so other machines find the batch."""
     digest = hashlib.sha256(b"".join(sorted(keys)))
     return f"{digest.hexdigest()[:32]}-{round_number}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNotes:
-    """The batch of each request, in the database of the call cache."""
+    """Notes which batch holds each request, in the database of the call cache."""
 
     cache: CallCache
 
@@ -242,7 +249,7 @@ class BatchNotes:
         return self.cache.database
 
     def tokens(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str | None]]:
-        """Return the token of each noted key and its batch, None before it is submitted."""
+        """Return the token and batch id of each noted key; the id is None before submission."""
         query = select(_REQUESTS, _BATCHES.c.batch_id).join_from(
             _REQUESTS, _BATCHES, _REQUESTS.c.token == _BATCHES.c.token
         )
@@ -250,7 +257,7 @@ class BatchNotes:
         return {row.key: (row.token, row.batch_id) for row in rows}
 
     def keys(self, token: str) -> list[bytes]:
-        """Return the requests of a batch."""
+        """Return the keys of the requests that are noted under a token."""
         query = select(_REQUESTS.c.key).where(_REQUESTS.c.token == token)
         return [row.key for row in self._database.read(query)]
 
@@ -266,12 +273,12 @@ class BatchNotes:
         self._database.write(work)
 
     def submitted(self, token: str, batch_id: str) -> None:
-        """Note the batch of a token."""
+        """Note the id of the batch that carries a token."""
         noted = update(_BATCHES).where(_BATCHES.c.token == token).values(batch_id=batch_id)
         self._database.write(lambda connection: connection.execute(noted))
 
     def release(self, token: str, keys: Collection[bytes]) -> None:
-        """Forget requests of a batch, and a batch without requests."""
+        """Forget these requests of a batch, and every batch that has no requests left."""
         empty = delete(_BATCHES).where(_BATCHES.c.token.not_in(select(_REQUESTS.c.token)))
 
         def work(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Ask a chat model, each distinct prompt once."""
+"""Ask a chat model. Each distinct prompt is paid for only once."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
-    """Stands in a dry run for a reply of usual length that a run would pay for."""
+    """Stands for a reply in a dry run, which pays for none. It has the usual length."""
 
 
 def ask(
@@ -53,11 +53,12 @@ def ask(
     cache: CallCache,
     counts: CallCounts | None = None,
 ) -> list[Reply | ProviderError]:
-    """Return a reply per prompt, or the ProviderError that it failed with, in their order.
+    """Return for each prompt, in order, its reply or the ProviderError that it failed with.
 
-    Answered prompts, repeated prompts and prompts of another run in progress are not sent again.
-    Each reply is stored when it arrives, a failure never. Raises CallsStoppedError if no call can
-    work: a wrong key, model or address, or a provider that is down.
+    Prompts that are answered, repeated or in progress in another run are not sent again. Each reply
+    is stored when it arrives; failed prompts are sent again by the next run. Raises
+    CallsStoppedError if no call can work: a wrong key, model or address, or a provider that is
+    down.
     """
     keys = [_key(settings, prompt) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
@@ -82,7 +83,7 @@ def _ask_missing(
     settings: ChatSettings,
     asking: Asking,
 ) -> None:
-    """Make concurrent calls; answer the first prompt of a prefix before the others are sent."""
+    """Make concurrent calls. The first prompt of a prefix is answered before others are sent."""
     cache = asking.cache
     firsts = cache.get([first_key(key) for key in missing])
     chats = Chats(settings)
@@ -131,7 +132,7 @@ def _ask_missing(
 def _in_warm_order(
     keys: Sequence[bytes], prompts: Mapping[bytes, Prompt], width: int
 ) -> Iterator[bytes]:
-    """Yield keys in the order in which a provider's prompt cache serves most prefixes.
+    """Yield keys in an order in which a provider's prompt cache serves the most prefixes.
 
     The first prompts of `width` prefixes come before the other prompts of these prefixes. Prompts
     of one prefix stay together, because a cache holds only the last prefixes.
@@ -150,7 +151,7 @@ def _in_warm_order(
 def _note(
     prompts: Mapping[bytes, Prompt], settings: ChatSettings, cache: RecordingCache
 ) -> dict[bytes, Reply | ProviderError]:
-    """Note the prompts of a dry run; return known replies, and stand-ins for the others."""
+    """Note the prompts of a dry run. Return known replies, and stand-ins or errors for others."""
     prefixes: set[str] = set()
 
     def tokens(key: bytes) -> costs.ChargedTokens:
@@ -175,10 +176,10 @@ def _note(
 
 
 def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> costs.ChargedTokens:
-    """Estimate the tokens of a call; `is_first` is the first prompt with its prefix.
+    """Estimate the tokens of a call. `is_first` means that no earlier prompt has its prefix.
 
-    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batches are
-    estimated without it.
+    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batched calls
+    are estimated without the cache.
     """
     whole = sum(map(costs.estimate_tokens, costs.request_texts(prompt.messages, prompt.schema)))
     whole += costs.framing_tokens(len(prompt.messages))

@@ -1,4 +1,4 @@
-"""Embed texts and their tokens, each distinct text once."""
+"""Embed texts and their tokens. Each distinct text is embedded only once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ _FAILED_IN_A_ROW = 20
 
 
 class Embedded(NamedTuple):
-    """The vectors and tokens of some texts, in their order."""
+    """The vectors and tokens of some texts, in the order of the texts."""
 
     vectors: Vectors
     """Shape (texts, dimension), unit length."""
@@ -68,7 +68,7 @@ def embed(
     input_type: InputType = "document",
     counts: CallCounts | None = None,
 ) -> Vectors:
-    """Return the texts' vectors, shape (texts, dimension), unit length: see `embed_tokens`."""
+    """Return the texts' unit vectors, shape (texts, dimension). See `embed_tokens`."""
     return embed_tokens(texts, embedder, cache, input_type, counts).vectors
 
 
@@ -82,11 +82,12 @@ def embed_tokens(
 ) -> Embedded:
     """Return the texts' vectors and packed tokens.
 
-    Embedded and repeated texts are not sent again. Each request's vectors are stored before the
-    next request of its slot. `documents` names each text's document for contextual models; the
-    chunks of a document must be adjacent. Raise TextsFailedError if some texts fail and all others
-    are embedded. Raise ProviderError for vectors of a wrong count, dimension or value. Raise
-    CallsStoppedError if no call can work, and TextTooLongError before anything is sent.
+    Texts that are repeated or already embedded are not sent again. The vectors of a request are
+    stored before its worker sends another request. `documents` names each text's document, for
+    contextual models. The chunks of a document must be adjacent. Raises TextsFailedError if some
+    texts fail and all others are embedded. Raises ProviderError if vectors have a wrong count,
+    dimension or value. Raises CallsStoppedError if no call can work. Raises TextTooLongError before
+    anything is sent.
     """
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]
@@ -155,8 +156,8 @@ def _embed_remotely(
 ) -> None:
     """Embed inputs with many concurrent requests.
 
-    The bad input of a failed request is found by halving: see `embed_batch`. Inputs with unusable
-    vectors are sent once more; the other vectors of the reply are kept.
+    If a request fails, its bad input is found by halving: see `embed_batch`. An input with an
+    unusable vector is sent once more. The other vectors of its reply are kept.
     """
     # All batches are made first, so a text that is too long is reported before any cost.
     # An input that failed in an earlier run is sent alone, so it fails no other.
@@ -182,7 +183,7 @@ def _embed_remotely(
     async def take(
         part: Sequence[bytes], vectors: Vectors, used: Usage, store: Store
     ) -> list[bytes]:
-        """Store the usable vectors of a reply; return the other inputs."""
+        """Store the usable vectors of a reply. Return the inputs whose vectors are unusable."""
         nonlocal kept, in_a_row
         together = {key: inputs[key] for key in part}
         ends = np.cumsum([len(texts) for texts in together.values()])
@@ -198,17 +199,18 @@ def _embed_remotely(
     async def embed_batch(batch: list[bytes], send: EmbedRequest, store: Store) -> None:
         """Embed a batch, and find its bad inputs by binary search.
 
-        A failed request is not repeated whole. Of the inputs that fail together, the first half is
-        sent. If it succeeds, the other half has the bad input, and is halved in turn. If it fails,
-        the other half waits in `rest`. So one bad input of n costs log2(n) + 2 more requests.
-        An input alone is the probe after failures without a success: see `put_off`.
+        If a request fails, the first half of its inputs is sent next. If that half succeeds, the
+        bad input is in the other half, which is halved in turn. If it fails, it is halved in turn,
+        and the other half waits in `rest`. So one bad input among n costs log2(n) + 2 more
+        requests. While nothing succeeds, inputs are sent alone, to tell an outage from bad inputs:
+        see `put_off`.
         """
         rest, width, bad = list(batch), len(batch), 0
         put_off: list[bytes] = []  # failed alone when nothing else worked, perhaps in an outage
         sending = Sending()
 
         async def tried(part: list[bytes], once: bool = False) -> ProviderError | None:
-            """Send inputs and keep their vectors; return the error of the request."""
+            """Send inputs and keep their vectors. Return the request's error, or None."""
             if sending.once and len(part) == 1:
                 sending.tries = sending.paid_in_vain = 0
             sending.once, sending.started = once or len(part) > 1, None
@@ -269,7 +271,7 @@ def _embed_remotely(
 
 
 def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:
-    """Divide a request's tokens among its inputs by their length in bytes."""
+    """Divide a request's tokens among its inputs in proportion to their bytes."""
     sizes = np.cumsum([sum(len(text.encode()) for text in texts) for texts in inputs.values()])
     ends = np.rint(sizes / max(int(sizes[-1]), 1) * used.input_tokens).astype(int)
     shares = np.diff(ends, prepend=0).tolist()
@@ -296,7 +298,7 @@ def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) ->
 
 
 def read_signs(packed: bytes, dimension: int) -> tuple[npt.NDArray[np.uint32], bytes]:
-    """Return a document's token ids, and one bit per token and dimension, 1 if positive."""
+    """Return a document's token ids, and a sign bit per token and dimension (1 if positive)."""
     count = len(packed) // (4 + dimension // 8)
     return np.frombuffer(packed, np.uint32, count), packed[4 * count :]
 
@@ -319,7 +321,7 @@ def _pack_tokens(tokens: Tokens) -> bytes:
 def _inputs(
     texts: Sequence[str], embedder: Embedder, input_type: InputType, documents: Sequence[str] | None
 ) -> list[tuple[str, ...]]:
-    """Return the model's inputs: single texts, or groups of a document's chunks."""
+    """Return single texts, or groups of a document's chunks for a contextual model."""
     if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):
         return [(text,) for text in texts]
     inputs: list[tuple[str, ...]] = []
@@ -341,7 +343,7 @@ def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> byt
 
 
 def _is_like_several(text: str) -> bool:
-    """Return whether a text equals the JSON list of a call with several texts."""
+    """Return whether a text looks like the JSON list that is the key of several texts."""
     if not text.startswith('["'):
         return False
     try:

@@ -1,6 +1,7 @@
-"""Base classes for models of this process: a subclass adds its settings and one method.
+"""Define base classes for models that run in this process.
 
-Batches, call keys, budget and ledger are handled here.
+A subclass adds its settings and one method. The base classes handle batches, call keys, budget and
+ledger.
 """
 
 import asyncio
@@ -23,14 +24,14 @@ from rag_pipeline.models.providers.remote import read_vectors
 
 
 class LocalEmbedding(EmbeddingSettings):
-    """An embedding model of this process; `dimensions` is the length of its vectors."""
+    """An embedding model that runs in this process. `dimensions` is its vectors' length."""
 
     texts_at_once: ClassVar[int] = 64
     dimensions: int = Field(ge=1)
 
     @abstractmethod
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Return one row per text, with any norm above 0; one thread calls at a time."""
+        """Return one row per text, of any norm above 0. Only one thread calls this at a time."""
 
     def open(self) -> "_LocalEmbedder":
         """Return the model."""
@@ -38,7 +39,7 @@ class LocalEmbedding(EmbeddingSettings):
 
 
 class LocalChat(ChatSettings):
-    """A chat model of this process."""
+    """A chat model that runs in this process."""
 
     not_fingerprinted = ChatSettings.not_fingerprinted | {"context_window"}
     max_concurrency: ClassVar[int] = 1
@@ -46,12 +47,12 @@ class LocalChat(ChatSettings):
 
     @property
     def identity(self) -> str:
-        """Return provider and settings."""
+        """Return the provider and a hash of the settings."""
         return _identity(self.provider, self)
 
     @abstractmethod
     def answer(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Answer messages, as JSON if a schema is given; raise ProviderError."""
+        """Return the reply, as JSON if a schema is given. Raise ProviderError if there is none."""
 
     def open(self) -> "_LocalChat":
         """Return a client."""
@@ -59,11 +60,11 @@ class LocalChat(ChatSettings):
 
 
 class LocalReranker(ModelReranker):
-    """A reranker with a model of this process."""
+    """A reranker whose model runs in this process."""
 
     @abstractmethod
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return one score per passage; one thread calls at a time."""
+        """Return one score per passage, in order. Only one thread calls this at a time."""
 
     def open(self) -> "_LocalScorer":
         """Return the model."""
@@ -102,7 +103,7 @@ class _LocalChat:
         return made
 
     async def close(self) -> None:
-        """Close no connections."""
+        """Do nothing, because there are no connections."""
 
 
 class _LocalScorer:
@@ -125,7 +126,7 @@ class _LocalScorer:
 def _charged(
     kind: costs.CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
 ) -> Iterator[None]:
-    """Charge a call inside the block by its texts' estimated tokens if the model has a price."""
+    """If the model has a price, charge the estimated tokens of a call inside the block."""
     paid = any(prices.get("models", {}).values())
     if paid:
         costs.require_budget(name, name)

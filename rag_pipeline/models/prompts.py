@@ -1,7 +1,7 @@
-"""Fill prompt templates from files. Texts of documents and users become delimited data.
+"""Read prompt templates from files, and fill them with texts as delimited data.
 
-Each text stands between tags. Text that looks like a tag is changed. So a document can neither end
-its own tag nor pose as another passage or question.
+Each text of a document or user stands between tags. Text that looks like a tag is changed. So a
+document can neither end its own tag nor pose as another passage or question.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _LONGEST_NAME = 300
 
 
 class Shown(NamedTuple):
-    """A text of a document or user, with the name of its document if known."""
+    """A text of a document or user. `document` is the document's name, or "" if unknown."""
 
     text: str
     document: str = ""
@@ -45,8 +45,8 @@ Value = str | Shown | Sequence[Shown]
 def inert(text: str) -> str:
     """Return a text of the same length in which nothing reads as a tag of a prompt.
 
-    The first character of each tag becomes a similar one. Case, white space, invisible characters,
-    accents and compatibility forms of the letters make no difference.
+    A similar character replaces the first one of each tag. A tag is recognized in any case, and
+    with white space, invisible characters, accents or compatibility forms of its letters.
     """
     return _OPENED.sub(_closed, text)
 
@@ -59,26 +59,29 @@ def _closed(found: re.Match[str]) -> str:
 
 
 def name(text: str) -> str:
-    """Return the name of a document in one line that cannot end an attribute or a tag."""
+    """Return a document's name as one line of at most 300 characters.
+
+    The line can end neither an attribute nor a tag.
+    """
     visible = "".join(c if c.isprintable() else " " for c in text)
     marked = visible.translate(str.maketrans('<>"＜＞﹤﹥', "‹›'‹›‹›"))
     return inert(" ".join(marked.split()))[:_LONGEST_NAME]
 
 
 def block(tag: str, text: str, document: str = "", number: int = 0) -> str:
-    """Return a text between tags, with its number and the name of its document if given."""
+    """Return a text between tags. The first tag has the number and document that are given."""
     numbered = f' id="{number}"' if number else ""
     named = f' document="{name(document)}"' if document else ""
     return f"<{tag}{numbered}{named}>\n{inert(text)}\n</{tag}>"
 
 
 def blocks(passages: Sequence[Shown]) -> str:
-    """Return passages between tags, numbered from 1."""
+    """Return each passage between tags, numbered from 1."""
     return "\n\n".join(block("passage", *one, number=n) for n, one in enumerate(passages, 1))
 
 
 def fill(template: str, **values: Value) -> str:
-    """Return a template with a delimited text at each `{placeholder}`. Other braces are kept."""
+    """Replace each `{placeholder}` of a template by its delimited text. Keep other braces."""
 
     def filled(place: re.Match[str]) -> str:
         found = place[1]
@@ -96,7 +99,10 @@ def fill(template: str, **values: Value) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The prompt of one use. `examples` are turns (question, reply) before the question."""
+    """The prompt template for one purpose.
+
+    `examples` are pairs of a question and its reply, which are sent before the real question.
+    """
 
     user: str
     system: str = DATA
@@ -110,11 +116,11 @@ class Template:
         return hashlib.sha256(sent.encode()).hexdigest()[:8]
 
     def using(self, own: str | None) -> "Template":
-        """Return a template with only a user's text, or this template if there is none."""
+        """Return a template that has only the user's text, or this one if `own` is None."""
         return self if own is None else Template(own)
 
     def check(self, own: str | None) -> str | None:
-        """Return a user's template. Raise ValueError if it lacks one of the placeholders."""
+        """Return a user's template, or None. Raise ValueError if it lacks a placeholder."""
         for place in dict.fromkeys(_PLACE.findall(self.user)):
             if own is not None and f"{{{place}}}" not in own:
                 raise ValueError(f"has no place {{{place}}}; add it")
@@ -131,8 +137,8 @@ class Template:
 def template_of(module: str, stem: str = "") -> Template:
     """Return the template in the file `STEM.prompt.yaml` beside a module's file.
 
-    `stem` is by default the module's name. The file has the texts `source`, `system` and `user`,
-    and the list `examples` of values with their `reply`.
+    `stem` is by default the module's name. The file has the texts `source`, `system` and `user`.
+    Each entry of its optional list `examples` has values for the placeholders and a `reply`.
     """
     path = Path(module).with_name(f"{stem or Path(module).stem}.prompt.yaml")
     read: Mapping[str, Any] = yaml.safe_load(path.read_bytes())

@@ -1,6 +1,8 @@
-"""Ask for one complete, valid reply: a cut reply gets more room, a wrong reply gets one repair.
+"""Ask for one complete and valid reply.
 
-The first reply is paid for even if it is unusable, so it is kept until its repair succeeds.
+A cut reply is asked for again with more room. A wrong reply is asked for once more with its
+mistake. The first reply is paid for even if it is unusable, so it is kept until its repair
+succeeds.
 """
 
 import json
@@ -35,9 +37,10 @@ class Chats:
         self.usual = self.settings.open()
 
     async def first(self, prompt: Prompt) -> Completion:
-        """Return a first reply. A reply that is one of the `choices` needs few tokens.
+        """Return the first reply to a prompt. A choice of `choices` gets at most 16 tokens.
 
-        If such a reply is cut, the model thinks before it answers and gets the usual number.
+        If such a reply is cut, the model thinks before it answers. Then this reply and later ones
+        get the usual number of tokens.
         """
         used = Usage()
         if prompt.choices and self._brief and self.settings.max_output_tokens > CHOICE_TOKENS:
@@ -49,9 +52,10 @@ class Chats:
         return replace(made, usage=_sum(used, made.usage))
 
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
-        """Return a client for a prompt whose reply was cut.
+        """Return a client with more tokens for a reply, for a prompt whose reply was cut.
 
-        Raises ProviderError if the model's window has no more room.
+        If a content filter cut the reply, return the usual client. Raises ProviderError if the
+        model's window has no more room.
         """
         settings = self.settings
         _, most = request_tokens(prompt.messages, prompt.schema, settings.max_output_tokens)
@@ -82,10 +86,10 @@ class Chats:
 async def ask_one(
     prompt: Prompt, chats: Chats, first: Completion | None, keep_first: Callable[[Completion], None]
 ) -> Reply:
-    """Ask; ask again with more room if the reply is cut, and once more if it is wrong.
+    """Return a reply. Ask again with more room if it is cut, and once more if it is wrong.
 
-    `keep_first` stores a cut or wrong first reply. If the repair fails, the next run passes it as
-    `first`. Raises ProviderError if the last reply is cut or wrong, too.
+    `keep_first` stores a cut or wrong first reply. If the repair fails, the next run passes this
+    reply as `first`. Raises ProviderError if the last reply is cut or wrong, too.
     """
     chat, messages = chats.usual, prompt.messages
     completion = first or await chats.first(prompt)
@@ -134,7 +138,11 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 
 
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
-    """Return whether a reply lacks a needed end. Complete JSON or a leading choice is enough."""
+    """Return whether a reply is cut before its needed part is complete.
+
+    With a schema, complete JSON is enough. With choices, it is enough if the first word is a
+    choice.
+    """
     if completion.cut and prompt.choices:
         first = re.search(r"\w+", completion.text.casefold())
         return first is None or first[0] not in map(str.casefold, prompt.choices)
@@ -148,7 +156,7 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
 
 
 def read_reply(text: str, prompt: Prompt) -> Any:
-    """Return the choice or the JSON value that the prompt asked for, None if it asked for text.
+    """Return the choice or JSON value that the prompt asks for, or None if it asks for text.
 
     Raises ValueError with the reason if the reply is invalid or blank.
     """
@@ -193,7 +201,7 @@ def pack(reply: Reply | Completion) -> bytes:
 
 
 def first_key(key: bytes) -> bytes:
-    """Return the key of a prompt's first reply, kept until its repair succeeds."""
+    """Return the key under which a prompt's first reply is kept until its repair succeeds."""
     return call_key("chat, first reply", "", key.hex())
 
 

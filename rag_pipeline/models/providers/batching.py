@@ -1,4 +1,4 @@
-"""Send chat requests in batches, to any provider that offers them."""
+"""Declare the interface of chat models that answer many requests as one batch."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _ENDED = ("completed", "failed", "expired", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A submitted file; its lines can be read when it has `ended`."""
+    """A submitted batch of requests. Its answers can be read once it has `ended`."""
 
     batch_id: str
     status: str
@@ -28,24 +28,24 @@ class Batch:
 
     @property
     def ended(self) -> bool:
-        """Return whether no further answers follow."""
+        """Return whether the batch is finished, so that no further answers follow."""
         return self.status in _ENDED
 
 
 class Batches(Protocol):
-    """The batches of one account; each carries a token that finds it again."""
+    """The batches of one account. Each batch carries a token, by which `find` finds it."""
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
-        """Upload requests and start their batch, unless a batch with this token exists."""
+        """Upload requests and start a batch that carries the token."""
 
     def find(self, token: str) -> Batch | None:
-        """Return the newest batch with a token that has not failed, or None."""
+        """Return the newest batch that carries a token and has not failed, or None."""
 
     def get(self, batch_id: str) -> Batch | None:
-        """Return the current state of a batch, None if the provider has deleted it."""
+        """Return the current state of a batch, or None if the provider has deleted it."""
 
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
-        """Yield the answered lines and the failed ones, in any order."""
+        """Yield the lines with answers and the lines with errors, in any order."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -59,7 +59,7 @@ class BatchedChat(Chat, Protocol):
         """Return the body of a request in a batch."""
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
-        """Return the answer to a request of a batch; raise ProviderError."""
+        """Return the answer in a line of a batch. Raise ProviderError if there is none."""
 
     def batches(self) -> Batches:
         """Return the batches of the account."""

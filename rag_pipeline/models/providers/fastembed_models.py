@@ -1,4 +1,4 @@
-"""BGE and other ONNX embedding models on this machine, through the package fastembed."""
+"""Run BGE and other ONNX embedding models on this machine with the package fastembed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,12 +19,13 @@ TOKENS_PER_BATCH = 4096
 
 
 class FastEmbedEmbedding(EmbeddingSettings):
-    """BGE and other ONNX models by the package fastembed, on this machine.
+    """BGE and other ONNX models that the package fastembed runs on this machine.
 
-    With `path` the model is read from that folder (`model_file`, tokenizer.json,
-    tokenizer_config.json) and nothing is downloaded. A `model` that fastembed does not know then
-    needs `dimensions` and `pooling`. Without `path` fastembed downloads `model` once. Texts over
-    the model's window are cut only with `truncate`.
+    If `path` is set, the model is read from this folder (`model_file`, tokenizer.json,
+    tokenizer_config.json), and nothing is downloaded. Then a `model` that fastembed does not know
+    needs `dimensions`, and `pooling` if it is not the mean. If `path` is not set, fastembed
+    downloads `model` once. A text over the model's window is cut if `truncate` is set. Otherwise it
+    is an error.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
@@ -84,9 +85,10 @@ class FastEmbedEmbedder:
         return f"fastembed:{settings.model}:{version}:{pooling}:{settings.truncate}"
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield positions sorted by token count, at most 4096 tokens with padding.
+        """Yield groups of positions, sorted by token count.
 
-        Raises TextTooLongError for a text over the model's window, unless `truncate` is set.
+        A group has at most 4,096 tokens with padding. Raises TextTooLongError for a text over the
+        model's window, unless `truncate` is set.
         """
         encoded = self._model.model.tokenizer.encode_batch(list(texts)) if texts else []
         lengths = [sum(e.attention_mask) for e in encoded]

@@ -1,4 +1,4 @@
-"""Cross-encoders from a local folder, through the package flashrank."""
+"""Run cross-encoders from a local folder with the package flashrank."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,10 @@ _PASSAGES_PER_BATCH = 32
 
 
 class FlashRankReranker(ModelReranker):
-    """A cross-encoder from a local folder by the package flashrank; nothing is downloaded.
+    """A cross-encoder that the package flashrank reads from a folder. Nothing is downloaded.
 
-    The folder must have flashrank's name of the model, such as `ms-marco-MiniLM-L-12-v2`.
+    The last part of `path` must be flashrank's name of the model, such as
+    `ms-marco-MiniLM-L-12-v2`.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})
@@ -37,7 +38,7 @@ class FlashRankReranker(ModelReranker):
 
 
 class FlashRankScorer:
-    """A cross-encoder of flashrank's (Damodaran 2023); nothing is downloaded."""
+    """A cross-encoder of flashrank (Damodaran 2023)."""
 
     def __init__(self, settings: FlashRankReranker) -> None:
         self._settings = settings
@@ -52,7 +53,7 @@ class FlashRankScorer:
         return f"flashrank:{settings.model}:{version}:{settings.max_tokens}:{settings.truncate}"
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return the scores of passages for a query, 0..1."""
+        """Return a score from 0 to 1 for each passage, in order."""
         from flashrank import RerankRequest
 
         ranker = self._ranker

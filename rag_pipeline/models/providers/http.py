@@ -1,4 +1,4 @@
-"""JSON over HTTP for APIs without an SDK: connections, redirects and errors."""
+"""Send JSON over HTTP to APIs without an SDK: connections, redirects and errors."""
 
 import os
 import ssl
@@ -38,8 +38,8 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
 def check_redirect(status: int, here: str, location: str) -> None:
     """Raise CallsStoppedError for a redirect that leads away or loses the request's body.
 
-    Texts go only to the configured origin, or from http to https of the same host. Clients follow
-    codes other than 307 and 308 by GET, without the texts.
+    Texts go only to the configured origin, or from http to https of the same host. A client follows
+    a redirect with a code other than 307 and 308 by a GET request, without the texts.
     """
     there = urljoin(here, location)
     old, new = urlsplit(here), urlsplit(there)
@@ -84,7 +84,7 @@ MOST_VECTOR_BYTES = 256_000_000
 
 
 def trusted(library: str) -> ssl.SSLContext:
-    """Return the certificates that an HTTP library trusts; reading them takes 0.1 CPU s once."""
+    """Return the certificates that an HTTP library trusts. The first call takes 0.1 CPU s."""
     places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
     return _read(library, *places)
 
@@ -98,7 +98,7 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
 ) -> JSONReply:
-    """Return the JSON object of a reply and the reply's headers; raise ProviderError."""
+    """Return the JSON object and the headers of a reply. Raise ProviderError if it fails."""
     import httpx
 
     try:

@@ -1,4 +1,4 @@
-"""Rerankers over HTTP: Cohere, Jina, and servers of your own with Jina's protocol."""
+"""Call rerankers over HTTP: Cohere, Jina, and your own servers with Jina's protocol."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,7 +19,7 @@ _COUNTER = TokenCounter()
 
 
 class RemoteReranker(ModelReranker, RemoteModel):
-    """A reranker behind an API; it cuts passages over its window only with `truncate`."""
+    """A reranker behind an API. It cuts passages over its window only if `truncate` is set."""
 
     model: str
     truncate: bool = False
@@ -45,7 +45,7 @@ class HTTPScorer:
         return {"model": self.model, "query": query, "documents": passages}
 
     def used(self, made: dict[str, Any]) -> Usage:
-        """Return the charged use of a reply: tokens or searches."""
+        """Return the tokens or searches that are charged for a reply."""
         billed = (made.get("meta") or {}).get("billed_units") or {}
         tokens = (made.get("usage") or {}).get("total_tokens", 0)
         return Usage(input_tokens=tokens, searches=billed.get("search_units", 0))
@@ -59,12 +59,12 @@ class HTTPScorer:
         return connected(self._server, self._timeout)
 
     async def post(self, client: Any, body: Mapping[str, Any]) -> JSONReply:
-        """Send a request; raise ProviderError."""
+        """Send a request. Raise ProviderError if it fails."""
         return await post(self._server, client, "rerank", body)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RerankRequest]:
-        """Open the connections of the running event loop."""
+        """Open the connections of the running event loop. Yield a function for one request."""
         server = self._server
         async with self.connected() as client:
 
@@ -121,9 +121,9 @@ class _CohereScorer(HTTPScorer):
 
 
 class JinaReranker(RemoteReranker):
-    """Jina's rerankers, or with `base_url` a server that speaks their protocol.
+    """Jina's rerankers. If `base_url` is set, a server that speaks Jina's protocol.
 
-    vLLM, llama.cpp and Infinity do. `base_url` is the address without `/rerank`.
+    vLLM, llama.cpp and Infinity speak it. `base_url` is the address without `/rerank`.
     """
 
     method: Literal["jina"]

@@ -1,4 +1,4 @@
-"""The limits of one request by model, and how texts are counted and cut to fit them.
+"""Define each model's limits of one request, and count and cut texts to fit them.
 
 Sources: platform.openai.com/docs/api-reference/embeddings, docs.voyageai.com/docs/embeddings,
 docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/reranker,
@@ -16,10 +16,11 @@ from rag_pipeline.errors import ConfigError, TextTooLongError
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingLimits:
-    """`dimensions` are the possible lengths of vectors, the default first.
+    """The limits of an embedding model.
 
-    `texts` and `request_tokens` bound a request. `text_tokens` bounds each text, or each document
-    of a `contextual` model, which embeds chunks together.
+    `dimensions` are the possible lengths of vectors, the default first. `texts` and
+    `request_tokens` bound a request. `text_tokens` bounds each text, or each document of a
+    `contextual` model, which embeds chunks together.
     """
 
     texts: int
@@ -98,10 +99,10 @@ def embedding_limits(model: str, **own: int | None) -> EmbeddingLimits:
 
 
 class TokenCounter:
-    """Count a text's tokens by a tokenizer.json, or by a high estimate.
+    """Counts the tokens of a text with a tokenizer.json, or estimates them without one.
 
-    The estimate is one token per 3 ASCII characters and per 2 other bytes of UTF-8. English prose
-    has one token per 4 to 5 characters, Chinese one per 1 to 2.
+    The estimate is high: one token per 3 ASCII characters, and one per 2 bytes of other characters
+    in UTF-8. English prose has one token per 4 to 5 characters, Chinese one per 1 to 2.
     """
 
     def __init__(self, tokenizer: str | None = None) -> None:
@@ -135,9 +136,10 @@ class TokenCounter:
         return text[: bisect_right(ends, tokens, key=lambda end: self.count([text[:end]])[0])]
 
     def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
-        """Return the texts, cut to `most` tokens; raise TextTooLongError if not `truncate`.
+        """Return the texts, each with at most `most` tokens, or unchanged if it is None.
 
-        A text with at most `most` bytes is not counted: each token has at least one byte.
+        A longer text is cut if `truncate` is set, else it raises TextTooLongError. A text with at
+        most `most` bytes is not counted: each token has at least one byte.
         """
         fitting = list(texts)
         for place, text in enumerate(texts):

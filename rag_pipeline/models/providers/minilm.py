@@ -1,4 +1,4 @@
-"""Embed texts by the packaged all-MiniLM-L6-v2 (int8 ONNX), without a key and a network."""
+"""Embed texts with the packaged all-MiniLM-L6-v2 (int8 ONNX). It needs no key and no network."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,9 +40,10 @@ _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a
 
 
 class MiniLMEmbedding(EmbeddingSettings):
-    """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network.
+    """The packaged model all-MiniLM-L6-v2, which needs no key and no network.
 
-    `token_vectors` also stores each token's vector, 52 bytes a token, for the reranker `maxsim`.
+    Its vectors have 384 dimensions. It reads the first 256 tokens of a text. If `token_vectors` is
+    set, the index also stores each token's vector, in 52 bytes, for the reranker `maxsim`.
     """
 
     provider: Literal["minilm"]
@@ -68,10 +69,10 @@ class MiniLMEmbedding(EmbeddingSettings):
 
 
 class MiniLM:
-    """Sentence embeddings by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020).
+    """Embeds texts with all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020).
 
-    Mean pooling over the attention mask, L2-normalised, 384 dimensions. As in the original, texts
-    over 256 tokens are cut.
+    A text's vector is the mean of its tokens' hidden states, scaled to unit length. It has 384
+    dimensions. Texts over 256 tokens are cut, as in the original.
     """
 
     identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
@@ -82,9 +83,10 @@ class MiniLM:
         packaged_file(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield groups of positions sorted by token count, at most 4096 tokens with padding.
+        """Yield groups of positions, sorted by token count.
 
-        Characters are no measure: a line of dots has one token per dot.
+        A group has at most 4,096 tokens with padding. Characters do not predict the size: a line of
+        dots has one token per dot.
         """
         tokenizer = load_tokenizer(MAX_TOKENS)
         sizes: list[int] = []
@@ -141,10 +143,10 @@ _ASKING = (
 
 
 class MiniLMTokens(MiniLM):
-    """The same model, with the vectors of the tokens between [CLS] and [SEP].
+    """MiniLM that also returns the vectors of the tokens between [CLS] and [SEP].
 
-    Question words of a query are left out: `does` and `the` are rare in contracts, and would
-    weigh more than the query's subject.
+    Question words of a query, such as `does`, are left out. They can be rare in documents, and
+    would then weigh more than the query's subject.
     """
 
     identity = f"{MiniLM.identity}:tokens"
@@ -153,9 +155,9 @@ class MiniLMTokens(MiniLM):
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType = "document"
     ) -> tuple[Vectors, list[Tokens]]:
-        """Embed one batch and its tokens; a text without tokens gets the vector of [CLS].
+        """Return vectors and tokens of one batch. A text without tokens gets the vector of [CLS].
 
-        The last queries are remembered.
+        The last 500 queries are kept in memory.
         """
         if input_type == "query":
             made = on_all_cores(_query, texts)
@@ -165,7 +167,7 @@ class MiniLMTokens(MiniLM):
     def embed_unseen(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Embed one batch and its tokens, without the remembered queries."""
+        """Return vectors and tokens of one batch, without a look at the kept queries."""
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):
@@ -179,7 +181,7 @@ class MiniLMTokens(MiniLM):
         return vectors, tokens
 
     def tokens_of(self, text: str) -> tuple[TokenIds, list[Span]]:
-        """Return the tokens of a document, as `embed_tokens` returns them, and their offsets."""
+        """Return a document's token ids, as in `embed_tokens`, and their spans in the text."""
         encoded = load_tokenizer(MAX_TOKENS).encode(text)
         return np.array(encoded.ids[1:-1], np.uint32), encoded.offsets[1:-1]
 
@@ -197,7 +199,7 @@ def _reader() -> MiniLMTokens:
 
 @cache
 def _asking() -> frozenset[int]:
-    """Return the tokens of question words and of punctuation."""
+    """Return the token ids of question words and of punctuation."""
     tokenizer = load_tokenizer()
     words = (tokenizer.encode(word, add_special_tokens=False).ids for word in _ASKING)
     marks = (tokenizer.token_to_id(mark) for mark in "?.,;:!'\"()-")
@@ -215,7 +217,7 @@ def _session() -> "onnxruntime.InferenceSession":
 
 @cache
 def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
-    """Return the model's WordPiece tokenizer, which cuts at `max_tokens` if given."""
+    """Return the WordPiece tokenizer. It cuts texts at `max_tokens`, unless that is None."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(packaged_file(*_TOKENIZER)))
@@ -230,8 +232,8 @@ def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
 def _token_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
     """Return the ascending offsets of a text's tokens; the tokenizer must not cut or pad.
 
-    In a word too long for the vocabulary, every 4 characters count as a token. The text is
-    tokenized in slices that end after white space: an encoding takes about 150 bytes per token.
+    In a word over 100 characters, every 4 characters count as a token. The text is tokenized in
+    slices that end after white space, because an encoding takes about 150 bytes per token.
     """
     parts = [np.empty(0, np.int64)]
     begin = 0

@@ -1,4 +1,4 @@
-"""Chat and embedding models of OpenAI and of all servers that speak its protocol."""
+"""Call chat and embedding models of OpenAI and of all servers that speak its protocol."""
 
 import re
 from collections.abc import Mapping
@@ -38,11 +38,11 @@ _CUT = ("length", "content_filter")
 
 
 class OpenAIProtocol(RemoteModel, ChatSettings):
-    """A chat model behind the OpenAI protocol; a vendor adds `provider` and its own defaults.
+    """A chat model that speaks the OpenAI protocol. A subclass adds `provider` and own defaults.
 
     The environment variable `api_key_env` holds the key; a server of your own may need none. `seed`
-    and `temperature` are sent if they are set. With `batch`, calls go through the provider's Batch
-    API: at a lower price, answered within a day.
+    and `temperature` are sent if they are set. If `batch` is set, calls go through the provider's
+    Batch API, which costs less and answers within a day.
     """
 
     not_fingerprinted = RemoteModel.not_fingerprinted | ChatSettings.not_fingerprinted
@@ -70,7 +70,7 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
 
 
 class ChatModel(OpenAIProtocol):
-    """A chat model behind the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
+    """A chat model that speaks the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
 
     provider: Literal["openai"]
 
@@ -113,7 +113,7 @@ class OpenAIChat:
         self._client = client_of(key, settings.base_url, settings.timeout_seconds)
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Answer messages; raise ProviderError with the server's reason."""
+        """Return the reply to messages. Raise ProviderError with the server's reason."""
         settings = self._settings
         size = sum(len(message["content"]) for message in messages)
         tokens = size / _CHARACTERS_PER_TOKEN + settings.max_output_tokens
@@ -151,7 +151,7 @@ class OpenAIChat:
         return OpenAIBatches(self._settings.model, self._settings)
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
-        """Return the answer to a request of a batch; charge it once for its `call_id`."""
+        """Return the answer in a line of a batch. Charge it once for its `call_id`."""
         from openai.types.chat import ChatCompletion
 
         try:
@@ -203,7 +203,10 @@ class OpenAIChat:
 
 
 def _text(content: Any) -> str:
-    """Return a message's text, which some servers send in parts; half a surrogate is U+FFFD."""
+    """Return a message's text, which some servers send in parts.
+
+    U+FFFD replaces a lone half of a surrogate pair.
+    """
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if part.get("type") == "text")
     return re.sub("[\ud800-\udfff]", "\ufffd", content or "")
@@ -212,7 +215,7 @@ def _text(content: Any) -> str:
 def request_body(
     settings: OpenAIProtocol, messages: Messages, schema: Schema | None
 ) -> dict[str, Any]:
-    """Return the body of a chat request; the answer follows the JSON schema if there is one."""
+    """Return the body of a chat request. If a schema is given, it asks for JSON of the schema."""
     body: dict[str, Any] = {
         "model": settings.model,
         "messages": list(messages),
@@ -234,8 +237,8 @@ def request_body(
 class OpenAIEmbedding(RemoteEmbedding):
     """`text-embedding-3-*` of OpenAI, or a model of any server that speaks its protocol.
 
-    An unknown model needs `dimensions`, the length of its vectors. With `shorten` the server is
-    asked for that length, as OpenAI always is.
+    An unknown model needs `dimensions`, the length of its vectors. Requests ask for this length if
+    `shorten` is set, or if it differs from the default of a known model.
     """
 
     provider: Literal["openai"]
@@ -266,7 +269,7 @@ class OpenAIEmbedder(RequestBuilder):
     async def ask(
         self, client: "openai.AsyncOpenAI", inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
-        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
+        """Return vectors, charged use and headers of a reply. Raise ProviderError if it fails."""
         import openai
 
         server = self._server

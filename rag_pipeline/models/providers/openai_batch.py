@@ -1,4 +1,4 @@
-"""Many chat requests as one file, through OpenAI's Batch API: answered within a day."""
+"""Send many chat requests as one file to OpenAI's Batch API, which answers within a day."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class OpenAIBatches:
-    """The batches of one account; each carries a token that finds it again."""
+    """The batches of one account. Each batch carries a token, by which `find` finds it."""
 
     def __init__(self, model: str, settings: RemoteModel) -> None:
         self._what = f"{model} at {settings.base_url or 'api.openai.com'}, batch"
@@ -45,7 +45,7 @@ class OpenAIBatches:
         )
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
-        """Upload requests and start their batch, unless a batch with this token exists.
+        """Upload requests and start a batch that carries the token.
 
         If the answer to `create` is lost, the batch may still run, so `find` looks for it.
         """
@@ -72,9 +72,10 @@ class OpenAIBatches:
         return self._tried(create, lost=lambda: self.find(token))
 
     def _tried(self, work: Callable[[], T], lost: Callable[[], T | None] = lambda: None) -> T:
-        """Return the result of a request; retry transient errors, up to eight attempts.
+        """Return the result of a request. Retry transient errors, up to eight attempts in all.
 
-        A failed request may have worked: `lost` returns its result then, else None.
+        A request that seems to fail may have worked. Then `lost` returns its result, otherwise
+        None.
         """
         for tries in range(1, _TRIES + 1):
             try:
@@ -91,7 +92,7 @@ class OpenAIBatches:
         raise AssertionError("unreachable")
 
     def find(self, token: str) -> Batch | None:
-        """Return the newest batch with a token that has not failed, or None."""
+        """Return the newest batch that carries a token and has not failed, or None."""
 
         def look() -> Batch | None:
             newest = self._client.batches.list(limit=_BATCHES_PER_PAGE)
@@ -104,7 +105,7 @@ class OpenAIBatches:
         return self._tried(look)
 
     def get(self, batch_id: str) -> Batch | None:
-        """Return the current state of a batch, None if the provider has deleted it."""
+        """Return the current state of a batch, or None if the provider has deleted it."""
 
         def look() -> Batch | None:
             try:
@@ -115,9 +116,10 @@ class OpenAIBatches:
         return self._tried(look)
 
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
-        """Yield the answered lines and the failed ones, in any order.
+        """Yield the lines with answers and the lines with errors, in any order.
 
-        An incomplete file is read up to three times more: a missing line would be paid twice.
+        An incomplete file is read up to three times more, because a missing line would be paid
+        twice.
         """
         seen: set[str] = set()
         for _ in range(_DOWNLOADS):

@@ -1,4 +1,4 @@
-"""The `openai` SDK: one client, one way to read keys, one way to report errors.
+"""Open clients of the `openai` SDK, read their keys and translate their errors.
 
 The SDK takes 0.5 s to import, so each function imports it on first use.
 """
@@ -48,7 +48,7 @@ def client_of(
 
 
 def key_of(model: str, settings: RemoteModel) -> str | None:
-    """Return a model's key, None for a server of your own that needs none.
+    """Return a model's key, or None if your own server needs none.
 
     Raises ProviderError if the vendor's own server is called without a key.
     """

@@ -1,4 +1,4 @@
-"""Search the web with OpenAI's tool in the Responses API, for paragraphs that cite pages."""
+"""Search the web with the tool of OpenAI's Responses API. Return paragraphs that cite pages."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -33,8 +33,8 @@ class CitedPage(NamedTuple):
 def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     """Return the cited pages in the order of the reply, with the paragraphs that cite them.
 
-    The texts are the model's words about the pages. Tokens are charged; the tool's own fee per
-    search is unknown. Raises ProviderError with model and reason.
+    The texts are the model's words about the pages. Tokens are charged. The tool's own fee per
+    search is unknown and is not charged. Raises ProviderError with model and reason.
     """
     return run_calls(_search(query, settings, key_of(settings.model, settings)))
 

@@ -19,9 +19,9 @@ Made = TypeVar("Made")
 
 
 def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
-    """Return a file of an installed package; raise ProviderError if it is missing.
+    """Return a file of an installed package. Raise ProviderError if the file is missing.
 
-    With `sha256` the file's hash must match, too.
+    If `sha256` is given, the file must also have this hash.
     """
     spec = find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []
@@ -38,15 +38,15 @@ def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
 
 
 def file_version(path: Path) -> str:
-    """Return the first 12 digits of a file's SHA-256."""
+    """Return the first 12 hex digits of a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
 def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
-    """Return a model, given as its path or its bytes, that runs in the thread of its caller.
+    """Open a model, given as a path or as bytes. It runs in the thread of its caller.
 
-    Threads may share it.
+    Threads may share the model.
     """
     import onnxruntime
 
@@ -59,7 +59,7 @@ def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
 
 
 def on_all_cores(run: Callable[[Part], Made], parts: Sequence[Part]) -> list[Made]:
-    """Return the result of each part, in order. A single part runs in this thread."""
+    """Return the result of `run` for each part, in order. A single part runs in this thread."""
     return [run(part) for part in parts] if len(parts) == 1 else list(_threads().map(run, parts))
 
 

@@ -42,9 +42,9 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
     """An embedding model behind an API.
 
     Requests stay within the known limits of the model (`providers/limits.py`). For another model
-    set `max_texts`, `max_request_tokens` and `max_text_tokens`. `tokenizer`, the path of a
-    tokenizer.json, counts tokens; without it, a high estimate does. With `truncate` a text over the
-    limit is cut; without it, an error names the text.
+    set `max_texts`, `max_request_tokens` and `max_text_tokens`. `tokenizer` is the path of a
+    tokenizer.json that counts tokens. If it is not set, a high estimate is used. A text over the
+    limit is cut if `truncate` is set. Otherwise an error names the text.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = RemoteModel.not_fingerprinted | {
@@ -109,7 +109,7 @@ class Server:
 
 
 class RequestBuilder(ABC):
-    """A remote embedder without its protocol: it groups texts, or chunks of documents."""
+    """Base of remote embedders: groups inputs into requests. A subclass adds the protocol."""
 
     def __init__(self, settings: RemoteEmbedding, home: str) -> None:
         self.limits = embedding_limits(
@@ -134,11 +134,11 @@ class RequestBuilder(ABC):
     async def ask(
         self, client: Any, inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
-        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
+        """Return vectors, charged use and headers of a reply. Raise ProviderError if it fails."""
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[EmbedRequest]:
-        """Open the connections of the running event loop."""
+        """Open the connections of the running event loop. Yield a function for one request."""
         server = self._server
         async with self.connected() as client:
 
@@ -169,7 +169,7 @@ class RequestBuilder(ABC):
         return [tuple(chunks[i] for i in group) for group in together]
 
     def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield positions of inputs, each group within the limits of one request."""
+        """Yield groups of positions of inputs. Each group fits the limits of one request."""
         return groups(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
 
     def _fit(self, texts: Sequence[str]) -> list[str]:
@@ -177,7 +177,7 @@ class RequestBuilder(ABC):
         return self._counter.fit(texts, self.model, most, self._truncate)
 
     def _refuse_cut(self, used: Usage, texts: Sequence[str]) -> None:
-        """Raise ProviderError if a server counts too few tokens, because it has cut texts.
+        """Raise ProviderError if a server counts so few tokens that it must have cut texts.
 
         The check needs the model's tokenizer.
         """
@@ -201,8 +201,8 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
     A vector becomes NaN if it is zero, is not finite or has another dimension. The others stay
-    usable. Raises TransientError for a wrong count, which may pass, and RefusedError if no vector
-    has the dimension.
+    usable. Raises TransientError for a wrong count, which may pass. Raises RefusedError if no
+    vector has the expected dimension.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
@@ -245,7 +245,7 @@ def in_order(
 def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> list[float]:
     """Return a reply's scores in the order of the passages.
 
-    Raise TransientError if a score is missing.
+    Raises TransientError if a score is missing, and ProviderError if a score is not finite.
     """
     scores = dict(found)
     if len(found) != count or set(scores) != set(range(count)):

@@ -1,4 +1,4 @@
-"""Voyage's embedding models and rerankers, by the requests of the `voyageai` SDK.
+"""Call Voyage's embedding models and rerankers with the requests of the `voyageai` SDK.
 
 See docs.voyageai.com/reference. The SDK's own results lack each row's `index` and the headers.
 """
@@ -34,8 +34,9 @@ _HOME = "https://api.voyageai.com/v1"
 class VoyageEmbedding(RemoteEmbedding):
     """Voyage's models, which embed documents and queries differently.
 
-    `voyage-context-*` embed the chunks of a document together, so a changed chunk embeds its
-    document again. A document over the model's window is embedded in parts of whole chunks.
+    Models named `voyage-context-*` embed the chunks of a document together. If one chunk changes,
+    the whole document is embedded again. A document over the model's window is embedded in parts of
+    whole chunks.
     """
 
     requires: ClassVar[Mapping[str, str]] = {"voyageai": "voyage"}
@@ -151,7 +152,7 @@ async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
 async def _post(
     server: Server, client: "APIRequestor", path: str, body: Mapping[str, Any], timeout: float
 ) -> JSONReply:
-    """Return the JSON object of a reply and the reply's headers; raise ProviderError."""
+    """Return the JSON object and the headers of a reply. Raise ProviderError if it fails."""
     import aiohttp
     from voyageai import error as voyage
 
