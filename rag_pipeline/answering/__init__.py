@@ -1,4 +1,6 @@
-"""Answer queries from their ranked chunks with citations, by extraction or with a chat model.
+"""Answer queries from their ranked chunks, with citations.
+
+Sentences of the chunks are quoted, or a chat model writes the answer.
 
 Evaluation and served releases use the same code.
 """

@@ -25,12 +25,12 @@ Quoted = tuple[ScoredChunk, int, str]
 def change_of(
     query: str, sentences: Sequence[Quoted], chunks: Collection[ScoredChunk]
 ) -> int | None:
-    """Return the position of the sentence that changes the first one, or None.
+    """Return the position of the sentence that changes the first sentence, or None.
 
-    `sentences` are in descending order of their scores. The sentence is of a document that amends
-    the first one's. It, or the text before it in its paragraph, names the first one's section, or
-    it repeats one of its values, as in `from 45 days to 30 days`. There is none if the question
-    asks for old documents.
+    `sentences` are in descending order of their scores. The changing sentence is from a document
+    that amends the document of the first sentence. It repeats a number of the first sentence, as in
+    `from 45 days to 30 days`. Otherwise its line names the section of the first sentence. If the
+    query asks for old documents, return None.
     """
     if not sentences or asks_for(query, ""):
         return None

@@ -128,13 +128,16 @@ class Clause(NamedTuple):
     excepted: bool = False
     """Whether a phrase such as "without …" follows."""
     is_condition: bool = False
-    """Whether it is such a clause: "if the rent is late"."""
+    """Whether the clause itself is a condition, such as "if the rent is late"."""
     exception: tuple[str, ...] = ()
     """The words after "except" or "without", which `words` includes."""
 
 
 def clauses(text: str, other: str) -> Iterator[Clause]:
-    """Yield the clauses of a text. A phrase such as "without a key" is a separate clause."""
+    """Yield the clauses of a text. A phrase such as "without a key" is a separate clause.
+
+    `other` is the text to compare with. If it has "safe", "unsafe" counts as a negation.
+    """
     words = frozenset(WORD.findall(other))
     text = _NO_NEGATION.sub(" ", text)
     for word, wording in _REWORDED.items():

@@ -1,9 +1,10 @@
 """Estimate the probability that retrieved passages answer a query, calibrated for each release.
 
-A logistic model estimates it from the match between the passages and the whole query. People's
-queries with gold spans fit the model. Each is searched twice: in all documents, and without its
-gold documents. With few such queries, the model is placed between questions that rules made from
-the documents and general questions, which the documents do not answer.
+A logistic model estimates the probability from the match between the passages and the whole query.
+It is fitted to people's queries that have gold spans. Each of these queries is searched twice: in
+all documents, and in all but its gold documents. If there are few such queries, two other sets of
+questions place the model (see `placed`). Rules make the first set from the documents. The second
+set has general questions, which the documents do not answer.
 """
 
 import math
@@ -82,8 +83,8 @@ class Calibration:
     """Holds a fitted logistic model: the weight of each input in `EVIDENCE`, and the intercept.
 
     If the probability is below `least`, the answer is "nothing found". This is wrong for about the
-    share `error` of the queries that the passages answer (see `threshold`). The other fields
-    describe the fit: the numbers of queries with and without an answer, and the `auc` of
+    share `error` of the queries that the passages answer (see `threshold`). `answerable` and
+    `unanswerable` are the numbers of queries that the model is made from. `auc` is measured on
     cross-fitted probabilities. A placed model has neither `error` nor `auc`.
     """
 
@@ -96,7 +97,10 @@ class Calibration:
     auc: float | None = None
 
     def chances(self, rows: Floats) -> Floats:
-        """Return for each row of evidence the probability, 0 to 1, that its passage answers."""
+        """Return for each row of evidence the probability, 0 to 1, that its passage answers.
+
+        The probability is 0 if the late interaction is below `_UNRELATED`.
+        """
         read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
         chances = _logistic(read @ np.array(self.weights) + self.intercept)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
@@ -113,7 +117,8 @@ The weight of unheld names and the threshold were chosen on questions about a mi
 class Evidence(NamedTuple):
     """Holds one row of evidence per passage.
 
-    `best` has the highest late interaction. Passages that lack the query's years come last.
+    `best` is the row of the passage that has the highest late interaction. Passages that lack the
+    query's years come last.
     """
 
     rows: Floats
@@ -135,19 +140,19 @@ def evidence(
 ) -> Evidence:
     """Return the evidence that each passage answers the query, with one row per passage.
 
-    `query` is the whole query, with the name of a document. `asked` is the searched part of the
-    query, by default all of it. `read` has at least one passage.
+    `query` is the whole query, including the name of a document. `asked` is the searched part of
+    the query, by default all of it. `read` has at least one passage.
 
     - late interaction: each token of the query has a highest cosine to a token of the passage or
-      its context. This is the mean of these cosines, weighted by the tokens' rarity.
+      its context. Late interaction is the mean of these cosines, weighted by the tokens' rarity.
     - worst met: the mean of the three lowest of these cosines.
     - lead: late interaction minus its mean over the first five passages, this passage excluded.
-    - same document: the share of these passages that are from the same document.
+    - same document: the share of those other passages that are from this passage's document.
     - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`), or
       years of which this passage holds none.
 
-    With a single passage, lead and same document are 0. For an unknown query (see `_UNKNOWN`), late
-    interaction below `_FOREIGN` is 0.
+    If there is a single passage, lead and same document are 0. For an unknown query (see
+    `_UNKNOWN`), late interaction below `_FOREIGN` is set to 0.
     """
     question = reader.question(query)
     shares = importance(question.ids, (one.ids for one in read[:_COMPARED]), weights)
@@ -183,8 +188,8 @@ def read_result(
 ) -> tuple[list[Passage], Evidence | None]:
     """Return the passages of the first `contexts` chunks and their evidence.
 
-    If their evidence is weak, all chunks are read. `contexts` of 0 means all chunks. Without
-    passages the evidence is None.
+    If their evidence is weak, return the passages of all chunks. If `contexts` is 0, read all
+    chunks. If it is None, use `found.contexts`. If there are no passages, the evidence is None.
     """
     contexts = found.contexts if contexts is None else contexts
     read = read_passages(found.search_text, found.chunks[: contexts or None], reader)
@@ -198,7 +203,7 @@ def read_result(
 def passage_chances(
     found: SearchResult, reader: Reader, calibration: Calibration = DEFAULT
 ) -> list[float]:
-    """Return the probability that each chunk answers the query, or 0 for a chunk not read."""
+    """Return for each chunk the probability that it answers the query, or 0 if it was not read."""
     chances = [0.0] * len(found.chunks)
     read = read_passages(found.query, found.chunks, reader)
     if read:
@@ -214,9 +219,9 @@ def fit(
 ) -> Calibration | None:
     """Fit a model to the evidence of queries.
 
-    Return None with fewer than `FEWEST` queries with an answer or without an answer. `answers`
-    tells whether the passages of each query hold the answer. Cross-fitting keeps the queries of a
-    group in one fold, such as a query searched with and without its gold documents.
+    `answers` tells whether the passages of each query hold the answer. Return None if fewer than
+    `FEWEST` queries have an answer, or fewer than `FEWEST` have none. Cross-fitting keeps the
+    queries of a group in one fold. A query searched with and without its gold documents is a group.
     """
     held = np.asarray(answers, bool)
     if held.sum() < FEWEST or (~held).sum() < FEWEST:
@@ -241,11 +246,11 @@ def fit(
 
 
 def placed(made: Floats, general: Floats) -> Calibration | None:
-    """Return a model by the evidence of made questions and of general questions.
+    """Return a model placed by the evidence of made questions and of general questions.
 
-    The threshold is a little below the least scores of made questions. With few made questions, it
-    is near the highest scores of general questions. Return None if made questions do not score
-    higher than general ones.
+    The threshold is a little below the lowest scores of made questions. If there are few made
+    questions, it is near the highest scores of general questions. Return None if there are no
+    general questions. Also return None if enough made questions do not score higher than these.
     """
     if not len(general):
         return None
@@ -275,8 +280,8 @@ def threshold(chances: Floats, error: float) -> float:
 def auc(answered: Floats, others: Floats) -> float:
     """Return the area under the ROC curve (Hanley & McNeil, Radiology 1982).
 
-    A pair is a query with an answer and a query without. The area is the share of pairs where the
-    query with an answer has the higher probability. A tie counts half.
+    A pair is a query that has an answer and a query that has none. The area is the share of pairs
+    where the query with an answer has the higher probability. A tie counts half.
     """
     wins = (answered[:, None] > others).mean() + 0.5 * (answered[:, None] == others).mean()
     return float(wins)

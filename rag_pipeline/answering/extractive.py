@@ -70,9 +70,9 @@ _WORDS = 6.0
 The reader knows English best. Words and ranks then tell more. Chosen on one folder of mixed files.
 """
 _RANK = 3.0
-"""Weight of 1 / the chunk's rank there, added to its weight in `FEATURES`."""
+"""Added to the weight of 1 / the chunk's rank, where another model found the passages."""
 _MEANING, _MEANING_ACROSS = 15.0, 150.0
-"""Weight of a sentence's similarity by the multilingual model there, and in another language.
+"""Weight of a sentence's similarity in the query's language, and in another language.
 
 Words cannot match across languages. Chosen on three folders of mixed files.
 """
@@ -95,7 +95,7 @@ _WITHIN_FACTS = 1.2
 A second fact of that kind is often wrong. Chosen on one half of the sample's documents.
 """
 _OF_OTHERS = 2 * _WITHIN
-"""Taken from the score of a sentence if the query names another document."""
+"""Subtracted from the score of a sentence if the query names another document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Sentence:
 
     @property
     def heading(self) -> str:
-        """Return the last heading above the sentence in its chunk, or ""."""
+        """Return the last heading above the sentence in its chunk, or "" if there is none."""
         return "".join(_HEADING_LINE.findall(self.chunk.text[: self.start - self.chunk.start])[-1:])
 
     @property
@@ -159,7 +159,7 @@ class Ranked(NamedTuple):
     """Maximum difference in score between the best sentence and a further quoted sentence."""
 
     def first(self, most: int) -> list[Sentence]:
-        """Return up to `most` sentences with scores near the best, without overlaps."""
+        """Return those of the first `most` sentences that score near the best and don't overlap."""
         chosen: list[Sentence] = []
         pairs = zip(self.sentences[:most], self.scores[:most], strict=True)
         for sentence, score in pairs:
@@ -169,7 +169,7 @@ class Ranked(NamedTuple):
         return chosen
 
     def paragraph(self) -> "Ranked":
-        """Return the sentences with the best one extended to its paragraph, if that is short."""
+        """Return the sentences. Extend the best one to its paragraph if that is short prose."""
         first = self.sentences[0]
         text, at = first.chunk.text, first.start - first.chunk.start
         start = text.rfind("\n\n", 0, at) + 2 if "\n\n" in text[:at] else 0
@@ -192,10 +192,10 @@ def choose(
 def rank_sentences(
     found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
 ) -> Ranked:
-    """Return the confidence and all sentences, best first. Without confidence there are none.
+    """Return the confidence and all sentences, best first, or none if the confidence is low.
 
-    Documents that another one replaces are not quoted (see `search.standing`). A sentence that
-    amends the best one comes before it.
+    Documents that another document replaces are not quoted (see `search.standing`). A sentence that
+    amends the best sentence comes before it.
     """
     found = replace(found, chunks=in_force(found.query, found.chunks)[: settings.contexts])
     read, known = read_result(found, reader)
@@ -239,11 +239,11 @@ def rank_sentences(
 
 
 def similarities(query: str, sentences: Sequence[Sentence], scores: Floats) -> Floats:
-    """Return the score of each sentence by its similarity to a query, above the mean sentence.
+    """Return a weighted score of how much each sentence's similarity to a query is above the mean.
 
-    The model reads each sentence with the headings above it. Half of the sentences that it reads
-    have the highest `scores`, and half are of the first chunks. Others have 0, also without the
-    multilingual model. No sentence scores less than the mean sentence.
+    The multilingual model reads up to 24 sentences, with the headings above them. Half of them have
+    the highest `scores`, and half are from the first chunks. All other sentences score 0, and so do
+    sentences below the mean. If the model is not installed, all sentences score 0.
     """
     found = np.zeros(len(sentences))
     embed = multilingual()
@@ -261,9 +261,10 @@ def similarities(query: str, sentences: Sequence[Sentence], scores: Floats) -> F
 
 
 def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozenset()) -> float:
-    """Return the weight of the query's words in a sentence, its headings and document's name.
+    """Return the weight of the query's words that occur in a sentence or above it.
 
-    The words in `names` weigh less.
+    Above it are its heading, the chunk's context and the document's id. Words in `names` weigh
+    less.
     """
     chunk = sentence.chunk
     about = "\n".join([sentence.text, chunk.context, chunk.document_id, sentence.heading])
@@ -272,7 +273,7 @@ def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozens
 
 
 def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
-    """Return an answer of quoted sentences, or `NOTHING_ANSWERS` without sentences."""
+    """Return an answer of quoted sentences, or `NOTHING_ANSWERS` if there are no sentences."""
     if not sentences:
         return Answer(NOTHING_ANSWERS, answered=False, confidence=confidence)
     spans = [(s.start - s.chunk.start, s.start - s.chunk.start + len(s.text)) for s in sentences]
@@ -291,7 +292,7 @@ def sentence_features(
     weights: Weights | None = None,
     name_weight: float = _NAME_WEIGHT,
 ) -> tuple[list[Sentence], Floats]:
-    """Return the sentences of passages, with their features, shape (sentences, `FEATURES`).
+    """Return the sentences of passages, and an array of features, shape (sentences, `FEATURES`).
 
     - late interaction: the mean over the query's tokens of the highest cosine to a token of the
       sentence, weighted by rarity. Tokens of names in the query are multiplied by `name_weight`.
@@ -369,7 +370,7 @@ def _is_table_head(text: str, start: int) -> bool:
 
 
 def _names(query: str) -> list[str]:
-    """Return the names in a query, or [] in a German query, where all nouns have capitals."""
+    """Return the names in a query, or [] if it is German, because German capitalizes all nouns."""
     names = _NAME.findall(query)
     return [] if names and language_of(query) == "de" else names
 
@@ -377,7 +378,7 @@ def _names(query: str) -> list[str]:
 # Many queries and configurations find the same chunks.
 @lru_cache(maxsize=4096)
 def _sentence_spans(text: str) -> list[Span]:
-    """Return the spans of a text's sentences. A sentence that introduces a list includes it."""
+    """Return the spans of a text's sentences. A sentence with a list below includes the list."""
     spans = sentence_spans(text)
     return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
 

@@ -157,7 +157,7 @@ def kinds_asked(question: str) -> list[str]:
 
 
 def states(sentence: str, kinds: list[str]) -> bool:
-    """Return whether a sentence states a fact of one of the kinds, or True without kinds."""
+    """Return whether a sentence states a fact of one of the kinds, or True if `kinds` is empty."""
     return not kinds or any(_found(_STATES[kind], sentence) for kind in kinds)
 
 
@@ -186,7 +186,7 @@ _LEAST = 0.6
 
 
 def verdict(question: str, sentence: str) -> str | None:
-    """Return "Yes" or "No" to an English question with "may", "can", "must" or "shall".
+    """Return "Yes" or "No" for an English question that asks "may", "can", "must" or "shall".
 
     Return None if the sentence has a condition or is unclear. A clear sentence has one modal verb
     (with or without "not") before a verb of the question, and most of the question's terms.

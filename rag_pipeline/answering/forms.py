@@ -47,9 +47,9 @@ _LIMITS: dict[Kind, dict[str, int]] = {
 def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
     """Return the number of ranked chunks that an answer is made from.
 
-    Extractive lists and comparisons use 3 times `contexts`. Extractive answers with a kind of fact,
-    such as a duration, use 1.6 times `contexts`. There, more passages help, because the kind
-    excludes similar sentences.
+    Extractive lists and comparisons use 3 times `contexts`. If the query asks for a kind of fact,
+    such as a duration, extractive answers use 1.6 times `contexts`. More passages help such
+    queries, because similar sentences that state no such fact score lower.
     """
     if isinstance(settings, ExtractiveAnswers):
         if kind in ("comprehensive", "comparison"):
@@ -62,7 +62,7 @@ def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
 def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
     """Return the number of ranked chunks to read if the first chunks hardly match the query.
 
-    A comparison of two names reads as many chunks, because the first may all be of one name.
+    A comparison of two names reads at least 50, because the first may all be about one name.
     """
     first = contexts_of(query, kind, settings)
     if not isinstance(settings, ExtractiveAnswers):
@@ -75,7 +75,7 @@ def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
 
 
 def distinct(chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-    """Return the chunks without exact repetitions of a better-ranked chunk of the document."""
+    """Return the chunks, except those that repeat a better-ranked chunk of their document."""
     kept: dict[tuple[str, ...], ScoredChunk] = {}
     for chunk in chunks:
         wording = " ".join(chunk.text.split()).casefold()
@@ -92,10 +92,11 @@ def form_answers(
 ) -> list[Answer]:
     """Return one answer of quotes per query.
 
-    A clause lookup, a definition or a general question gets up to `sentences` sentences. "Yes" or
-    "No" precedes them if it is certain (see `verdict`). A comprehensive question gets up to 12
-    sentences. A comparison gets a table with one row per document. A row is empty without a
-    sentence that fits the query (see `_to_the_point`).
+    Table rows, a whole list or a summary answer if they fit better (see `structured_answer`).
+    Otherwise, a clause lookup, a definition or a general question gets up to `sentences` sentences.
+    "Yes" or "No" precedes them if it is certain (see `verdict`). A comprehensive question gets up
+    to 12 sentences. A comparison gets a table with one row per document or compared name. A row is
+    empty if no sentence fits the query (see `_to_the_point`).
     """
     made = []
     for one in found:
@@ -165,10 +166,10 @@ def _sides(
     calibration: Calibration,
     document_of: DocumentOf,
 ) -> Answer | None:
-    """Return one row per compared name, from passages of that name only.
+    """Return an answer with one row per compared name, made from passages about that name only.
 
-    A name without passages has an empty row. Without both names, return None. `best` is the
-    confidence of the answer.
+    A name without passages has an empty row. Return None if both rows are empty or the confidence
+    is too low. `best` is the confidence by all passages. The passages of a name may raise it.
     """
     surely = settings.model_copy(update={"confidence": 0.0, "contexts": _MAX_CONTEXTS})
     names: list[str] = []
@@ -225,9 +226,10 @@ def _of_versions(
     reader: Reader,
     calibration: Calibration,
 ) -> list[list[Sentence]]:
-    """Return the best sentence about the compared thing, and the other version's most similar one.
+    """Return for each version the sentence about the compared thing, or [].
 
-    Words of the documents' names tell nothing about a sentence.
+    One version has the best sentence. The other version's sentence is the most similar one. Words
+    of the documents' names are not searched for, because they tell nothing about a sentence.
     """
     both = [c for c in found.chunks if c.document_id in versions.values()]
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
@@ -282,7 +284,7 @@ def _titles(chunk: ScoredChunk, side: str) -> bool:
 
 
 def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
-    """Return the documents of two compared years or versions, or {} without such documents.
+    """Return the document id of each compared year or version, or {} if one has no document.
 
     The names of the two documents differ by the year or version alone.
     """
@@ -304,7 +306,7 @@ def _side_query(query: str, other: str) -> str:
 
 
 def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
-    """Return the sentences with nearly the late interaction of the best sentence.
+    """Return the sentences that have at least 78 % of the best sentence's late interaction.
 
     If a sentence states a fact of the kind that the query asks for, only such sentences are kept.
     """
@@ -339,7 +341,7 @@ def or_quotes(answer: Answer, quotes: Callable[[], Answer]) -> Answer:
 def verified(answer: Answer, verify: Callable[[Citation], bool]) -> Answer:
     """Return the answer with each citation checked by `verify`.
 
-    A wrong citation stays with `supports` False, and `problems` names it.
+    A wrong citation stays in the answer. Its `supports` becomes False, and `problems` names it.
     """
     wrong = [c for c in answer.citations if not verify(c)]
     checked = tuple(replace(c, supports=c.supports and c not in wrong) for c in answer.citations)

@@ -149,7 +149,7 @@ class Intent:
 
 
 def detect(question: str) -> Intent:
-    """Return a question's intent by its words.
+    """Return a question's intent by its words. The domain is always `general`.
 
     The kinds are tried in the order comparison, comprehensive, definition and clause lookup,
     because the earlier kinds also use words of the later kinds. Clause lookups are recognized in
@@ -165,7 +165,8 @@ def detect(question: str) -> Intent:
 def sides_of(question: str) -> tuple[str, str] | None:
     """Return the two names that a question compares, or None.
 
-    The question has "or" between the names and a comparative, or the words of a comparison.
+    The question has words of a comparison, or it has a comparative and "or" between the names. A
+    question with two years or versions may have a word of change instead, such as "rose".
     """
     compares = bool(compiled(_KINDS[0][1], re.IGNORECASE).search(question))
     is_graded = bool(_GREATER.search(question))

@@ -1,4 +1,4 @@
-"""Find the lists, steps and sections of a document that a question asks for, complete."""
+"""Find the complete lists, steps and sections of documents that a question asks for."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ _SUMMARY = (
 
 
 class Block(NamedTuple):
-    """Holds a list of a document with its items, and the headings and line above it."""
+    """Holds the spans of a list's items. `above` has the headings and the line above the list."""
 
     items: tuple[Span, ...]
     above: str
@@ -89,7 +89,7 @@ class Block(NamedTuple):
 
 
 def asks_for_list(question: str) -> bool:
-    """Return whether a question asks for several things, as far as its first words tell."""
+    """Return whether the first words of a question ask for several things."""
     return bool(compiled(_SEVERAL, re.IGNORECASE).match(question))
 
 
@@ -109,7 +109,10 @@ def subject(question: str) -> str:
 
 
 def lists_of(document: Document) -> tuple[Block, ...]:
-    """Return the lists with at least two items of a document, in order."""
+    """Return the lists of a document that have at least two items, in order.
+
+    A document of more than 200,000 characters has no lists.
+    """
     return _lists(document.text) if len(document.text) <= _LONGEST else ()
 
 
@@ -120,7 +123,7 @@ def _lists(text: str) -> tuple[Block, ...]:
 
 
 class _Line(NamedTuple):
-    """Holds a line of a text with its span without white space, and the mark of an item."""
+    """Holds a line of a text, its span without white space, and whether it starts an item."""
 
     start: int
     end: int
@@ -144,10 +147,10 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _of_lines(text: str) -> Iterator[Block]:
-    """Yield the lists whose items start lines.
+    """Yield the lists that start each item on a line of its own.
 
-    Deeper items belong to the item above them. All lines between two numbers that follow each other
-    belong to the first one, unless a heading is between them.
+    Deeper items belong to the item above them. All lines between two consecutive numbers belong to
+    the item of the first number, unless a heading is between them.
     """
     lines = list(_lines(text))
     following = _following(lines)
@@ -188,7 +191,7 @@ def _of_lines(text: str) -> Iterator[Block]:
 
 
 def _is_title(words: str) -> bool:
-    """Return whether a line may be a heading without marks, as in plain text."""
+    """Return whether a line may be a heading that has no "#", as in plain text."""
     is_short = 0 < len(words) <= _LONGEST_TITLE
     return is_short and words[-1] not in ".;,|" and words[0] != "#" and "\n" not in words
 
@@ -237,9 +240,10 @@ def _numbers(paragraph: str) -> list[int]:
 
 
 def _in_turn(paragraph: str) -> list[int]:
-    """Return the offsets of sentences that are done in turn, or [].
+    """Return the offsets of sentences that describe successive steps, or [].
 
-    They start at "first", or at the sentence before the first "then", and end with the paragraph.
+    The steps start at "first", or at the sentence before the first "then". They end with the
+    paragraph.
     """
     then = compiled(_THEN, re.IGNORECASE)
     if not then.search(paragraph) or any(line.is_item for line in _lines(paragraph)):
@@ -256,7 +260,7 @@ def _in_turn(paragraph: str) -> list[int]:
 
 
 def _of_headings(text: str) -> Iterator[Block]:
-    """Yield the headings that stand under one heading, or under none."""
+    """Yield each group of two or more headings that have the same parent heading, or no parent."""
     groups: dict[tuple[str, ...], list[Span]] = {}
     for at, path in heading_paths(text):
         line = _HEADING.match(text, at)
@@ -270,11 +274,11 @@ def _of_headings(text: str) -> Iterator[Block]:
 def lists_for(
     question: str, words: Words, documents: Sequence[Document], steps: bool
 ) -> list[tuple[float, Document, Block]]:
-    """Return the lists with their share of the question's words, the likeliest first.
+    """Return the lists, likeliest first, each with its weighted share of the question's words.
 
-    Words in the line or heading above the list count twice. For `steps`, items in turn come before
-    other items. Of equal lists, the list with more of the question's short words ("off") wins, and
-    then the list of the earlier document.
+    For the order, words in the line or heading next above the list count twice. If lists are equal,
+    numbered or successive items come first for `steps`. Then come the lists that have more of all
+    words of the question, also short ones ("off"), and then those of earlier documents.
     """
     asked = words_of(question)
     found = []
@@ -306,10 +310,11 @@ def _sections(text: str) -> list[tuple[Sequence[str], Span]]:
 
 
 def summary_spans(words: Words, document: Document, most: int) -> list[Span]:
-    """Return the leading sentence of each section, or all sentences of the section asked for.
+    """Return the spans of at most `most` sentences that summarize a document.
 
-    A document of at most two sections gives all its sentences.
-    A section is asked for if its own heading has words of the question that the title lacks.
+    These are the leading sentences of all sections, or all sentences of the section asked for. A
+    document of at most two sections gives all its sentences. A section is asked for if its own
+    heading has words of the question that the title lacks.
     """
     text = document.text[:_LONGEST]
     sections = _sections(text)

@@ -23,10 +23,10 @@ _PROMPT = template_of(__file__)
 class ChatAnswers(AnswerMethod):
     """Answers with a chat model from the first `contexts` chunks, and checks the citations.
 
-    The cited passages of a supported sentence contain all its facts. They also contain a similar
-    sentence, or at least the share `support` of its content words. Quotes answer if no sentence is
-    supported. A `template` of your own holds `{query}` and `{passages}`, which become delimited
-    texts.
+    A sentence is supported if its cited passages contain all its facts. They must also contain a
+    similar sentence, or at least the share `support` (0 to 1) of its content words. If no sentence
+    is supported, quotes replace the answer. A `template` of your own holds `{query}` and
+    `{passages}`, which become delimited texts.
     """
 
     code_version = 13

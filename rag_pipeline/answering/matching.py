@@ -33,11 +33,11 @@ def words_of(text: str) -> frozenset[str]:
 
 
 class Words:
-    """Holds the words of a question without stop words, each with its weight.
+    """Holds the words of a question, except stop words, each with its weight.
 
     A word in capitals, such as `IT`, is no stop word.
 
-    The weight is the rarity of the word in `texts`, or 0 for a word in none. The weights sum to 1.
+    The weight is the rarity of the word in `texts`, or 0 if no text has it. The weights sum to 1.
     """
 
     def __init__(self, question: str, texts: Iterable[str]) -> None:
@@ -73,16 +73,16 @@ class Words:
 
     @property
     def asked(self) -> frozenset[str]:
-        """Return the words."""
+        """Return the words of the question, except stop words."""
         return frozenset(self._forms)
 
     def in_text(self, text: str) -> frozenset[str]:
-        """Return the words that `text` has. It is a part of one of `texts`."""
+        """Return the question's words that `text` has. `text` must be a part of one of `texts`."""
         words = words_of(text)
         return frozenset(w for w, forms in self._forms.items() if not forms.isdisjoint(words))
 
     def share(self, words: Iterable[str]) -> float:
-        """Return the weight of some words, from 0 to 1."""
+        """Return the sum of the weights of some words, from 0 to 1."""
         return sum(self._weights[word] for word in words)
 
     def covers(self, text: str) -> float:

@@ -29,10 +29,10 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     """Return the words of names in a question that no chunk, title, context or id holds.
 
     A name is a year, a code such as `R15` or `H-120`, or a run of capitalized words inside a
-    sentence. German capitalizes all nouns. In a German question, a run has at least two words, and
-    no dictionary has them. The last letter of a word may differ, and the last two of a long one. If
-    a chunk holds a part of a name, such as `Party`, the other part counts only if no English
-    dictionary has it.
+    sentence. German capitalizes all nouns. In a German question, a run therefore has at least two
+    words, and the German dictionary has none of them. The last letter of a word may differ, and the
+    last two letters of a word with more than 6 letters. If a chunk holds a part of a name, such as
+    `Party`, the other part counts only if the English dictionary lacks it.
     """
     names = _names(question)
     if not names:
@@ -48,16 +48,16 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
 
 
 def lacks_year(question: str, chunk: ScoredChunk) -> bool:
-    """Return whether a question names years, and a chunk, its title, context and id none of them.
+    """Return whether a question names years that a chunk, its title, context and id all lack.
 
-    Another chunk of the same document may tell another year.
+    Another chunk of the same document may have another year.
     """
     years = _YEAR.findall(question)
     return bool(years) and not any(year in about(chunk) for year in years)
 
 
 def about(chunk: ScoredChunk) -> str:
-    """Return a chunk's text with its context, title and document id, a line each."""
+    """Return a chunk's text, context, title and document id, joined by line ends."""
     return f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
 
 
@@ -68,10 +68,11 @@ def _stem(word: str) -> str:
 
 
 def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str]:
-    """Return the documents that lack a name of the question which titles the best chunk's document.
+    """Return the ids of documents that lack all words by which a question names the best document.
 
-    A document has the name if its title, id, or one of its chunks has one of the name's words. A
-    word of several documents' titles, such as `Policy`, tells nothing.
+    The best document is that of the first chunk. Such a word is part of a name in the question, and
+    only this document has it in its title or id. A word of several titles, such as `Policy`, does
+    not count. A document has the word if one of its chunks or contexts has it.
     """
     names = _names(question)
     if not names or not chunks:

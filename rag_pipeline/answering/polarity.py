@@ -60,11 +60,11 @@ _LEAST_OF_LONG = 0.8
 
 
 def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None) -> bool:
-    """Return whether the clauses of a passage closest to a statement say the opposite.
+    """Return whether the clauses of a passage that are closest to a statement say the opposite.
 
-    Opposite clauses differ by a negation or by opposite words. These are also "at least" and "at
-    most", "before" and "after" the same event, or "all" and "some" or "only". With `embed`, the
-    closest clause is the most similar one, for a statement in another language.
+    Opposite clauses differ by a negation or by opposite words. Opposites are also "at least" and
+    "at most", "before" and "after" the same event, or "all" and "some" or "only". For a statement
+    in another language, `embed` gives vectors. Then the most similar clauses are the closest ones.
     """
     said, held = statement.casefold(), passage.casefold()
     all_words = WORD.findall(held)
@@ -169,7 +169,7 @@ def _has_other_modal(one: Clause, other: Clause) -> bool:
 
 
 def _predicate(clause: Clause) -> tuple[str, ...]:
-    """Return the words after the first modal verb if there are two or more, else all words."""
+    """Return the content words after the first modal verb, or all if fewer than two follow it."""
     modal = MODAL.search(clause.text)
     rest = set(WORD.findall(clause.text[modal.end() :])) if modal else set()
     words = tuple(word for word in clause.words if word in rest)
@@ -196,7 +196,8 @@ def _has_opposite(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
 def _on_other_side(one: str, other: str, focused: bool) -> bool:
     """Return whether something is before an event in one clause and after it in the other.
 
-    Unless `focused`, the languages differ, and the only events of two clauses are the same.
+    If `focused` is False, the clauses are in two languages. Then their events count as the same if
+    each clause has only one.
     """
     sides, others = list(_sides(one)), list(_sides(other))
     return any(
@@ -226,7 +227,7 @@ def _is_bounded_otherwise(one: str, other: str) -> bool:
 
 
 def _limits(text: str) -> dict[FactValue, str]:
-    """Return "least" or "most" for the quantities of a clause with such words beside them."""
+    """Return the bounded quantities of a clause, each with its bound, "least" or "most"."""
     found: dict[FactValue, str] = {}
     for quantity in facts(text):
         before, after = text[: quantity.start], text[quantity.end :]

@@ -103,7 +103,7 @@ def nearest(found: npt.NDArray[np.float32]) -> Floats:
 
 
 def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
-    """Return the weight of each token in the index, or ones if `weights` is None."""
+    """Return each token's weight by its rarity in the index, or 1 if `weights` is None."""
     if weights is None:
         return np.ones(len(ids))
     found: Floats = weights[np.minimum(ids, len(weights) - 1)].astype(np.float64)
@@ -245,10 +245,10 @@ def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
 
 
 def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[Passage]:
-    """Return the chunks with words as passages with tokens.
+    """Return a passage with tokens for each chunk that has words.
 
-    At most 8 chunks without token vectors in the index are embedded. These chunks share the most
-    words with the query. Further chunks without token vectors are left out.
+    If chunks have no token vectors in the index, at most 8 of them are embedded. These 8 share the
+    most words with the query. The others are left out.
     """
     ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if has_terms(chunk.text)]
     unread = [pair for pair in ranked if not pair[1].token_signs]

@@ -115,7 +115,7 @@ def is_misplaced(passage: str, sentence: str, right: Sequence[Quantity], german:
 
 
 def _share(held: Sequence[_Token], part: int, words: Sequence[str], strict: bool) -> float:
-    """Return the share of words that a part has. If `strict`, a missing number makes it 0."""
+    """Return the share of `words` that a part has. If `strict`, it is 0 if a number is missing."""
     own = [token.word for token in held if token.part == part]
     found = [_has(own, word) for word in words]
     lacks = strict and any(
@@ -127,7 +127,7 @@ def _share(held: Sequence[_Token], part: int, words: Sequence[str], strict: bool
 def is_exchanged(passage: str, sentence: str, across: bool) -> bool:
     """Return whether two nouns have changed places around the same verb.
 
-    For a sentence in another language, two names are enough, because the verbs differ.
+    If `across`, the sentence is in another language. Then only names are compared, and no verbs.
     """
     held = _actions(_tokens(passage, facts(passage)), across)
     return any(
@@ -142,7 +142,7 @@ def is_exchanged(passage: str, sentence: str, across: bool) -> bool:
 
 
 def _actions(tokens: Sequence[_Token], names: bool) -> list[_Action]:
-    """Return each pair of nouns of a part with words between them, or only pairs of names."""
+    """Return the pairs of nouns (or `names` only) of a part that have content words between."""
     found = []
     for start, first in enumerate(tokens):
         if not _is_noun(first, names) or first.before in _NO_SUBJECT:
@@ -169,7 +169,7 @@ def _is_noun(token: _Token, is_name: bool) -> bool:
 
 
 def _tokens(text: str, quantities: Sequence[Quantity]) -> list[_Token]:
-    """Return the words and marks of a text without articles, with a mark at both ends."""
+    """Return the words, except articles, and the punctuation marks. A mark is at both ends."""
     taken = [(q.start, q.end) for q in quantities if q.kind != "ORDINAL"]
     found = [(m[0] if m[0][0].isalnum() else _MARK, *m.span()) for m in _TOKEN.finditer(text)]
     last = -1
@@ -193,7 +193,7 @@ def _tokens(text: str, quantities: Sequence[Quantity]) -> list[_Token]:
 
 
 def _may_fill(token: _Token, german: bool) -> bool:
-    """Return whether a word is a noun or an adjective by the words around it, or a number."""
+    """Return whether a noun, an adjective or a number may stand between a word's neighbours."""
     if not _is_content(token.word) or token.word in _VERBS or token.before in _SUBJECTS:
         return False
     if token.before in _LINKS or token.before == _MARK or token.before[0].isdecimal():
@@ -204,7 +204,10 @@ def _may_fill(token: _Token, german: bool) -> bool:
 
 
 def _score(said: Sequence[_Token], at: int, held: Sequence[_Token], place: int) -> float:
-    """Return how well the neighbours of two words match: content words count twice."""
+    """Return how many of the next two neighbours on each side of two words match.
+
+    Content words count twice. A second neighbour counts half, and only if the first one matches.
+    """
     score = 0.0
     for step in (-1, 1):
         for distance in (1, 2):
@@ -227,7 +230,7 @@ def _is_content(word: str) -> bool:
 
 @lru_cache(maxsize=100_000)
 def _is_same(one: str, other: str) -> bool:
-    """Return whether two words are the same, or forms of one word and no opposites."""
+    """Return whether two words are the same, or are forms of one word but no opposites."""
     if one == other:
         return True
     if " " in one or " " in other:

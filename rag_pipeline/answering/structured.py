@@ -40,8 +40,8 @@ _MOST_SENTENCES = 12
 _LEAST_COVERED = 0.35
 """Least weight of the question's words that a table or list and its document must have."""
 _MARGIN, _HEADED_MARGIN = 0.02, 0.1
-"""Maximum difference in weight between the best sentence and a list, also with a heading about the
-question."""
+"""Maximum difference in weight between the best sentence and a list, and the same for a list with a
+heading about the question."""
 _LEAST_HEADED = 0.6
 """Least weight of the question's words above headings that answer."""
 _OF_STEPS = 0.5
@@ -58,7 +58,7 @@ def structured_answer(
 ) -> Answer | None:
     """Return an answer of table rows, a whole list or a summary, or None if sentences fit better.
 
-    Rows and lists answer if they have as many of the question's words as the best sentence.
+    Rows and lists answer if they have about as many of the question's words as the best sentence.
     """
     if not ranked.sentences:
         return None
@@ -100,8 +100,8 @@ def structured_answer(
 def _all_rows(words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf) -> list[Found]:
     """Return all rows of the table whose rows are the things that a question names, or [].
 
-    The question has the plural of the first column's name ("services" for "Service"). Its other
-    words are in no row of a table.
+    The question has the plural of the first column's name ("services" for "Service"). The other
+    words of the question are in no row of any table.
     """
     tables = [
         (chunk, document, table)
@@ -136,7 +136,10 @@ def _list_answer(
 def _list_around(
     question: str, first: Sentence, documents: Sequence[tuple[ScoredChunk, Document]]
 ) -> tuple[ScoredChunk, Document, Block] | None:
-    """Return the list of the best sentence if the question asks for steps or several things."""
+    """Return the list around the best sentence, or None.
+
+    It is returned only if the question asks for steps or several things.
+    """
     steps = asks_for_steps(question)
     if not steps and (kinds_asked(question) or not asks_for_list(question)):
         return None
@@ -158,9 +161,10 @@ def _is_single(rows: Sequence[Found]) -> bool:
 
 
 def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float:
-    """Return the least weight of words that rows need to answer.
+    """Return the least weight of the question's words that rows need to answer.
 
-    Rows with a wholly named cell, of a document of tables that ranks first, need few words.
+    Rows need few words under two conditions. The question names all words of a cell, and the best
+    chunk is mostly a table of the same document.
     """
     lines = [line for line in first.text.splitlines() if line.strip()]
     rows = sum(line.lstrip().startswith("|") for line in lines)
@@ -179,14 +183,16 @@ def _list(
     documents: Sequence[tuple[ScoredChunk, Document]],
     best: float,
 ) -> tuple[ScoredChunk, Document, Block] | None:
-    """Return the list that a question asks for.
+    """Return the list that a question asks for, or None.
 
-    The list has about as many words of the question as `best`, the weight of the best sentence.
-    Steps below a heading about the question may have fewer, because steps rarely repeat it. They
-    need no sentence among the best. Any other list, or the line above it, holds one of the best
-    sentences. Words of the question are in its heading or in the line above, not in a single item.
-    If they are only in the document's title, the list holds two of the best sentences. Headings
-    answer if the words are above them.
+    The list has about as many words of the question as the best sentence, whose weight is `best`.
+
+    - Steps below a heading about the question may have fewer words, because steps rarely repeat
+      the question. They need not hold one of the best sentences.
+    - Headings answer if words of the question are above them and not in them.
+    - Any other list, or the line above it, holds one of the best sentences. Words of the question
+      are in its heading or the line above it, not in a single item. If they are only in the
+      document's title, the list holds two of the best sentences.
     """
     steps, facts = asks_for_steps(question), bool(kinds_asked(question))
     pairs = documents[:_DOCUMENTS]
@@ -209,7 +215,7 @@ def _fits(
     facts: bool,
     more: float,
 ) -> bool:
-    """Return whether a list answers. It has `more` weight of words than the best sentence."""
+    """Return whether a list answers. `more` is its weight minus that of the best sentence."""
     if len(block.text(document.text)) > _LONGEST_ITEM * len(block.items):
         return False
     title, above = words.in_text(document.title), words.in_text(block.above)

@@ -29,9 +29,10 @@ _SIMILAR, _SIMILAR_ACROSS = 0.45, 0.84
 def judge(passage: str, sentence: str, share: float) -> Verdict:
     """Return the verdict about a sentence.
 
-    A sentence with less than the `share` of its content words in the passage is unsupported, unless
-    a sentence of the passage is similar. Between English and German, the multilingual model of the
-    extra `e5` compares sentences. Without the extra, a common fact or word is enough.
+    If the facts are right, a sentence is supported if the passage has at least the share `share`
+    (0 to 1) of its content words. Otherwise, a sentence of the passage must be similar. Between
+    English and German, a common fact or word is enough. If there is none, the multilingual model
+    of the extra `e5` compares the sentences. If `e5` is not installed, they are unsupported.
     """
     if not set(_CLAUSE.findall(sentence)) <= set(_CLAUSE.findall(passage)) | set(
         _HEADED.findall(passage)
@@ -94,9 +95,10 @@ _MAY_BE_ABSENT = ("ORDINAL", "DAY", "RATE")
 
 
 def _wrong_fact(passage: str, sentence: str, said: Sequence[Quantity]) -> Verdict | None:
-    """Return "contradicted" if the passage has another value for a fact.
+    """Return "contradicted" if the passage has another value for a fact of the sentence.
 
-    Return "unsupported" if the passage has no value of the kind, and None if all facts are right.
+    Return "unsupported" if the passage has no value of a fact's kind. Return None if all facts are
+    right.
     """
     held = facts(passage)
     numbers = _numbers(passage, held)
@@ -118,7 +120,7 @@ def _wrong_fact(passage: str, sentence: str, said: Sequence[Quantity]) -> Verdic
 
 
 def _numbers(passage: str, held: Sequence[Quantity]) -> set[Decimal | None]:
-    """Return the numbers of a passage, and the differences of its counts: 31 of 38."""
+    """Return the numbers of a passage, and the differences of its counts: 7 for "31 of 38"."""
     plain_ones = {number_of(q.value) for q in held if q.kind == "NUMBER"} - {None}
     digits = {Decimal(number) for number in re.findall(r"(?<![\d.,])\d+(?![.,]?\d)", passage)}
     apart = {one - other for one in plain_ones for other in plain_ones if one and other}
@@ -178,7 +180,7 @@ def _is_elsewhere(
     alike: Sequence[Quantity],
     equal: Sequence[Quantity],
 ) -> bool:
-    """Return whether another value of the kind is nearer to the words of the sentence."""
+    """Return whether another value of the fact's kind is nearer to the words of the sentence."""
     words = _content(_without(sentence, [fact]))
     near, other = (
         max((sum(_holds(_around(passage, q), w) for w in words) for q in some), default=0)

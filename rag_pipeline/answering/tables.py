@@ -87,13 +87,16 @@ class Table(NamedTuple):
     caption: str
 
     def name(self, column: int) -> str:
-        """Return the name of a column, or "" without a name."""
+        """Return the name of a column, or "" if it has none."""
         return self.head.cells[column] if self.head and column < len(self.head.cells) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Holds the rows of one table that answer a question. `covered` is from 0 to 1."""
+    """Holds the rows of one table that answer a question.
+
+    `covered` is the weight (0 to 1) of the question's words in the rows and above the table.
+    """
 
     chunk: ScoredChunk
     table: Table
@@ -107,7 +110,7 @@ class Found:
 
 
 def tables_of(document: Document) -> tuple[Table, ...]:
-    """Return the tables of a document in order: of Markdown, or of separated values.
+    """Return the Markdown tables of a document in order, or the table of a CSV or TSV file.
 
     A document of more than 200,000 characters has no tables.
     """
@@ -176,7 +179,7 @@ def _fields(line: str, delimiter: str) -> tuple[str, ...]:
 
 
 def _value(cell: str) -> Decimal | None:
-    """Return the number of a cell with one number, such as "£2,940" or "30 days net"."""
+    """Return the only number of a cell, such as "£2,940" or "30 days net", or None."""
     numbers = _NUMBER.findall(cell)
     try:
         return read_number(cell) if len(numbers) == 1 else None
@@ -192,8 +195,9 @@ def find_rows(
 ) -> list[Found]:
     """Return the rows that a question names, best table first, or [].
 
-    Rows with the same words of the question belong together. A comparison needs further rows: rows
-    of a table with the same columns, with words of the question that the rows before lack.
+    Rows that have the same words of the question belong together. For a comparison, rows of other
+    tables follow. These tables have the same columns. Their rows have words of the question that
+    the rows before them lack.
     """
     ranked = sorted(_named(words, chunks, document_of), key=lambda pair: -pair[0])
     if not ranked:
@@ -220,7 +224,7 @@ def find_rows(
 def _named(
     words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> Iterator[tuple[float, Found]]:
-    """Yield for each table its rows by the words that they have, with their score."""
+    """Yield the rows of each table that have the same words of the question, with their score."""
     for chunk, document in with_tables(chunks, document_of):
         title = f"{document.title}\n{document.document_id}"
         known = words.in_text(title)
@@ -248,7 +252,10 @@ def _named(
 def with_tables(
     chunks: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> Iterator[tuple[ScoredChunk, Document]]:
-    """Yield the documents of the first passages with tables, each with its first passage."""
+    """Yield the documents of the first passages that have tables.
+
+    Each document comes with the first of its passages that has a table.
+    """
     seen: set[tuple[str, str]] = set()
     for chunk in chunks:
         key = chunk.corpus, chunk.document_id
@@ -266,9 +273,9 @@ def _all_words(words: Words, found: Found) -> frozenset[str]:
 
 
 def _with_column(words: Words, found: Found) -> Found:
-    """Add the column whose name has the most words of the question.
+    """Add the column whose name has the most words of the question, if only one has the most.
 
-    Columns with a cell that the question names are left out.
+    A column is left out if one of its cells has a word of the question.
     """
     table = found.table
     if table.head is None:
@@ -289,10 +296,10 @@ def _with_column(words: Words, found: Found) -> Found:
 
 
 def said(question: str, found: Sequence[Found]) -> str:
-    """Return a number computed from the rows, the cells asked for, or "".
+    """Return a number computed from the rows, or else the cells asked for, or else "".
 
-    Sums, averages, extremes and differences are of the column that the question asks for, or of the
-    only column with numbers. A count is of the rows.
+    Sums, averages and extremes are computed from the column that the question asks for, or else
+    from the first column that has only numbers. A count is the number of rows.
     """
     rows = [(one.table, row) for one in found for row in one.rows]
     first = found[0]
@@ -325,9 +332,9 @@ def said(question: str, found: Sequence[Found]) -> str:
 def with_all_rows(
     question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf, words: Words
 ) -> list[Found]:
-    """Return all rows of the first passages' best table, for a sum or extreme over a table.
+    """Return all rows of the first passages' best table, for a sum, average or extreme.
 
-    Return [] if the question asks for neither, or if no table has a column with numbers.
+    Return [] if the question asks for none of these, or if no table has a column with numbers.
     """
     if _operation(question) is None:
         return []
@@ -367,9 +374,9 @@ def _counts_rows(found: Found) -> bool:
 
 
 def _numeric_column(found: Found) -> int | None:
-    """Return the column asked for if it has numbers, or the first column that has only numbers.
+    """Return the first column that has only numbers, or None.
 
-    A column of years comes after other columns.
+    If a column is asked for, only this one counts. A column of years comes after other columns.
     """
     rows = found.rows
     width = min((len(row.cells) for row in rows), default=0)

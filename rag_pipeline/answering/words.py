@@ -124,7 +124,7 @@ def are_opposite(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=50_000)
 def stems(word: str) -> frozenset[str]:
-    """Return the English and the German stem of a word, or none for a stop word."""
+    """Return the English and the German stem of a word, or an empty set for a stop word."""
     found = [tokenizer_of(Lexical(language=name)).tokenize(word) for name in _LANGUAGES]
     return frozenset(stem for some in found for stem in some) if all(found) else frozenset()
 

@@ -30,9 +30,9 @@ _TYPEWRITTEN = str.maketrans(
 def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Answer:
     """Return a model's text as an answer with checked citations.
 
-    `problems` lists citations of unknown passages and sentences without a citation. It also lists
-    sentences that their cited passages together contradict or do not support (see `judge`).
-    `doubted` holds all these sentences as they are in the text.
+    `problems` lists citations of unknown passages, and sentences that cite no known passage. It
+    also lists sentences that their cited passages together contradict or do not support (see
+    `judge`). `doubted` holds these sentences of both kinds as they are in the text.
     """
     if not text.strip() or _NO_ANSWER.fullmatch(text):
         return Answer(text.strip(), answered=False)
@@ -113,10 +113,11 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
 def clause_answer(
     lead: str, quotes: Sequence[tuple[int, str]], chunks: Sequence[ScoredChunk]
 ) -> Answer:
-    """Return an answer with a sentence and quotes, each in the exact wording of its passage.
+    """Return an answer that consists of the text `lead` and of quotes, each on its own line.
 
-    `quotes` are pairs (passage number, text). A wrong passage number is corrected. A quote that is
-    in no passage becomes a problem. The citation of a passage is the span of all its quotes.
+    `quotes` are pairs (passage number, text). A quote gets the exact wording of its passage. A
+    wrong passage number is corrected. A quote that is in no passage becomes a problem. The citation
+    of a passage is the span of all its quotes.
     """
     answer = read_answer(lead, chunks, _SUPPORT)
     spans: dict[int, tuple[int, int]] = {}

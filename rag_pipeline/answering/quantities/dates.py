@@ -1,4 +1,8 @@
-"""Find dates and times: ("date", month, day[, year]), ("month", …), ("clock", minutes)."""
+"""Find dates, months and times of day in a text.
+
+Values are ("date", month, day[, year]), ("month", month, year) and ("clock", minute of the day). If
+either number of a date may be the month, it is ("either date", first, second, year).
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Read the facts of a text: quantities, counts, ordinals, rates, days of the week, measurements.
 
-The values extend those of `values.quantities`: ("number", 5), ("nth", 2), ("weekday", 1 to 7),
-("per", "month"), ("km", 15).
+Besides the values of `values.quantities`, there are ("number", 5), ("nth", 2), ("weekday", 1) for
+Monday, ("month name", 1) for January, ("per", "month") and ("km", 15).
 """
 
 import re
@@ -103,7 +103,7 @@ _RATE = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return a text without numbers of clauses, and with times and fractions as numbers."""
+    """Remove the numbers of clauses from a text, and write times and fractions as numbers."""
     text = _OF_DAY.sub(
         lambda m: f"{int(m[1]) + (_HOURS[m[3].lower()] if int(m[1]) < 12 else 0)}:{m[2] or '00'}",
         text,
@@ -114,7 +114,7 @@ def plain(text: str) -> str:
 
 
 def facts(text: str) -> list[Quantity]:
-    """Return the facts of a text from `plain`."""
+    """Return the facts of a text that `plain` has returned."""
     found = quantities(text)
     taken = [(q.start, q.end) for q in found]
     more = sorted(_others(text), key=lambda q: (q.start, -q.end))
@@ -158,5 +158,5 @@ def _others(text: str) -> Iterator[Quantity]:
 
 
 def number_of(value: FactValue) -> Decimal | None:
-    """Return the number of a count, or None for any other value."""
+    """Return the number of a count or measurement, or None for any other value."""
     return Decimal(value[1]) if value[0] in (*_UNITS, "number") else None

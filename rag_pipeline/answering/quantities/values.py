@@ -44,7 +44,8 @@ def quantities(text: str) -> list[Quantity]:
 def same_value(one: FactValue, other: FactValue) -> bool:
     """Return whether two values are the same. A date without a year matches any year.
 
-    1/2/2024 matches the second of January and the first of February. Cents match any currency.
+    1/2/2024 matches the second of January and the first of February. An amount in cents matches
+    the same amount in any currency.
     """
     if "either date" in (one[0], other[0]):
         return any(
@@ -67,7 +68,7 @@ def same_value(one: FactValue, other: FactValue) -> bool:
 
 
 def states(said: FactValue, wanted: FactValue) -> bool:
-    """Return whether `said` states `wanted`. A date also states its month."""
+    """Return whether `said` states `wanted`. A date with a year also states its month."""
     if wanted[0] == "month" and said[0] == "date" and len(said) == 4:
         return (said[1], said[3]) == wanted[1:]
     return same_value(said, wanted)
