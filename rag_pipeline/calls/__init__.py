@@ -1,9 +1,10 @@
-"""Every paid call goes through here: cached, paced, retried, and stopped when a provider is down.
+"""Cache, pace and retry every paid call, and stop all calls when a provider is down.
 
 A provider's client makes one attempt and classifies its failure (`http_errors`). `Endpoint.send`
-respects the rate limits and tries again. `run_bounded` makes many calls at once. `CallCache` stores
-the answers, so that nothing is asked twice. `Claims` lets runs that want the same answer pay once.
-`Asking` combines them. One SQL database stores everything (`schema`, `database`).
+respects the rate limits and repeats failed attempts. `run_bounded` makes many calls at once.
+`CallCache` stores the answers, so that nothing is asked twice. `Claims` lets runs that want the
+same answer pay once. `Asking` combines them. One SQL database stores everything (`schema`,
+`database`).
 """
 
 from rag_pipeline.calls.asking import Asking as Asking

@@ -1,4 +1,4 @@
-"""Answer calls by their keys: of all runs that want an answer, one makes the call."""
+"""Answer calls by their keys. If several runs want an answer, only one makes the call."""
 
 import asyncio
 from collections.abc import (
@@ -23,13 +23,13 @@ from rag_pipeline.errors import ProviderError
 _PER_CLAIM = 32
 """Number of calls that one transaction claims."""
 Store = Callable[[Mapping[bytes, bytes], Mapping[bytes, Usage]], Awaitable[None]]
-"""Stores answers, with the tokens of those that do not name them."""
+"""Stores answers, and the tokens of vectors and scores, which do not contain this number."""
 
 
 class Asking:
-    """The answers to some calls: the known ones, then those of `run`.
+    """The answers to some calls. It starts with the known answers, and `run` adds the others.
 
-    `advance` gets the calls that are done, to report progress.
+    `advance` is called with the keys of finished calls, to report progress.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Asking:
         self._advance = advance
 
     def run(self, make: Callable[[list[bytes]], None]) -> None:
-        """Let `make` make the missing calls that no other run makes. Wait for the others.
+        """Call `make` for the missing calls that no other run makes. Wait for those of other runs.
 
         `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, to the
-        function of `storing`, or to `fail`.
+        function that `storing` yields, or to `fail`.
         """
         if not self.missing:
             return
@@ -66,7 +66,7 @@ class Asking:
                 self._advance(set(self._others).difference(self.missing))
 
     def claim_groups(self, groups: Iterable[Sequence[bytes]]) -> Iterator[list[bytes]]:
-        """Yield the keys of each group that no other run asks."""
+        """Claim the keys of each group, and yield those that no other run has claimed."""
         for group in groups:
             mine = self._claims.take(group)
             self._others.extend(key for key in group if key not in mine)
@@ -74,7 +74,7 @@ class Asking:
                 yield [key for key in group if key in mine]
 
     def claim(self, keys: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the keys that no other run asks."""
+        """Claim these keys, and yield those that no other run has claimed."""
         return chain.from_iterable(self.claim_groups(parts(keys, _PER_CLAIM)))
 
     def keep(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
@@ -83,7 +83,7 @@ class Asking:
         self._done(new)
 
     def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
-        """Count failures, and release their keys so that others may ask them."""
+        """Count failures, and release their keys so that other runs may make the calls."""
         self.failed.update(failed)
         self.cache.fail(list(failed))
         self._claims.give_up(list(failed))

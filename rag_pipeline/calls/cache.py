@@ -1,4 +1,4 @@
-"""Answers by key: nothing is sent to a model twice.
+"""Store the answers to calls by key, so that nothing is sent to a model twice.
 
 The key of a call is the SHA-256 of provider, model, parameters and input. Answers are committed
 when they arrive, so a crash loses no more than the calls in flight.
@@ -31,7 +31,7 @@ class AnswerFiles(Protocol):
     """Files that all machines with a shared database can read."""
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return the content of a file, None if there is none."""
+        """Return the content of a file, or None if it does not exist."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file as a whole."""
@@ -74,7 +74,7 @@ class CallCache:
         return self if self.own is None else self.own
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys; delete those that are damaged."""
+        """Return the known answers of these keys by key, and delete damaged answers."""
         found = self._read(keys)
         missing = [key for key in keys if key not in found]
         if self.own is not None and missing and (mine := self.own.get(missing)):
@@ -96,7 +96,7 @@ class CallCache:
         return found
 
     def _content(self, row: Any) -> bytes | None:
-        """Return the answer of a row, None if it is damaged."""
+        """Return the answer of a row, or None if it is damaged."""
         value: bytes = row.value
         if not is_whole(row.key, value, row.hash):
             return None
@@ -115,7 +115,7 @@ class CallCache:
         return found
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
-        """Return the tokens of answers that do not name them: vectors and scores."""
+        """Return the tokens of vectors and scores, which do not contain this number, by key."""
         query = select(answers.c.key, answers.c.usage).where(answers.c.usage.is_not(None))
         rows = self.database.read_keys(query, answers.c.key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
@@ -125,7 +125,7 @@ class CallCache:
         return int(self.database.read(select(func.count()).select_from(answers))[0][0])
 
     def put(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
-        """Store answers, with the tokens of those that do not name them.
+        """Store answers, and the tokens (`usage`) of vectors and scores.
 
         A stored answer survives a crash of the process.
         """
@@ -153,12 +153,12 @@ class CallCache:
         return {**stored, "hash": _hash(key, value), "store": self.store}
 
     def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the number of runs in which the calls of these keys have failed."""
+        """Return for each failed call the number of runs in which it has failed."""
         rows = self.database.read_keys(select(failures), failures.c.key, keys)
         return {row.key: row.runs for row in rows}
 
     def fail(self, keys: Sequence[bytes]) -> None:
-        """Count one more run in which these calls failed; an answer deletes the count."""
+        """Count one more failed run for each of these calls. An answer deletes the count."""
         if not keys:
             return
         insert = self.database.insert(failures).on_conflict_do_update(
@@ -179,7 +179,7 @@ class CallCache:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of the store's answers last used before a time in Unix seconds."""
+        """Return the keys of this store's answers last used before `since`, in Unix seconds."""
         old = answers.c.used < int(since)
         query = select(answers.c.key).where(old, answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}
@@ -207,12 +207,15 @@ class CallCache:
             self.own.prune(keys)
 
     def shrink(self) -> None:
-        """Return the space of deleted answers to the disk; wait for all other users."""
+        """Give the space of deleted answers back to the disk if it exceeds 20 % of the file.
+
+        Waits for all other users of the file.
+        """
         self.of_local_models().database.shrink(_FREE_SHARE)
 
 
 def is_whole(key: object, value: object, stored: object) -> bool:
-    """Tell whether an answer has its hash; some answers of earlier builds have none."""
+    """Tell whether an answer matches its hash. An answer of an earlier build may have none."""
     try:
         return stored is None or stored == _hash(key, value)  # type: ignore[arg-type]
     except TypeError:  # one changed bit makes a text of bytes
@@ -224,7 +227,7 @@ def _hash(key: bytes, value: bytes) -> bytes:
 
 
 def call_key(kind: str, identity: str, text: str) -> bytes:
-    """Return the key of a call: kind, provider with model and parameters, input."""
+    """Return the key of a call: a hash of its kind, its model's identity and its input."""
     digest = hashlib.sha256(f"{kind}\0{identity}\0".encode())
     digest.update(text.encode())
     return digest.digest()

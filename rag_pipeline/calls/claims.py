@@ -1,4 +1,4 @@
-"""Claims: if several runs want the same answer, one run pays and the others wait."""
+"""Let one run pay for an answer that several runs want, while the others wait for it."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ _POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
 
 @dataclass(slots=True)
 class Claims:
-    """The keys that the code inside the `with` block asks; its end releases them.
+    """Claims the keys of the calls that the code inside the `with` block makes.
 
-    A claim holds while its process lives (see `processes`). So other runs wait for a slow run, but
-    not for a killed one.
+    The end of the block releases them. A claim holds while its process lives (see `processes`). So
+    other runs wait for a slow run, but not for a killed one.
     """
 
     cache: CallCache
@@ -36,7 +36,7 @@ class Claims:
         database.release_claims()
 
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Claim the keys that have no answer and that nobody else asks; return these keys."""
+        """Claim the keys that have no answer and no other claim. Return the claimed keys."""
         database = self.cache.database
         upsert = database.upsert(claims, "owner", "process")
         mine = {"owner": self.owner, "process": database.process_name}
@@ -55,13 +55,13 @@ class Claims:
         return database.write(work, lock="claims")
 
     def give_up(self, keys: Sequence[bytes]) -> None:
-        """Release keys whose call has failed, so that others may ask them."""
+        """Release keys whose call has failed, so that other runs may make it."""
         self.cache.database.delete(claims.c.key, keys, claims.c.owner == self.owner)
 
     def wait(self, keys: Sequence[bytes], known: dict[bytes, bytes]) -> list[bytes]:
-        """Wait for answers that others asked for and add them to `known`.
+        """Wait for the answers of other runs, and add them to `known`.
 
-        Return the keys without an answer when a key among them is free.
+        Return the keys without an answer as soon as one of them is free, or [] if all have one.
         """
         database, left = self.cache.database, list(keys)
         while left:
@@ -76,7 +76,7 @@ class Claims:
 
     @property
     def _others(self) -> Select[Any]:
-        """Return the query of the claims of other blocks, with their processes."""
+        """Return a query for the claims of other `with` blocks, with the claims' processes."""
         own = {self.owner, *self.cache.database.unreleased}
         query = select(claims.c.key, processes).where(claims.c.owner.not_in(own))
         return query.join_from(claims, processes, claims.c.process == processes.c.process)

@@ -1,4 +1,4 @@
-"""Context variables with a value inside a block."""
+"""Set context variables for the code inside a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

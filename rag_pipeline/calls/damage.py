@@ -1,4 +1,4 @@
-"""Damaged rows and files of a calls database: found by their hashes, and salvaged."""
+"""Find damaged rows of a calls database by their hashes, and salvage damaged files."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _TEMPORARY = (schema.claims, schema.processes, schema.rate_limits)
 
 
 def damaged_answers(database: Database) -> list[bytes]:
-    """Return the keys of the damaged answers; read all of them."""
+    """Read all answers, and return the keys of the damaged ones."""
     columns = (schema.answers.c[name] for name in ("key", "value", "hash"))
     return [row.key for row in database.read(select(*columns)) if not cache.is_whole(*row)]
 
@@ -29,7 +29,7 @@ def damaged_charges(database: Database) -> list[int]:
 
 
 def salvage(database: Database) -> None:
-    """Replace a damaged SQLite file by the rows that can be read; stop all runs before.
+    """Replace a damaged SQLite file by the rows that can be read. Stop all runs before.
 
     Each table is read from both ends up to the damage. Damaged rows are left out.
     """
@@ -59,7 +59,7 @@ def _is_whole(table: Table, row: dict[str, Any]) -> bool:
 
 
 def _read_damaged(database: Database, table: Table) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of a table that can be read, in parts; a row may come twice."""
+    """Yield the readable rows of a table in lists. A row may come twice."""
     names = table.columns.keys()
     query = f"SELECT {', '.join(names)} FROM {table.name} ORDER BY rowid"
     for order in ("", " DESC"):

@@ -1,7 +1,7 @@
 """The database of calls: one SQLite file, or a Postgres database that machines share.
 
-Work is a function of a connection, which runs in one transaction. It runs again if the connection
-to Postgres is lost, or if two transactions block each other.
+Work is a function that takes a connection and runs in one transaction. The function runs again if
+the connection to Postgres is lost, or if two transactions block each other.
 """
 
 import os
@@ -87,7 +87,7 @@ class Database:
     def process_name(self) -> str:
         """Return the name of this process in the table of processes.
 
-        Ask for it outside of a transaction: the first call writes a row.
+        Read it outside of a transaction, because the first read writes a row.
         """
         with self._lock:
             self._leave_parent()
@@ -95,20 +95,21 @@ class Database:
             return self._process
 
     def release_claims(self) -> None:
-        """Delete the claims of the owners in `unreleased`; raise StoreError."""
+        """Delete the claims of the owners in `unreleased`. Raise StoreError if that fails."""
         owners = frozenset(self.unreleased)
         self.delete(claims.c.owner, [*owners])
         self.unreleased -= owners
 
     def is_open_as(self, process: str) -> bool:
-        """Return whether a process name is still in use."""
+        """Return whether the database is still open under this process name."""
         return self._process == process
 
     def write(self, work: Callable[[Connection], T], lock: str = "") -> T:
-        """Call `work` in one transaction and return its value; raise StoreError.
+        """Call `work` in one transaction and return its value. Raise StoreError if it fails.
 
         In SQLite one transaction writes at a time. In Postgres, transactions with the same `lock`
-        run one after the other. `work` must have no effect but its writes: it may run again.
+        run one after the other. `work` must have no effect but its writes, because it may run
+        again.
         """
 
         def transaction(engine: Engine) -> T:
@@ -122,7 +123,7 @@ class Database:
         return self._repeated(transaction)
 
     def read(self, query: sa.Executable) -> Sequence[Any]:
-        """Return the rows of a query, with columns as attributes; raise StoreError."""
+        """Return the rows of a query, with columns as attributes. Raise StoreError if it fails."""
 
         def rows(engine: Engine) -> Sequence[Any]:
             with engine.connect() as connection:
@@ -135,12 +136,12 @@ class Database:
     def read_keys(
         self, query: Select[Any], column: Column[Any], keys: Sequence[bytes]
     ) -> Iterator[Any]:
-        """Yield the rows of a query in which a column has one of any number of keys."""
+        """Yield the rows of a query that have one of any number of keys in a column."""
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
     def delete(self, column: Column[Any], values: Sequence[Any], *conditions: Any) -> None:
-        """Delete the rows in which a column has one of any number of values."""
+        """Delete the rows that have one of the values in a column and meet all conditions."""
 
         def work(connection: Connection) -> None:
             for part in parts(values):
@@ -149,15 +150,15 @@ class Database:
         self.write(work)
 
     def insert(self, table: Table) -> Any:
-        """Return an INSERT of this kind of database, for a conflict clause."""
+        """Return this database's INSERT, to which a conflict clause can be added."""
         return (postgresql if self.is_shared else sqlite).insert(table)
 
     def upsert(self, table: Table, *changed: str) -> Any:
-        """Return an INSERT that changes these columns of an existing row, or leaves it alone."""
+        """Return an INSERT. If a row exists, it updates the `changed` columns, if any."""
         return _upsert(self.is_shared, table, changed)
 
     def now(self, connection: Connection | None = None) -> float:
-        """Return the time in Unix seconds, for Postgres by the clock of the server."""
+        """Return the time in Unix seconds. For Postgres it is the time of the server."""
         if not self.is_shared:
             return time.time()
         if connection is None:
@@ -247,7 +248,7 @@ class Database:
         )  # fmt: skip
 
     def _create_file(self, engine: Engine) -> None:
-        """Create the tables of a SQLite file, from those of the earlier build if it has any."""
+        """Create the tables of a SQLite file. Take over those of the earlier build, if any."""
         with engine.connect() as connection:
             if (found := _format(connection)) == FORMAT:
                 return
@@ -292,7 +293,7 @@ def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
 
 
 def parts(keys: Sequence[T], most: int = KEYS_AT_ONCE) -> Iterator[Sequence[T]]:
-    """Yield keys in groups that fit one query."""
+    """Yield keys in groups of at most `most`, which fit one query."""
     return (keys[i : i + most] for i in range(0, len(keys), most))
 
 
@@ -301,7 +302,7 @@ def _format(connection: Connection) -> int:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Tell whether an error of Postgres may pass: a restart, or a deadlock."""
+    """Tell whether an error of Postgres is temporary, such as a restart or a deadlock."""
     if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     refused = type(error.orig).__name__ == "OperationalError" and error.statement is None
@@ -311,9 +312,9 @@ def _may_pass(error: Exception) -> bool:
 
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
-    """Open a file in write-ahead mode, and create its folder; raise sqlite3.Error or OSError.
+    """Open a file in write-ahead mode, and create its folder if it is missing.
 
-    Each statement outside of an explicit BEGIN is a transaction.
+    Each statement outside of an explicit BEGIN is a transaction. Raises sqlite3.Error or OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(
@@ -342,15 +343,15 @@ def cache_folder() -> Path:
 
 @cache
 def limits_database(folder: Path) -> Database:
-    """Return the database of the rate limits of this machine, one object per folder."""
+    """Return this machine's database of rate limits, one object per folder."""
     return Database(folder / "limits.sqlite")
 
 
 def shared_database() -> Database | None:
-    """Return the Postgres database that RAG_DATABASE_URL names, or else that of Dagster.
+    """Return the Postgres database in RAG_DATABASE_URL, or else in DAGSTER_POSTGRES_URL.
 
-    Returns None if neither is named, or if RAG_DATABASE_URL is `none`. Raises ConfigError for
-    any other kind of database.
+    Returns None if neither is set, or if RAG_DATABASE_URL is `none`. Raises ConfigError for any
+    other kind of database.
     """
     named = os.environ.get(VARIABLE)
     if named == _NONE:

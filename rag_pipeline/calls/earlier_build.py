@@ -1,7 +1,7 @@
-"""The SQLite files of the earlier build: their rows move once into the calls database.
+"""Move the rows of the earlier build's SQLite files into the calls database, once.
 
-The earlier build kept answers in `calls.sqlite` and charges in `costs.sqlite`. Both stay known. Its
-other files are removed: reservations, and notes of batches that were under way.
+The earlier build kept answers in `calls.sqlite` and charges in `costs.sqlite`. The rows of both are
+kept. Its other files hold reservations and notes of batches under way, and are removed.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""One model of one server: its rate limits, its retries and the circuit that stops a run."""
+"""Send calls to one model of one server, with rate limits, retries and a circuit breaker."""
 
 import asyncio
 import hashlib
@@ -47,7 +47,7 @@ _PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[T]):
-    """The result of one attempt: a value, the headers, and the tokens if the reply names them."""
+    """The result of one attempt: a value, the headers, and the reply's tokens or None."""
 
     value: T
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,8 @@ class Sending:
 
     An input is `suspect` if it failed in an earlier run, or while other inputs were answered. Then
     its failures do not count against the provider. A suspect that is `isolated` from other inputs
-    is tried three times at most. With `once`, a request that reached the server is not repeated.
+    is tried three times at most. If `once` is set, a request that reached the server is not
+    repeated.
     """
 
     failed_before: int = 0
@@ -88,17 +89,18 @@ _sending: ContextVar[Sending | None] = ContextVar("sending", default=None)
 
 
 def sent_as(sending: Sending) -> AbstractContextManager[None]:
-    """Let the request inside the block continue the tries of an input or its request."""
+    """Count the attempts of the request inside the block in `sending`."""
     return setting(_sending, sending)
 
 
 @dataclass(slots=True)
 class Circuit:
-    """Opens if three or more inputs failed for `patience` seconds and none was answered.
+    """Stops all calls (opens) if a provider seems to be down, and resumes them (closes).
 
-    A server that was never reached gets 15 seconds. One input is enough if nothing listens: then
-    the address is probably wrong. An open circuit lets one call through every 30 seconds, whose
-    success closes it.
+    The circuit opens if three or more inputs failed five times or more in all, over `patience`
+    seconds without an answer. If the server was never reached, 15 seconds are enough. If nothing
+    listens, one input is enough, because the address is probably wrong. An open circuit lets one
+    call through every 30 seconds. If this call succeeds, the circuit closes.
     """
 
     name: str
@@ -116,7 +118,7 @@ class Circuit:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Raise CallsStoppedError while the circuit is open, except for a probe."""
+        """Raise CallsStoppedError while the circuit is open, except for one call per 30 seconds."""
         with self._lock:
             if self._next_probe is None:
                 return
@@ -126,7 +128,7 @@ class Circuit:
             raise self._stopped()
 
     def succeed(self) -> None:
-        """Note a reply: the provider is up, so inputs that fail now are suspect."""
+        """Note a reply. The provider is up, so the inputs that are failing become suspect."""
         with self._lock:
             for sending in self._failing:
                 sending.suspect = True
@@ -139,10 +141,11 @@ class Circuit:
             self._refused, self._accepted = 0, True
 
     def refuse(self, error: RefusedError, sending: Sending) -> ProviderError:
-        """Note a refusal; return the error of this input alone, or CallsStoppedError.
+        """Note a refusal. Return the error of this input alone, or CallsStoppedError.
 
-        Three distinct inputs with none accepted mean that the settings are wrong. After an
-        accepted input, twenty in a row mean that the provider refuses all calls from now on.
+        If three distinct inputs are refused and none was accepted, the settings are wrong. If
+        twenty in a row are refused after an accepted input, the provider refuses all calls from now
+        on.
         """
         with self._lock:
             if not sending.failed_before:
@@ -155,7 +158,7 @@ class Circuit:
             return found
 
     def limited(self) -> None:
-        """Note a refusal because of the rate: the provider is up, but did not answer."""
+        """Note that the provider refused a call because of a rate limit, so it is up."""
         with self._lock:
             self._close()
 
@@ -223,12 +226,12 @@ class Endpoint:
 
         `attempt` makes one request. It raises TransientError, CallsStoppedError, or ProviderError
         for this input alone. `tokens` is an estimate for the limit per minute. The pause between
-        two tries is the one that the provider asks for, or an exponential backoff with full jitter
-        (Brooker, "Exponential Backoff And Jitter", AWS 2015).
+        two tries is the time that the provider asks for, plus an exponential backoff with full
+        jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015).
 
-        Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError
-        after eight unusable replies that may be charged. Raises CallsStoppedError when the
-        circuit opens: see `Circuit`.
+        Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after
+        eight unusable replies that may be charged. Raises CallsStoppedError when the circuit opens:
+        see `Circuit`.
         """
         failed = _failed_before.get()
         sending = _sending.get() or Sending(failed, suspect=failed > 0)
@@ -285,9 +288,9 @@ class Endpoint:
             ) from None
 
     def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
-        """Return the seconds to wait after a failure; raise if the input is given up.
+        """Return the seconds to wait after a failure. Raise if the input is given up.
 
-        After the `last` try, the caller raises.
+        After the `last` try, the caller raises instead.
         """
         if error.limited:
             self.circuit.limited()

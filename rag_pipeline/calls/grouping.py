@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[list[int]]:
     """Yield positions in order, in groups of at most `most` items and `most_size` in total.
 
-    A group has at least one item.
+    An item above `most_size` is a group of its own.
     """
     group: list[int] = []
     total = 0
@@ -24,7 +24,11 @@ def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[l
 def padded_groups(
     positions: Iterable[int], sizes: Sequence[int], most_size: int
 ) -> Iterator[list[int]]:
-    """Yield positions in groups of at most `most_size`, each item padded to the widest."""
+    """Yield positions in groups of at most `most_size` in total.
+
+    Each item counts with the size of the largest item of its group, because it is padded to it. An
+    item above `most_size` is a group of its own.
+    """
     group: list[int] = []
     width = 0
     for position in positions:

@@ -25,7 +25,7 @@ _KEY_LIKE = re.compile(
 def redacted(message: str, *secrets: str | None) -> str:
     """Return a message on one line, at most 300 characters, without keys.
 
-    The `secrets` and all words that look like a key are replaced, also masked ones.
+    The `secrets` and all words that look like a key, masked or not, become `[key]`.
     """
     for secret in secrets:
         if secret and len(secret) >= 4:
@@ -44,7 +44,7 @@ def failure_of_status(
     """Return the error of an HTTP reply with an error status.
 
     `what` names model, server and the environment variable of the key. `stops` is an error code
-    that usually concerns every input: a model that does not exist, an unpaid bill.
+    that usually concerns every input, such as a missing model or an unpaid bill.
     """
     said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
     error = ProviderError(said)
@@ -81,16 +81,17 @@ def unreachable(what: str, error: BaseException, *secrets: str | None) -> Transi
 
 
 def _is_no_connection(error: BaseException) -> bool:
-    """Tell whether there was no connection; libraries use the same names for it."""
+    """Tell, by type or class name, whether an error means that no connection was made."""
     names = {"ConnectError", "ConnectTimeout", "ClientConnectorError"}
     refused = isinstance(error, ConnectionRefusedError | socket.gaierror)
     return refused or type(error).__name__ in names
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `Retry-After`, a number or an HTTP date (RFC 9110, section 10.2.3).
+    """Return the seconds of the header `Retry-After`, or None if it is missing or invalid.
 
-    `retry-after-ms` is a finer form of OpenAI and Azure.
+    It is a number or an HTTP date (RFC 9110, section 10.2.3). `retry-after-ms`, a finer form of
+    OpenAI and Azure, has priority.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")

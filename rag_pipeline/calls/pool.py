@@ -1,4 +1,4 @@
-"""Many calls in flight, in bounded memory."""
+"""Keep many calls in flight, in bounded memory."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""The processes that are at work: one row each, which a thread renews while the process lives.
+"""Record the running processes, one row each. A thread renews it while its process lives.
 
 For its own machine, a reader asks the operating system whether a process still runs. A process of
 another machine or container counts as ended 90 seconds after its row was last renewed.
@@ -75,7 +75,7 @@ def _renew(database: "Database", connection: Connection, name: str) -> None:
 
 @cache
 def _machine() -> str:
-    """Return a name of the space in which process ids are unique: a boot and a container."""
+    """Return a name of this boot and container, within which process ids are unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -84,7 +84,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in ticks of the kernel; empty if it is unknown."""
+    """Return the start time of a process in kernel ticks, or "" if unknown or ended."""
     with suppress(OSError):
         # The second field, a name in parentheses, may contain spaces; the state follows it.
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

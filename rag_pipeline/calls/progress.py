@@ -1,4 +1,4 @@
-"""Progress of a long step, for listeners such as a progress bar or the log of a run."""
+"""Report the progress of a long step to listeners, such as a progress bar or a run's log."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ def advance(what: str, count: int) -> None:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Send every `advance` inside the block to the listener, and to those around the block."""
+    """Send every `advance` inside the block to this listener and those of outer blocks."""
     outer = _listener.get()
 
     def tell(what: str, count: int) -> None:

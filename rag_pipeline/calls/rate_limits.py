@@ -1,6 +1,6 @@
-"""Rate limits: how long a call must wait, by the settings and the headers of replies.
+"""Compute how long a call must wait, from settings and from the headers of replies.
 
-Limits of the settings hold for all processes and machines that share a database.
+Limits in the settings hold for all processes and machines that share a database.
 """
 
 import json
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket with the capacity of one minute, which may go into debt.
+    """A token bucket that holds the amount of one minute. Its level may be negative.
 
-    Callers wait until a debt is paid. So they are served in the order of their requests, and a
-    request above the capacity is served too.
+    A caller waits until the level is 0 again. So callers are served in the order of their requests,
+    and a request above one minute's amount is served, too.
     """
 
     allowed: float | None
@@ -59,8 +59,8 @@ class Bucket:
     ) -> None:
         """Adopt the limit of a provider, but never more than the settings allow.
 
-        `reset` is the time in seconds until the bucket is full. With a limit per minute it is at
-        most 60, so a longer time reveals a longer period (a day) and the true rate.
+        `reset` is the time in seconds until the bucket is full. A limit per minute is full after 60
+        seconds at most. So a longer time reveals a longer period, such as a day, and the true rate.
         """
         if limit is not None and limit > 0:
             used = limit - remaining if remaining is not None else 0.0
@@ -83,10 +83,10 @@ class Bucket:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """The requests and tokens per minute of one endpoint, shared by the threads of a process.
+    """Limits the requests and tokens per minute to one endpoint, for all threads of a process.
 
-    With a `database`, all processes and machines that use `name` in it share them. The clocks of
-    machines may differ by some seconds; the fastest clock counts.
+    If `database` is set, all processes and machines that use the same `name` share the limits. The
+    clocks of machines may differ by some seconds; the fastest clock counts.
     """
 
     requests_per_minute: int | None = None
@@ -107,7 +107,7 @@ class RateLimiter:
 
     @property
     def is_remote(self) -> bool:
-        """Return whether a reservation waits for another machine."""
+        """Return whether a reservation waits for a database that machines share."""
         return self.database is not None and self.database().is_shared
 
     def reserve(self, tokens: float) -> float:
@@ -135,7 +135,7 @@ class RateLimiter:
         return max(0.0, self._paused_until - self.clock())
 
     def pause(self, seconds: float) -> None:
-        """Start no call for this time, because the provider asked for it."""
+        """Start no call for this number of seconds, because the provider asked for it."""
 
         def work() -> None:
             self._paused_until = max(self._paused_until, self.clock() + seconds)
@@ -202,7 +202,7 @@ class RateLimiter:
 
 
 def read_duration(value: str | None) -> float | None:
-    """Return the seconds of `6m0s`, `12ms` or `1.5`, None for other texts."""
+    """Return the seconds of `6m0s`, `12ms` or `1.5`, or None for other texts."""
     value = (value or "").strip()
     if (number := _number(value)) is not None:
         return number

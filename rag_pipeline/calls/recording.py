@@ -18,14 +18,14 @@ class RecordingCache(CallCache):
     """The answers of a call cache, read only.
 
     With this cache, `models.chat.ask`, `models.embedding.embed_tokens` and
-    `reranking.passages.score_passages` note a call instead of making it. A missing answer is an
-    `UnknownReply` or an UnknownReplyError.
+    `search.reranking.passages.score_passages` note a call instead of making it. They return an
+    `UnknownReply` for a missing answer, or return or raise an UnknownReplyError.
     """
 
     reads: bool = True
-    """Whether vectors are read; without, each lookup of vectors is an UnknownReplyError."""
+    """Whether vectors are read. If not, each lookup of vectors raises UnknownReplyError."""
     stands_in: bool = True
-    """Whether a missing text is an UnknownReply; without, it is an UnknownReplyError."""
+    """Whether a missing text becomes an UnknownReply. If not, it raises UnknownReplyError."""
     known_keys: set[bytes] = field(default_factory=set)
     """Calls with an answer that were looked up since `begin`."""
     missing: dict[CallKind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class RecordingCache(CallCache):
         return cls(cache.database, own, cache.files, cache.store)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
-        """Forget all noted calls."""
+        """Forget all noted calls, and set how vectors and missing texts are treated."""
         self.known_keys, self.missing = set(), {}
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 
@@ -55,9 +55,9 @@ class RecordingCache(CallCache):
         tokens: Callable[[bytes], ChargedTokens],
         model: Settings | None = None,
     ) -> list[bytes]:
-        """Note calls to a model, if it is known; return the calls without an answer.
+        """Note calls, and their model if it is given. Return the calls without an answer.
 
-        `tokens` estimates the tokens of such a call.
+        `tokens` estimates the tokens of a call without an answer.
         """
         known = self.known(keys)
         self.known_keys |= known

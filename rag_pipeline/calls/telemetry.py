@@ -1,4 +1,4 @@
-"""Spans and metrics of OpenTelemetry for every call to a model and every step, without texts.
+"""Record OpenTelemetry spans and metrics of every step and model call, without texts.
 
 Names follow the semantic conventions for generative AI; `rag.*` are additions. Nothing is recorded
 unless the application, or `export`, sets up a provider.
@@ -50,7 +50,7 @@ Attributes = dict[str, Any]
 
 
 class _Call(NamedTuple):
-    """One request on its way; its metrics have `attributes`, its span has more."""
+    """One request in flight. Its metrics have these `attributes`, and its span has more."""
 
     span: trace.Span
     attributes: Attributes
@@ -82,7 +82,7 @@ def calling(kind: str, provider: str, model: str, address: str | None) -> Iterat
 
 
 def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
-    """Note the model that a reply names, and the reasons for its end."""
+    """Note the model that a reply names, and the reasons why the reply ended."""
     if (call := _call.get()) is None:
         return
     if model:
@@ -156,9 +156,9 @@ def _request(kind: str, provider: str, model: str) -> Attributes:
 
 @contextmanager
 def in_run(run_id: str) -> Iterator[None]:
-    """Put the spans of the block into the trace of a Dagster run, on every machine the same.
+    """Put the spans of the block into the trace of a Dagster run.
 
-    The id of the trace is the id of the run without its dashes.
+    The trace id is the run id without its dashes, so it is the same on every machine.
     """
     try:
         trace_id = uuid.UUID(run_id).int
@@ -204,7 +204,7 @@ def export() -> None:
 def _flush() -> None:
     """Send all spans and metrics now, because the process of a step may end soon.
 
-    If one wait of `_PATIENCE` was not enough, this process stops waiting for the collector.
+    If the collector does not answer within `_PATIENCE` once, this process never waits for it again.
     """
     global _given_up
     if _given_up:
@@ -250,7 +250,7 @@ def _meters_of(provider: metrics.MeterProvider) -> _Meters:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return the status of an HTTP reply, or the type of the error."""
+    """Return an HTTP reply's status, `timeout` for a cancelled call, or the error's type."""
     status = getattr(error, "status", None)
     if isinstance(error, asyncio.CancelledError):
         return "timeout"

@@ -22,7 +22,7 @@ _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
 
 
 def charging(ledger: Ledger) -> AbstractContextManager[None]:
-    """Charge every call inside the block to a ledger, and keep it within the budget."""
+    """Charge every call inside the block to a ledger, and keep within the ledger's budget."""
     return setting(_ledger, ledger)
 
 
@@ -39,12 +39,12 @@ def record(
     batch: bool = False,
     call_id: str | None = None,
 ) -> None:
-    """Charge an answered call; call this once for each response, good or bad.
+    """Charge an answered call. Call this once for each response, usable or not.
 
-    A reply without tokens is charged the tokens sent and the longest reply allowed. The ledger
-    marks its model as `(estimated)`. `provider` is the vendor (`openai`, `voyage`). With a
-    `base_url` of another server, the host of that server is charged. Outside of `charging`, only
-    telemetry records the call.
+    If a reply names no tokens, the tokens sent and the longest allowed reply are charged. Then the
+    ledger adds `(estimated)` to the model's name. `provider` is the vendor, such as `openai`. If
+    `base_url` names another server, its host is charged. Outside of `charging`, only telemetry
+    records the call.
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
@@ -61,7 +61,7 @@ def record(
 
 
 def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
-    """Raise BudgetError if no more calls to a model may be paid."""
+    """Raise BudgetError if the budget allows no more calls to a model."""
     if (ledger := _ledger.get()) is not None:
         ledger.require(vendor(provider, base_url), model)
 
@@ -78,9 +78,9 @@ async def paying(
 ) -> AsyncIterator[None]:
     """Reserve money for one request, which is sent and charged (`record`) inside the block.
 
-    `expected` and `most` are its expected and highest number of tokens. Waits for other calls if
-    the request may not fit; raises BudgetError if it is not expected to fit. The charge improves
-    the estimates of texts like `texts`.
+    `expected` and `most` are the request's expected and highest number of tokens. If the highest
+    cost does not fit the budget, wait for other calls to end. Raises BudgetError if the expected
+    cost does not fit. The charge improves later estimates of texts that are like `texts`.
     """
     server = vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
@@ -129,10 +129,10 @@ def reserve_batch(
     *,
     wait: bool = True,
 ) -> list[str]:
-    """Reserve money for requests of a batch by name; return the first names, those that fit.
+    """Reserve money for the named requests of a batch. Return the names of the first that fit.
 
-    If none fits yet, wait for other calls to end, or return no name. Raise BudgetError if all
-    together are not expected to fit.
+    If none fits yet, wait for other calls to end, or return [] if `wait` is False. Raises
+    BudgetError if the expected cost of all requests together does not fit.
     """
     ledger = _ledger.get()
     if ledger is None:
@@ -145,7 +145,7 @@ def reserve_batch(
 
 
 def cancel_reservations(names: Sequence[str]) -> None:
-    """Return money that was reserved for requests that will not be charged."""
+    """Free the money that was reserved for requests that will not be charged."""
     if (ledger := _ledger.get()) is not None:
         ledger.cancel(names)
 

@@ -33,7 +33,7 @@ _reading = Lock()
 
 @cache
 def encoder(model: str) -> Callable[[str], int] | None:
-    """Return the token counter of a model, None if its vocabulary is not on this machine."""
+    """Return the token counter of a model, or None if this machine lacks its vocabulary."""
     try:
         import tiktoken
 

@@ -1,8 +1,8 @@
-"""Estimate the tokens and the length of replies of the next calls from the charged calls.
+"""Estimate the tokens and reply lengths of coming calls from the calls charged so far.
 
-Few tokenizers of hosted models are available, but each reply names the tokens of its request.
-Sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of the
-language. Charges give the usual length of the replies for an asset.
+Few tokenizers of hosted models are available, but each reply names the tokens of its request. The
+sums of estimated and charged tokens give a factor for each model and alphabet. The alphabet stands
+for the language. The charges also give the usual length of the replies for an asset.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _MOST_FACTOR = 8.0
 
 
 class Calls(NamedTuple):
-    """A kind of calls of one corpus to one model."""
+    """The calls of one kind from one corpus to one model."""
 
     corpus: str
     provider: str
@@ -31,7 +31,7 @@ class Calls(NamedTuple):
 
 
 def learn(database: Database, connection: Connection, calls: Calls, tokens: ChargedTokens) -> None:
-    """Add the tokens of a call with measured texts to the sums; see `measuring`."""
+    """Add the tokens of a call to the sums, if its texts are measured (see `measuring`)."""
     estimate = measured.get()
     if estimate is None or not estimate.tokens or not tokens.input:
         return
@@ -43,7 +43,10 @@ def learn(database: Database, connection: Connection, calls: Calls, tokens: Char
 
 
 def learned(database: Database, calls: Calls, asset: str) -> Learned:
-    """Return the factors by alphabet and the mean output for an asset, if they are known."""
+    """Return the factors by alphabet, and the mean output tokens for an asset or None.
+
+    Both need at least five calls. A factor also needs 200 estimated tokens.
+    """
     counts = select(token_counts).where(
         *(token_counts.c[name] == value for name, value in calls._asdict().items()),
         token_counts.c.calls >= _LEAST_CALLS,

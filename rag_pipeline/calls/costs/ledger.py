@@ -1,15 +1,15 @@
-"""Every paid call with its tokens, its price and its purpose, and the budget of a corpus.
+"""Record every paid call with its tokens, cost and purpose, and hold the budget of a corpus.
 
 Charges are only added, each in its own transaction. All threads, processes and machines with the
-same database share them, so a budget holds for all of them together.
+same database share the charges, so the budget holds for all of them together.
 
 Under a budget, money is reserved for a call before it is sent. A reservation is a row beside the
 charges, and holds the highest possible cost of its call. It is made in the transaction that reads
 the sums spent and reserved. The charge of the call replaces it.
 
 Near the end of the budget, the expected cost of a call may fit although its highest cost does not.
-The call waits until no other call is in flight, and goes alone. So the error of one estimate is the
-most by which a budget is exceeded. Reservations of a killed process count as spent, because their
+Then the call waits until no other call is in flight, and is sent alone. So a budget is exceeded at
+most by the error of one estimate. Reservations of a killed process count as spent, because their
 calls may be billed.
 """
 
@@ -70,9 +70,9 @@ class Ledger:
         call_id: str | None = None,
         is_estimated: bool = False,
     ) -> float | None:
-        """Add a call, unless a call with this `call_id` exists; mark estimated tokens.
+        """Add a call, unless a call with this `call_id` exists. Return its cost in USD.
 
-        Return its cost in USD, None if its price is unknown.
+        The cost is None if the price is unknown. `is_estimated` marks the tokens as estimated.
         """
         price = self.prices.price(provider, model)
         usd = None if price is None else price.usd(tokens, batch)
@@ -101,11 +101,11 @@ class Ledger:
         return usd
 
     def spent(self) -> float:
-        """Return the cost of the corpus so far in USD, by every process."""
+        """Return the cost of the corpus so far in USD, over all processes."""
         return self._spent_by(self.database.read)
 
     def _spent_by(self, read: Callable[[Select[Any]], Sequence[Any]]) -> float:
-        """Add the charges that this object has not added yet to their sum."""
+        """Add the charges since the last call to the known sum, and return the sum in USD."""
         with self._lock:
             query = select(func.coalesce(func.sum(charges.c.usd), 0.0), func.max(charges.c.id))
             ((usd, last),) = read(query.where(*self._mine(charges), charges.c.id > self._seen))
@@ -118,13 +118,13 @@ class Ledger:
 
     @property
     def _account(self) -> str:
-        """Return the lock of transactions that read or change the spending of this corpus."""
+        """Return the lock's name for transactions with the spending of this corpus."""
         return f"ledger {self.store} {self.corpus}"
 
     # --- budget ---
 
     def require(self, provider: str, model: str) -> None:
-        """Raise BudgetError if no more calls to a model may be paid."""
+        """Raise BudgetError if the budget is spent or the price of a model is unknown."""
         if self.budget_usd is not None and self._price(provider, model) != FREE:
             spent = self.spent()
             if spent >= self.budget_usd:
@@ -137,11 +137,11 @@ class Ledger:
         requests: Mapping[str, tuple[ChargedTokens, ChargedTokens]],
         batch: bool = False,
     ) -> list[str] | None:
-        """Reserve the highest possible cost of requests by name; return the names that fit.
+        """Reserve the highest possible cost of requests. Return the names of the first that fit.
 
-        `requests` has the expected and the highest number of tokens. Return None if all must wait
-        for other calls to end. Raise BudgetError if the requests together are not expected to
-        fit, and for a model without a price.
+        `requests` maps names to the expected and the highest number of tokens. Returns None if all
+        must wait for other calls to end. Raises BudgetError if the expected cost of all requests
+        does not fit, or if the model has no price.
         """
         limit = self.budget_usd
         if limit is None or (price := self._price(provider, model)) == FREE:
@@ -225,7 +225,7 @@ class Ledger:
     # --- reading ---
 
     def learned(self, provider: str, model: str, kind: CallKind, asset: str) -> Learned:
-        """Return the learned tokens of a model, and the usual length of replies for an asset."""
+        """Return a model's learned token factors and the usual reply length for an asset."""
         found = Learned()
         if self.database.exists:  # a plan creates no file
             found = learned(self.database, Calls(self.corpus, provider, model, kind), asset)
@@ -255,7 +255,7 @@ class Ledger:
         return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
 
     def take_over(self, own: Database) -> None:
-        """Move the charges from a database of this machine alone into this one."""
+        """Move the charges of `own`, a database of this machine alone, into this ledger."""
         if not own.exists:
             return
         columns = (c for c in charges.columns if c.name not in ("id", "store"))
@@ -268,7 +268,7 @@ class Ledger:
 
 
 def _fitting(costs: Mapping[str, _Cost], left: float) -> dict[str, float]:
-    """Return the highest costs of the first requests, as many as fit."""
+    """Return by name the highest costs of the first requests that fit `left` USD together."""
     fitting: dict[str, float] = {}
     for name, cost in costs.items():
         left -= cost.most
@@ -290,7 +290,7 @@ def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:
 
 
 def is_whole(values: Sequence[Any], stored: object) -> bool:
-    """Tell whether a charge has its hash; some charges of earlier builds have none."""
+    """Tell whether a charge matches its hash. A charge of an earlier build may have none."""
     try:
         return stored is None or stored == _hash(values)
     except (TypeError, ValueError):  # one changed bit changes the type of a value

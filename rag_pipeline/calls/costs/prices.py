@@ -1,4 +1,4 @@
-"""The prices of models, from one dated file; a file of the user has priority."""
+"""Read the prices of models from one dated file. Prices in a file of the user have priority."""
 
 import datetime
 import re
@@ -28,21 +28,22 @@ class _Provider(Settings):
     models: dict[str, Price]
 
     def over(self, other: "_Provider | None") -> "_Provider":
-        """Add the models that only another file lists."""
+        """Return these prices, with the models that only `other` lists."""
         return self.model_copy(update={"models": (other.models if other else {}) | self.models})
 
 
 class Prices(Settings):
-    """The prices of one file: models by provider, and the providers that run on this machine."""
+    """The prices of one file by provider and model. `local` providers run on this machine."""
 
     local: tuple[str, ...] = ()
     providers: dict[str, _Provider] = Field(default={})
 
     def price(self, provider: str, model: str) -> Price | None:
-        """Return a model's price, None if it is unknown.
+        """Return a model's price, or None if it is unknown.
 
-        A dated snapshot (`gpt-4o-mini-2024-07-18`) has the price of its model unless it is listed.
-        `*` is the price of all models of a provider. Models on this machine are free unless listed.
+        A dated snapshot (`gpt-4o-mini-2024-07-18`) has the price of its model, unless the snapshot
+        is listed. `*` is the price of all models of a provider. Models on this machine are free
+        unless listed.
         """
         listed = self.providers.get(provider)
         if listed is not None:
@@ -53,7 +54,7 @@ class Prices(Settings):
         return FREE if provider in self.local or is_loopback(host) else None
 
     def including(self, own: Mapping[tuple[str, str], Price]) -> "Prices":
-        """Return these prices, with other prices for some models (provider, model)."""
+        """Return these prices, with those in `own`, by provider and model, instead."""
         providers = dict(self.providers)
         for (name, model), price in own.items():
             known = providers.get(name) or _Provider(date=datetime.date.min, models={})
@@ -80,7 +81,7 @@ def vendor(provider: str, base_url: str | None) -> str:
 def load_prices(own: Path | None = None) -> Prices:
     """Return the packaged prices; those of the user's `own` file have priority.
 
-    Raises ConfigError, which names file, place and value.
+    Raises ConfigError, with the file and the reason, if `own` is unreadable or invalid.
     """
     packaged = _packaged()
     if own is None:

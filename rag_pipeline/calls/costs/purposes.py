@@ -1,4 +1,4 @@
-"""The purpose of calls and the tokens they used: one charge, and totals by group."""
+"""Describe charged calls by purpose and tokens, and add them up by group."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -39,9 +39,10 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Tokens and cost of some calls. `usd` leaves out `unpriced` calls, whose price is unknown.
+    """Tokens and cost of some calls. `unpriced` counts calls without a known price.
 
-    `sent` counts prompts, embedded texts and reranked queries in all requests, also repeated ones.
+    `usd` leaves out these calls. `sent` counts the prompts, embedded texts and reranked queries in
+    all requests, including repeated requests.
     """
 
     sent: int = 0
@@ -77,8 +78,8 @@ class Totals:
 def totals_by(charges: Iterable[Charge], by: Group, readers: Readers) -> dict[str, Totals]:
     """Return the totals of each group, in the order of its first call.
 
-    By configuration, a call counts for each configuration that reads its result, also for later
-    ones. So the costs of the configurations add up to more than was paid.
+    Grouped by configuration, a call counts for each configuration that read its result at the time
+    or reads it now. So the costs of the configurations may add up to more than was paid.
     """
     found: dict[str, Totals] = {}
     for charge in charges:
@@ -104,7 +105,7 @@ def _groups_of(charge: Charge, by: Group, readers: Readers) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """The asset that calls are made for now."""
+    """The asset, partition and configurations that calls are made for."""
 
     asset: str = ""
     partition: str = ""
@@ -125,7 +126,7 @@ def attributed(
 ) -> Iterator[Totals]:
     """Attribute every call inside the block to an asset's partition and its configurations.
 
-    Yields their totals, which are complete when the block ends.
+    Yields the totals of these calls, which are complete when the block ends.
     """
     totals = Totals()
     asked_for = Purpose(asset, partition, tuple(configurations))
@@ -134,16 +135,16 @@ def attributed(
 
 
 def sent(count: int) -> None:
-    """Count prompts, texts or queries that a model gets now."""
+    """Add to the number of prompts, texts or queries that were sent to a model."""
     if (totals := meter.get()) is not None:
         totals.sent += count
 
 
 def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:
-    """Let the charge inside the block improve the estimates of texts like these."""
+    """Let the charge inside the block improve later estimates of texts like these."""
     return setting(measured, estimate_of(texts))
 
 
 def settling(name: str) -> AbstractContextManager[None]:
-    """Let the charge inside the block replace a reservation."""
+    """Let the charge inside the block replace the reservation of this name."""
     return setting(reservation, name)

@@ -1,7 +1,7 @@
-"""Estimated tokens of a text: by the tokenizer of the model if it is installed, else by bytes.
+"""Estimate the tokens of a text, by the model's tokenizer if it is installed, else by bytes.
 
-Byte-pair vocabularies have about 100,000 entries. A token is 4 to 5 bytes of English prose, about
-3 bytes of code or tables, and one character of Chinese or Japanese.
+Byte-pair vocabularies have about 100,000 entries. A token is 4 to 5 bytes of English prose, about 3
+bytes of code or tables, and one character of Chinese or Japanese.
 """
 
 import json
@@ -30,9 +30,10 @@ _MOST_COUNTED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Factors of a model's tokens by alphabet and the length of its replies, learned from calls.
+    """A model's token factors by alphabet and its usual reply length, learned from calls.
 
-    `output` is None if too few replies are known. `count` has priority over the factors.
+    `output` is the length in tokens, or None if too few replies are known. `count` has priority
+    over the factors.
     """
 
     factors: Mapping[str, float] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Learned:
 
 
 class Estimate(NamedTuple):
-    """The tokens of some texts, estimated without learned factors, and their alphabet."""
+    """The estimated tokens of some texts, without learned factors, and the texts' alphabet."""
 
     tokens: int
     alphabet: str
@@ -57,7 +58,10 @@ def estimating(learned: Learned) -> AbstractContextManager[None]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return the tokens of a text: counted, or UTF-8 bytes / 4 times the learned factor."""
+    """Return the tokens of a text, counted or estimated.
+
+    The estimate is a quarter of the UTF-8 bytes, times the learned factor if there is one.
+    """
     learned = _learned.get()
     if learned.count is not None:
         return learned.count(text)
@@ -68,7 +72,7 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class Sampled:
-    """Counts of a tokenizer: exact for the first texts, later by their average."""
+    """Counts tokens with a tokenizer: exactly for the first texts, later by their average."""
 
     encode: Callable[[str], int]
     _sums: dict[str, list[int]] = field(default_factory=dict)
@@ -85,7 +89,7 @@ class Sampled:
 
 
 def framing_tokens(messages: int) -> int:
-    """Return the tokens that messages add to their texts, if texts are counted exactly."""
+    """Return the tokens that messages add to their texts, or 0 if texts are estimated."""
     if _learned.get().count is None:
         return 0
     return _OPENAI_MESSAGE * messages + _OPENAI_REPLY
@@ -99,16 +103,16 @@ def estimate_of(texts: Sequence[str]) -> Estimate:
 
 
 def usual_output(most: int) -> int:
-    """Return the estimated tokens of a reply, given its maximum."""
+    """Return the estimated tokens of a reply of at most `most` tokens."""
     learned = _learned.get().output
     return min(USUAL_OUTPUT if learned is None else learned, most)
 
 
 def _alphabet(size: int, characters: int) -> str:
-    """Return a class of languages by UTF-8 bytes a character.
+    """Return a class of languages by UTF-8 bytes per character.
 
     English has 1.00 to 1.01, German and French 1.01 to 1.05. Greek, Cyrillic, Hebrew and Arabic
-    have about 1.8; Chinese, Japanese, Korean, Thai and Hindi 2.5 and more.
+    have about 1.8. Chinese, Japanese, Korean, Thai and Hindi have 2.5 and more.
     """
     share = size / max(characters, 1)
     if share < 1.008:
