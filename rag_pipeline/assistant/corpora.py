@@ -47,7 +47,7 @@ PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 def choose(
     corpora: Mapping[str, SearchedCorpus], names: Sequence[str] | None
 ) -> list[SearchedCorpus]:
-    """Return the named corpora, or all corpora without names.
+    """Return the named corpora, or all corpora if no names are given.
 
     Raises InputError if a name is unknown, or if there are neither names nor corpora.
     """
@@ -87,7 +87,7 @@ def with_releases(
 class CorporaSearcher:
     """Searches corpora together. Threads may share it.
 
-    `expansions` are the documents from outside for each corpus, by the name of the corpus.
+    `expansions` maps the name of a corpus to the documents found outside for it.
     """
 
     corpora: Mapping[str, SearchedCorpus]
@@ -97,9 +97,9 @@ class CorporaSearcher:
     expansions: Mapping[str, ExpandedCorpus] = field(default_factory=dict)
 
     def seen_by(self, caller: Caller) -> Self:
-        """Return the same with only the corpora and documents that a caller may see.
+        """Return a copy that has only the corpora and documents that a caller may see.
 
-        Documents from outside have no labels, so they need a caller who sees the whole corpus.
+        Documents from outside have no labels. Only a caller who sees the whole corpus sees them.
         """
         if caller == OPERATOR:
             return self
@@ -124,7 +124,7 @@ class CorporaSearcher:
         rerank: bool = False,
         where: str | None = None,
     ) -> list[FoundDocument]:
-        """Return the k documents that best match a question, best first.
+        """Return at most k documents that best match a question, best first.
 
         `where` is a filter in SQL (see `Corpus.search`). Documents of several corpora are merged
         by reciprocal rank, because their scores are not comparable.
@@ -158,10 +158,10 @@ class CorporaSearcher:
         k: int = 10,
         where: str | None = None,
     ) -> list[ScoredChunk]:
-        """Return the k best passages of all corpora or of one document.
+        """Return at most k passages of the named corpora or of one document, best first.
 
-        `where` is a filter in SQL (see `Corpus.search`). The setting `expand` of each release
-        widens its passages.
+        All corpora are searched if `corpora` is empty. `where` is a filter in SQL (see
+        `Corpus.search`). The setting `expand` of each release widens its passages.
         """
         chosen, found = self._found(query, corpora, document_id, k, where)
         return [passage for _, passage in _widened(chosen, found.chunks)]
@@ -169,16 +169,16 @@ class CorporaSearcher:
     def rated(
         self, query: str, corpus: str, k: int = 10, where: str | None = None
     ) -> list[tuple[ScoredChunk, float]]:
-        """Return the passages of `search` in one corpus, each with its probability to answer.
+        """Return the passages of `search` in one corpus, each with the probability that it answers.
 
-        An answer's `confidence` is the probability of the passage nearest to the question.
+        The `confidence` of an answer is the probability of the passage nearest to the question.
         """
         chosen, found = self._found(query, [corpus], None, k, where)
         chances = passage_chances(found, self.reader, calibration_of(chosen))
         return [(passage, chances[n]) for n, passage in _widened(chosen, found.chunks)]
 
     def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
-        """Return each passage's place in its document, or None without a whole document."""
+        """Return each passage's place in its document, or None if the document cannot be read."""
         document_of = self.document_reader()
         return [place_in(passage, document_of(passage)) for passage in passages]
 
@@ -197,8 +197,9 @@ class CorporaSearcher:
     ) -> list[SearchedCorpus]:
         """Return the corpora to search for a question.
 
-        These are the named corpora, by default all, or only the corpus of the document. Raises
-        InputError if the question is empty or too long, or if a corpus or document is unknown.
+        These are the named corpora, by default all, or only the corpus of the document. If no
+        corpus shows the document, return those that show no documents. Raises InputError if the
+        question is empty or too long, or if a corpus or document is unknown.
         """
         check_query(query)
         if len(query) > MAX_CHARACTERS:
@@ -219,7 +220,10 @@ class CorporaSearcher:
     def merged_search(
         self, request: SearchRequest, chosen: Sequence[SearchedCorpus]
     ) -> SearchResult:
-        """Return the `k` best passages of some corpora, merged by reciprocal rank."""
+        """Return the `k` best passages of some corpora, merged by reciprocal rank.
+
+        If there is a `reranker`, it orders the merged passages again.
+        """
         assert request.k is not None
         candidates = request.k if self.reranker is None else max(request.k, _CANDIDATES)
         wanted = replace(request, k=candidates, tokens=True)
@@ -242,9 +246,9 @@ class CorporaSearcher:
         )
 
     def document_reader(self) -> DocumentOf:
-        """Return a function that returns the document of a passage and reads it only once.
+        """Return a function that returns the document of a passage.
 
-        The function returns None if the passage's corpus has no whole documents.
+        The function reads each document once. It returns None if the document cannot be read.
         """
 
         @cache
@@ -290,7 +294,7 @@ class CorporaSearcher:
 def _widened(
     chosen: Sequence[SearchedCorpus], passages: Sequence[ScoredChunk]
 ) -> list[tuple[int, ScoredChunk]]:
-    """Widen passages by their release's `expand`. Return each with its old list position."""
+    """Widen passages by the setting `expand` of their releases. Return each with its old index."""
     made: dict[int, ScoredChunk] = {}
     releases = {c.name: c.corpus for c in chosen if isinstance(c, ReleasedCorpus)}
     for name in {passage.corpus for passage in passages}:

@@ -36,10 +36,11 @@ _POINTING = re.compile(
 
 
 def complete(question: str, turns: Sequence[str]) -> str:
-    """Return a question that is understood without the `turns`, the questions before it.
+    """Return a question that is understood without `turns`, the questions before it.
 
-    A question that starts like "and in …?" replaces the same part of the question before. A
-    question with a pronoun and without a name gets the names of the question before.
+    A question that starts like "and in …?" replaces the same part of the previous question. If a
+    question has a pronoun and no name, the names of the previous question are added. If that has no
+    names either, the whole previous question is added.
     """
     if not turns:
         return question
@@ -53,7 +54,10 @@ def complete(question: str, turns: Sequence[str]) -> str:
 
 
 def _replaced(before: str, part: str) -> str:
-    """Return the question before with `part` instead of its last part of the same kind."""
+    """Return the previous question with `part` instead of its last part of the same kind.
+
+    A year replaces all years. If there is no part of the same kind, `part` is added at the end.
+    """
     year, names = _YEAR.fullmatch(part), key_entities(before)
     part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part
     first, _, rest = part.partition(" ")

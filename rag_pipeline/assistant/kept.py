@@ -1,4 +1,4 @@
-"""Keep answers for equal questions of equal callers on one release."""
+"""Keep answers, and give them again if the same question, caller and releases come again."""
 
 import time
 from collections.abc import Hashable
@@ -15,9 +15,9 @@ _MOST_BYTES = 32 << 20
 
 
 class KeptAnswers:
-    """Holds the latest answers by all that they depend on: releases, callers and question.
+    """Holds the latest answers. Threads may share it.
 
-    Threads may share it.
+    The key of an answer has all that it depends on: releases, callers, question and options.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,10 @@ class KeptAnswers:
         self._lock = Lock()
 
     def get(self, key: Hashable, progress: Progress | None) -> AssistedAnswer | None:
-        """Return a kept answer. Its steps begin now, take no time, and say that they are kept."""
+        """Return a kept answer, or None if there is none.
+
+        The trace says that its steps began now, took no time, and are kept.
+        """
         with self._lock:
             made = self._kept.get(key)
         if made is None:
@@ -43,7 +46,7 @@ class KeptAnswers:
         return replace(made, trace=tuple(trace))
 
     def keep(self, key: Hashable, answer: AssistedAnswer) -> None:
-        """Keep an answer. The answers that nobody asked for longest make room."""
+        """Keep an answer. If the cache is full, drop the least recently used answers."""
         with self._lock, suppress(ValueError):  # an answer larger than the cache
             self._kept[key] = answer
 

@@ -71,9 +71,10 @@ class LanguageModel:
         return other
 
     def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
-        """Return the query in clearer words, understood without the `turns`, the queries before.
+        """Return the query in clearer words. `turns` are the queries before it.
 
-        Raises ProviderError if the reply is empty or too long for a question.
+        The result is understood without `turns`. Raises ProviderError if the reply is empty or too
+        long for a question.
         """
         if turns:
             before = "\n".join(prompts.block("question", turn) for turn in turns)
@@ -97,7 +98,7 @@ class LanguageModel:
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> list[str]:
-        """Return up to 5 boosted queries for one document. Raise ProviderError if none is given."""
+        """Return 1 to 5 boosted queries for one document. Raise ProviderError if none is given."""
         made = self._predict(
             "keywords",
             question=query,
@@ -147,7 +148,7 @@ class LanguageModel:
         """Return a review of an answer.
 
         If a verdict is False, the model answers again with the review's advice. The new answer is
-        returned only if it answers and has no more problems than the old answer.
+        returned only if it answers, differs and has no more problems than the old answer.
         """
         asked = {
             "question": query,
@@ -214,7 +215,7 @@ class LanguageModel:
 
 
 class _Adopted:
-    """Reads the adopted prompts of a store, and reads again when the store has new prompts."""
+    """Reads the adopted prompts of a store, and reads them again if the store has new prompts."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store = store
@@ -237,8 +238,9 @@ class _Adopted:
 def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel | None:
     """Return the chat model of a corpus's assistant with its adopted prompts.
 
-    Return None if the assistant has no model. Unless `patient`, a call fails after `model_seconds`.
-    Raises MissingExtraError if dspy is not installed.
+    Return None if the assistant has no model. Unless `patient` is True, a call fails after
+    `model_seconds`. Raises MissingExtraError if dspy is not installed, and StoreError if a file of
+    prompts is invalid.
     """
     chat = corpus.config.assistant.chat
     if chat is None:

@@ -1,4 +1,4 @@
-"""Declare the assistant's steps of a language model, and replace a failing model by rules."""
+"""Declare the assistant's steps that a language model does. If the model fails, rules do them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Model(Protocol):
     """
 
     def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
-        """Return the query in clearer words, understood without the `turns`, the queries before."""
+        """Return the query in clearer words, understood without `turns`, the queries before it."""
 
     def detect(self, query: str) -> Intent:
         """Return the query's intent."""
@@ -44,7 +44,7 @@ class Model(Protocol):
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> Sequence[str]:
-        """Return boosted queries for one document, whose best passages are `texts`."""
+        """Return boosted queries for one document. `texts` are its best passages."""
 
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
@@ -73,8 +73,8 @@ class ModelWithFallback:
     """Does the steps of one answer with a model, and by rules if the model fails.
 
     The model is not asked again after an outage, a spent budget or a timeout, so a user waits for
-    one failure at most. With `needs_model`, CallsStoppedError and BudgetError are raised instead.
-    Threads may share it.
+    one failure at most. If `needs_model` is True, CallsStoppedError and BudgetError are raised
+    instead. Threads may share it.
     """
 
     def __init__(self, needs_model: bool = False) -> None:

@@ -47,11 +47,12 @@ def optimize_prompts(
 ) -> stored.PromptVersion:
     """Optimize the assistant's prompts for a metric, store the result and return it.
 
-    The queries that the metric can score are shuffled by `seed` and split in three. Each trial
-    takes up to 4 examples per signature from answers to the first third with a score of at least
-    0.5 (BootstrapFewShot of DSPy, Khattab et al., ICLR 2024). The second third selects the best
-    trial. The result is adopted if it is no worse on the last third than the prompts in use.
-    Raises ConfigError without a model. Raises InputError without enough queries.
+    The queries that the metric can score are shuffled by `seed` and split in three parts. Each
+    trial answers the first part. Up to 4 answers per signature become examples, if they score at
+    least 0.5 (BootstrapFewShot of DSPy, Khattab et al., ICLR 2024). The second part selects the
+    best trial. The result is adopted if it has examples and is no worse on the last part than the
+    prompts in use. Raises ConfigError if there is no model. Raises InputError if there are too few
+    queries, or if `metric` or `trials` is invalid.
     """
     model, measure = open_language_model(corpus, patient=True), measure_of(corpus, metric)
     if model is None:

@@ -88,7 +88,7 @@ class Assistant(CorporaSearcher):
     def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
         """Open every release and answer by rules, so that the first question is fast.
 
-        No chat model or reranker is asked. Corpora that fail, or come after `is_full`, stay closed.
+        No chat model or reranker is asked. Skip corpora that fail. Stop once `is_full` returns True.
         """
         for corpus in self.corpora.values():
             if is_full():
@@ -119,12 +119,12 @@ class Assistant(CorporaSearcher):
         where: str | None = None,
         turns: Sequence[str] = (),
     ) -> AssistedAnswer:
-        """Answer a question. Raise InputError for an empty one or an unknown corpus or document.
+        """Answer a question. Raise InputError if it is empty, or a corpus or document is unknown.
 
         `turns` are the questions before, oldest first. The model, or else rules, complete a
         question such as "and in Lyon?". `instructions` guide the model. Without a model they are
         ignored, and the trace says so. The answer is made from `contexts` passages. `where` is a
-        filter in SQL (see `Corpus.search`). With `where`, the assistant does not search outside.
+        filter in SQL (see `Corpus.search`). It and `document_id` exclude documents from outside.
         """
         chosen = self.chosen(query, corpora, document_id)
         asked = query, document_id, instructions, rewrite, contexts, where, tuple(turns)
@@ -184,7 +184,7 @@ class _Answering:
         """Whether no step has failed, so that the same question gets the same answer."""
 
     def _expansions(self) -> list[ExpandedCorpus]:
-        """Return the expansions of the chosen corpora, or [] with a document or filter."""
+        """Return the chosen corpora's expansions, or [] if a document or filter is given."""
         if self.document_id is not None or self.where is not None:
             return []
         known = self.assistant.expansions
@@ -275,7 +275,7 @@ class _Answering:
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
-        """Answer from the passages. If a definition is missing, try `NEUTRAL_QUERIES`."""
+        """Answer from the passages. If they lack a definition, search for `NEUTRAL_QUERIES`."""
         answer = self._answer(found, detail)
         by_method = self._make_answers is not None
         if answer.answered or by_method or self._intent.kind != "definition":
@@ -329,8 +329,8 @@ class _Answering:
     ) -> tuple[Answer, SearchResult]:
         """Answer again with kept documents from outside, and then search outside for more.
 
-        Stop when the confidence is high enough. Return the answer with the highest confidence.
-        A failure does not change the answer.
+        Stop at `min_confidence`. Return the answer with the highest confidence. A failure does not
+        change the answer.
         """
         confidence = detail["confidence"] = self._confidence(answer, found)
         for looks in (False, True):

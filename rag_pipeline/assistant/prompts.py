@@ -29,9 +29,9 @@ class StoredPrompt(_PromptRecord):
 class PromptVersion(_PromptRecord):
     """Records one result of an optimization.
 
-    The scores are means over the `validated` queries, which gave no examples and selected no
-    prompts. `score_before` is the score of the prompts in use before the optimization.
-    `fingerprint` identifies the signatures.
+    The scores are means over queries that gave no examples and selected no prompts. `validated` is
+    the number of these queries. `score_before` is the score of the prompts in use before the
+    optimization. `fingerprint` identifies the signatures.
     """
 
     number: int

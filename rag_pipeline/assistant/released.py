@@ -62,12 +62,12 @@ class ReleasedCorpus:
         return seen
 
     def held_bytes(self) -> int:
-        """Return about how many bytes the open release takes, without cached results."""
+        """Return about how many bytes the open release takes, not counting cached results."""
         served = self.corpus.opened()
         return 0 if served is None else served.bytes
 
     def close(self) -> None:
-        """Free the memory of the release until the next search, and its cached results."""
+        """Free the memory of the release and its cached results. The next search opens it again."""
         self.corpus.close()
         with self._lock:
             self._cached.clear()
@@ -77,9 +77,10 @@ class ReleasedCorpus:
         return self.corpus.visible(self.caller) is None
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Search the release. Results are cached for release and caller.
+        """Search the release. Results are cached by release, caller and request.
 
-        `boost` is ignored without `stages`, because the release was evaluated without `boost`.
+        A request with `boost` or `allowed` is not cached. If the request has no `stages`, `boost`
+        is ignored, because the release was evaluated without `boost`.
         """
         request = replace(request, caller=self.caller)
         if request.boost is not None or request.allowed is not None:
@@ -110,7 +111,7 @@ class ReleasedCorpus:
         )
 
     def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
-        """Return the release's answer settings and its answer method. None means quotes."""
+        """Return the release's answer settings, and its answer method or None for quotes."""
         settings, chats = self.corpus.answers()
         if not isinstance(settings, AnswerMethod):
             return settings, None
@@ -132,7 +133,7 @@ class ReleasedCorpus:
         return self.corpus.document(document_id, self.caller)
 
     def describe(self) -> dict[str, Any]:
-        """Return facts of the searched release, and the `error` of a newer one that cannot open."""
+        """Return facts of the searched release. `error` says why a newer one cannot be opened."""
         problem, visible = {}, self.corpus.visible(self.caller)
         try:
             release = self.corpus.release()

@@ -35,7 +35,7 @@ class AssistedAnswer:
     `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
     the answer was made from. `problems` lists wrong citations. `doubted` holds the sentences of
     `text` that no cited passage supports. `warnings` lists the steps that rules did instead of the
-    model, and documents that may not hold. `releases` are the searched releases.
+    model, and documents that may not be in force. `releases` are the searched releases.
     """
 
     query: str
@@ -66,7 +66,7 @@ def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
 def cited(
     answer: Answer, passages: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> tuple[Answer, tuple[Source, ...]]:
-    """Return an answer with citations checked against the documents, and its sources."""
+    """Check an answer's citations against the documents. Return the answer and its sources."""
     of_chunk = {passage.chunk_id: passage for passage in reversed(passages)}
 
     def holds(citation: Citation) -> bool:
@@ -103,14 +103,15 @@ def cited(
 
 
 def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
-    """Return the place of a span in its document, or None without the document."""
+    """Return the place of a span in its document, or None if `document` is None."""
     return None if document is None else place_of(document, span.start, span.end)
 
 
 def standing_warnings(question: str, found: SearchResult, answer: Answer) -> list[str]:
-    """Return a sentence for each document that lost, and for each cited one that may not hold.
+    """Return a warning for each document that is left out, may not be in force, or is amended.
 
-    Also for each cited document that another one of the passages amends.
+    A document is left out if a cited document replaces it. The other warnings are about cited
+    documents: drafts and old versions by their names, and documents that a found one amends.
     """
     ids = {chunk.document_id for chunk in found.chunks}
     standing, cited = standings(ids), {citation.document_id for citation in answer.citations}

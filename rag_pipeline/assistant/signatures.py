@@ -1,6 +1,6 @@
 """Declare the assistant's prompts as DSPy signatures.
 
-DSPy's requests are sent as calls to chat models, with call cache, rate limits and charges.
+DSPy's requests become calls to chat models. Call cache, rate limits and charges apply to them.
 """
 
 import hashlib
@@ -226,7 +226,7 @@ class ChatEngine:
 
 
 def open_lm(ask: Ask, name: str) -> dspy.LM:
-    """Return a DSPy model that sends requests through `ask`, without DSPy's cache and retries."""
+    """Return a DSPy model that sends requests through `ask`. DSPy's cache and retries are off."""
     # The prefix hides the vendor's name, because DSPy would apply rules of the vendor.
     return dspy.LM(f"rag_pipeline/{name}", cache=False, num_retries=0, engine=ChatEngine(ask))
 

@@ -1,4 +1,4 @@
-"""Search kept documents from outside like the release, and find and keep new documents."""
+"""Search documents from outside with the release's configuration, and find and keep new ones."""
 
 import threading
 import time
@@ -95,15 +95,15 @@ class ExpandedCorpus:
             return not self.documents.live()
 
     def describe(self) -> dict[str, Any]:
-        """Return name, source and number of documents."""
+        """Return the corpus's name, the source and the number of kept documents."""
         source, kept = self.settings.look_in.source, self.documents.live()
         return {"name": self.name, "source": source, "documents": len(kept)}
 
     def look_outside(self, query: str, reader: Reader) -> list[Kept]:
         """Find documents outside that answer a question, keep them, and return the new documents.
 
-        A question with kept documents is not searched again before they expire. If another thread
-        searches for the same question, wait and return its documents. Raises ProviderError,
+        If documents of the question are kept already, return [] until they expire. If another
+        thread searches for the same question, wait and return its documents. Raises ProviderError,
         ConfigError or StoreError if the source or the store fails.
         """
         lock = self._looking[hash(query) % _LOCKS]
@@ -167,7 +167,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """Indexes kept documents with the release's configuration when they change."""
+    """Indexes kept documents with the release's configuration if either has changed."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)
@@ -194,7 +194,7 @@ class _IndexedExpansion(Corpus):
 def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     """Return the corpus's settings with the release's configuration as the only configuration.
 
-    A `given` chunking is replaced by `recursive`, because it knows no documents from outside.
+    A `given` chunking is replaced by `recursive`, because it has no chunks of other documents.
     """
     pinned = release.typed_settings()
     chunking = pinned.chunking
@@ -235,7 +235,7 @@ def _drop_superseded(store: Store, path: str | None) -> None:
 
 @contextmanager
 def _clear_errors(workspace: Workspace) -> Iterator[None]:
-    """Turn the errors of a store that another process clears into a StoreError.
+    """Raise StoreError for the errors that occur if another process clears the store meanwhile.
 
     The assistant then answers without documents from outside.
     """

@@ -69,8 +69,8 @@ def expanded_id(found: Document) -> str:
 class ExpandedDocuments:
     """Stores one corpus's kept documents. Threads and processes may share the store.
 
-    Without settings (expansion is off), no document is added and none expires. `_clock` returns the
-    time in Unix seconds.
+    If `_settings` is None, expansion is off. Then no document is added and none expires. `_clock`
+    returns the time in Unix seconds.
     """
 
     _config: CorpusConfig
@@ -104,10 +104,10 @@ class ExpandedDocuments:
     def keep(
         self, found: Sequence[Document], query: str, source: str, taken: Collection[str] = ()
     ) -> list[Kept]:
-        """Store documents and return them. Drop the oldest documents above `max_documents`.
+        """Store the first `documents_per_query` documents, and return those that are kept.
 
-        A document that is already kept is not changed. A document with an id in `taken`, the ids of
-        the corpus's own documents, is left out.
+        A document that is already kept is not changed. `taken` has the ids of the corpus's own
+        documents, which are left out. If more than `max_documents` are kept, drop the oldest.
         """
         settings = self._settings
         assert settings is not None
@@ -165,7 +165,7 @@ class ExpandedDocuments:
         return count
 
     def prune(self, state: TableState | None = None) -> list[Kept]:
-        """Drop and return expired documents, and documents that the corpus now has itself.
+        """Drop expired documents and documents that the corpus now has itself, and return them.
 
         `state` is the state of the corpus's documents table.
         """
@@ -186,7 +186,7 @@ class ExpandedDocuments:
     def collect(self, dry_run: bool) -> list[Freed]:
         """Delete expired documents and old versions of tables, and return what was freed.
 
-        With `dry_run`, only list them.
+        If `dry_run` is True, nothing is deleted.
         """
         freed = [
             Freed("expanded document", k.document_id, f"found {k.time[:10]}, expired", k.characters)

@@ -79,7 +79,7 @@ class WebPages:
     max_characters: int
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the first k results with an address and a text that is not indexed yet."""
+        """Return the first k results that have an address and a text, and are not in `indexed`."""
         pages = (page(*result, self.max_characters) for result in self.search(query))
         return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
 
@@ -98,7 +98,10 @@ class Folder:
         self._index: LexicalIndex | None = None
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the k documents with the best passages. A passage shares a term with the query."""
+        """Return at most k documents by their best passages that share a term with the query.
+
+        Raises ConfigError if the folder cannot be read.
+        """
         settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
         try:
             found = [s for s in scan(settings, self._path) if isinstance(s, SourceFile)]
@@ -155,7 +158,7 @@ class Folder:
 
 
 def ask_searxng(settings: SearxngSource, query: str) -> Iterator[WebResult]:
-    """Yield the titles and snippets of a SearXNG server's first results.
+    """Yield the addresses, titles and snippets of a SearXNG server's first results.
 
     The server must allow the JSON format: https://docs.searxng.org/dev/search_api
     """
@@ -186,9 +189,10 @@ def bounded_json(
     most_bytes: int,
     hints: Mapping[int, str] = MappingProxyType({}),
 ) -> Any:
-    """Return the JSON of a streamed httpx reply of limited size within a limited time.
+    """Return the JSON of a streamed httpx reply.
 
-    Raises ProviderError that begins with `what`. `hints` gives endings of the error by HTTP status.
+    Raises ProviderError if the reply takes more than `seconds`, has more than `most_bytes`, or is
+    no JSON. The error begins with `what`. `hints` gives endings of the error by HTTP status.
     """
     end = time.monotonic() + seconds
     with stream as reply:
@@ -220,7 +224,7 @@ def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebR
 
 
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:
-    """Return a search result as a document, or None without an http address or text.
+    """Return a search result as a document, or None if it has no http(s) address or no text.
 
     The loader's parser removes markup and scripts.
     """
@@ -251,7 +255,7 @@ def is_web_address(url: str) -> bool:
 
 
 def cut(text: str, characters: int) -> str:
-    """Return at most the first `characters` characters of a text, cut between words."""
+    """Return at most the first `characters` characters of a text, if possible cut between words."""
     if len(text) <= characters:
         return text
     head = text[:characters]
