@@ -88,7 +88,7 @@ class Assistant(CorporaSearcher):
     def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
         """Open every release and answer by rules, so that the first question is fast.
 
-        No chat model or reranker is asked. Skip corpora that fail. Stop once `is_full` returns True.
+        No chat model or reranker is asked. Skip corpora that fail. Stop when `is_full()` is True.
         """
         for corpus in self.corpora.values():
             if is_full():
