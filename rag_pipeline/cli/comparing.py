@@ -43,7 +43,7 @@ _SNIPPET = 200
 _PASSAGES = 3
 _QUERIES = 5
 _WIDE_ENOUGH = 90
-"""Width of a terminal, in characters, from which intervals have a decimal."""
+"""Least width of a terminal, in characters, at which intervals are shown with a decimal."""
 
 
 def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
@@ -71,7 +71,7 @@ def show_explanation(
 ) -> None:
     """Print a query's rank in every configuration, and its passages in one configuration.
 
-    That is `configuration`, by default the served one.
+    The default of `configuration` is the served configuration, or else the best.
     """
     if f"AnswerPresence@{k}" not in METRICS:
         raise InputError(f"-k {k} is not one of: 1 to 10, 20")

@@ -91,7 +91,7 @@ def outside_capture() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON alone. Escape non-ASCII characters if the terminal's encoding lacks one."""
+    """Print a value as JSON. Escape non-ASCII characters if the terminal's encoding lacks one."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -160,7 +160,7 @@ def visible(text: str) -> str:
 
 
 def indented(text: str, indent: str = "   ") -> str:
-    """Return an indented text, wrapped to the terminal's width, or one line without a terminal."""
+    """Indent a text and wrap it to the terminal's width. Without a terminal, return one line."""
     width = console.width if console.is_terminal or "COLUMNS" in os.environ else sys.maxsize
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False

@@ -68,7 +68,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
 
 
 def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
-    """Return a line with the estimated costs of a run for each paid model."""
+    """Return one line per paid model, with the estimated costs of a run."""
     lines = []
     for model in dict.fromkeys(f.model for f in found if f.model):
         own = [f for f in found if f.model == model]
@@ -134,7 +134,7 @@ def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
 
 
 def usd(totals: Totals) -> str:
-    """Return the cost in USD as text. With unknown prices it is a lower bound or "unknown"."""
+    """Return the cost in USD as text. If a price is unknown, it is a lower bound or "unknown"."""
     if totals.is_known:
         return f"{totals.usd:,.4f}"
     return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

@@ -1,4 +1,4 @@
-"""Find the corpus file of a command by its path or name, or as the only corpus file."""
+"""Find the corpus file that a command names by path or name, or else the only corpus file."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_corpus_file(wanted: str | None = None, option: str | None = None, hint: str = "") -> Path:
-    """Return the corpus file with a path or name, or the only corpus file without a name.
+    """Return the corpus file with the given path or name, or else the only corpus file.
 
     The name comes from the argument, the option `--corpus` or RAG_CORPUS. `hint` is appended to the
     error for an unknown name. Raises ConfigError with the found corpora if no corpus or several
@@ -65,7 +65,7 @@ def open_corpus(wanted: str | None = None, option: str | None = None, hint: str 
 
 
 def rag(*arguments: str, file: Path | None = None, corpus: str = "") -> str:
-    """Return a command line of `rag` for the working directory.
+    """Return a command line of `rag` that works in the working directory.
 
     If needed, it ends with the shortest argument that names the corpus file.
     """

@@ -46,7 +46,7 @@ def initialize(
 ) -> None:
     """Write a corpus file for a folder, and print what the folder holds and what comes next.
 
-    Without `model` and `exclude`, a terminal is asked for them.
+    If `model`, `exclude` or `queries` is None, ask for it on a terminal.
     """
     if model not in (None, *get_args(_Model)):
         raise ConfigError(f"--model {model}: is not one of: {', '.join(get_args(_Model))}")
@@ -79,7 +79,7 @@ def initialize(
 
 
 def proposed(documents: Path, target: Path) -> Choices:
-    """Print and return the choices for a folder without asking a person: only installed models."""
+    """Print and return the choices for a folder. Ask nobody, and choose an installed model."""
     found = survey(documents.expanduser())
     mixed = is_mixed(found.languages)
     # Only the choice in a mixed folder depends on times, and measuring opens both models.
@@ -92,7 +92,7 @@ def proposed(documents: Path, target: Path) -> Choices:
 
 
 def _heavy(found: Survey, speeds: Speeds) -> str:
-    """Name the giant logs and data, the largest first, with their part of the text and minutes."""
+    """List giant logs and data files, largest first, with size, share of the text and minutes."""
     whole = found.characters + sum(found.heavy.values())
     told = []
     for path, count in sorted(found.heavy.items(), key=lambda one: -one[1]):
@@ -103,7 +103,7 @@ def _heavy(found: Survey, speeds: Speeds) -> str:
 
 
 def _left_out(found: Survey, heavy: str, target: Path) -> list[str]:
-    """Return patterns that leave out logs and data, and print which files they are."""
+    """Return patterns that leave out the giant logs and data files, and print these files."""
     if heavy:
         say(
             f"left out as logs or data: {escape(heavy)}\n"

@@ -31,7 +31,7 @@ _KEYS = "numbers of answering passages, [n]othing, [d]rop, [s]kip, [q]uit"
 
 
 def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
-    """Write a sample of at most `number` new questions of a log to the file that `label` reads."""
+    """Sample at most `number` new questions of a log, and write them to the file for `label`."""
     config = load_config(file)
     asked = read_log(log)
     target = _unlabelled(config)
@@ -92,7 +92,7 @@ def label_questions(file: Path) -> None:
 
 
 def _named(corpus: Corpus, spans: Sequence[SpanRecord]) -> list[ScoredChunk]:
-    """Return the passages that users named, without those that are gone from their documents."""
+    """Return the passages that users named and that their documents still contain."""
     found = []
     for span in spans:
         with suppress(InputError):
@@ -105,7 +105,7 @@ def _named(corpus: Corpus, spans: Sequence[SpanRecord]) -> list[ScoredChunk]:
 
 
 def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | None:
-    """Ask for the gold spans. Return `skip` or `drop` for these answers, or None to quit."""
+    """Ask for the gold spans and return them. Return `skip`, `drop`, or None to quit."""
     while True:
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()
         if said in ("q", "s", "d", "n"):

@@ -29,7 +29,7 @@ class Live:
     """Shows the progress of the current stage, and prints a line for each finished stage.
 
     A stage is all steps of one asset. Without a terminal, a line every 10 s replaces the bar. With
-    `verbose`, each finished step has a line instead. Without `stages`, only the progress is shown.
+    `verbose`, each finished step has a line instead. If `stages` is False, stages have no line.
     """
 
     def __init__(

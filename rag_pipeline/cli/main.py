@@ -103,7 +103,7 @@ def _before_each_command(
 
 
 def main() -> None:
-    """Run the command line. A user's mistake ends it with one message and no traceback."""
+    """Run the command line. Expected errors end it with one message and no traceback."""
     # Lance warns about normal operations. Its errors become errors of this package.
     os.environ.setdefault("LANCEDB_LOG", "error")
     make_legible()

@@ -47,13 +47,16 @@ from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 5
-"""Number of changed files of a kind that are named."""
+"""Maximum number of files that are named for each kind of change, such as added files."""
 _MANY_CHUNKS = 500
-"""Minimum chunks of a step for naming its largest documents: about a minute of a packaged model."""
+"""Least number of chunks of a step whose largest documents are named.
+
+A packaged model embeds so many in about a minute.
+"""
 
 
 def show_plan(file: Path, as_json: bool) -> None:
-    """Load and cut what is new, and print the work of a run by stage."""
+    """Load and cut new documents, and print the work of a run by stage."""
     config = load_config(file)
     check_inputs(config)
     workspace = Workspace(config)
@@ -94,7 +97,7 @@ def show_plan(file: Path, as_json: bool) -> None:
 
 
 def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
-    """Load and cut the new documents, and describe this work. Another run may already do it."""
+    """Load and cut the new documents, and describe this work, unless another run is at work."""
     try:
         with lease(workspace.store), progress_bar() as progress:
             live = Live(progress, RunPlan(workspace, free_steps(workspace)), stages=False)
@@ -122,7 +125,7 @@ def _changed_lines(changes: FileChanges) -> Iterator[str]:
 
 
 def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
-    """Return a table with one row a stage. An empty cell means none, and `?` unknown."""
+    """Return a table with one row per stage. An empty cell means none, and `?` means unknown."""
     table = new_table(title=f"{corpus}: what a run would do")
     table.add_column("stage", no_wrap=True)
     names = ("documents", "chunks", "prompts", "texts", "tokens", "USD", "time")
@@ -181,7 +184,10 @@ def duration(seconds: Sequence[float | None]) -> str:
 def _largest(
     workspace: Workspace, found: Sequence[PlannedStep], changes: FileChanges, file: Path
 ) -> Iterator[str]:
-    """Yield a line that names the few new documents with at least half of many chunks to embed."""
+    """Name up to 3 new documents if they have at least half of the chunks to embed.
+
+    Yield nothing if the step has fewer than `_MANY_CHUNKS` chunks.
+    """
     indexes = [row for row in found if row.step.asset == "vector_index" and row.chunks]
     index = max(indexes, key=lambda row: row.chunks or 0, default=None)
     if index is None or not index.chunks or index.chunks < _MANY_CHUNKS:
@@ -198,7 +204,7 @@ def _largest(
 
 
 def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
-    """Yield the reasons of stages that run again without changed documents or stages before."""
+    """Yield the reasons of stages that run again although no document or earlier stage changed."""
     reasons: dict[str, dict[str, None]] = {}
     for row in found:
         if row.why in (MADE_OTHERWISE, FAILED_BEFORE):
@@ -261,7 +267,7 @@ def describe(row: PlannedStep) -> str:
 def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
     """Return lines with the number of steps, and the duration of the whole run.
 
-    `start` is the time in seconds that the run takes beside its steps.
+    `start` is the time in seconds that the run takes in addition to its steps.
     """
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]

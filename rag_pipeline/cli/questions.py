@@ -47,7 +47,7 @@ _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
 class Wanted(NamedTuple):
-    """Holds numbers of questions: from one passage, from two documents, and without answer."""
+    """Holds the numbers of wanted questions: of one passage, of two documents, and unanswerable."""
 
     number: int
     several: int = 0
@@ -131,7 +131,7 @@ def _make(
     chat: str | None,
     told: Console,
 ) -> MadeQuestions:
-    """Make the questions with the chat model, or with rules without one and if it fails."""
+    """Make the questions with the chat model. If there is none or it fails, make them by rules."""
     lexical = workspace.config.lexical
     more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
     if chat is not None:

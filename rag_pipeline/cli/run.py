@@ -138,8 +138,9 @@ def summarize_run(
 ) -> dict[str, Any]:
     """Return the results as `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
-    `calls.embedding` counts the texts of steps without a chat model. Configurations can share a
-    step. Its calls and seconds count for the first one, and its calls count as saved for the rest.
+    `calls.embedding` counts the texts of steps without a chat model. If configurations share a
+    step, its calls and seconds count for the first of them. For the others, the calls count as
+    saved.
     """
     by_step = {result.step: result for result in results}
     board = {row.name: row for row in load_leaderboard(workspace).configurations}

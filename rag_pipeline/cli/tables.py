@@ -1,4 +1,4 @@
-"""Print leaderboards, chunks, answers, releases and imports for users."""
+"""Print leaderboards, releases and imports for users."""
 
 import re
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ def show_leaderboard(board: Board) -> None:
 def _fitting_metrics(board: Board, taken: int, references: int) -> list[str]:
     """Return the metrics, without the sorting metric, that fit into the terminal's width.
 
-    `taken` is the width of the names, counts and intervals.
+    `taken` is the width in characters of the names, counts and intervals.
     """
     rows = board.configurations
     # Each metric takes 9 columns, and a verdict 13.

@@ -48,7 +48,7 @@ def search(
 ) -> None:
     """Search the release.
 
-    A running `rag serve` of the same corpus file and user answers faster than this process.
+    If `rag serve` runs for the same corpus file and user, that server answers, which is faster.
 
     \b
     Examples:
@@ -94,9 +94,9 @@ def ask(
 ) -> None:
     """Answer a question from the release, with sources.
 
-    Without a chat model (`assistant.chat` in the corpus file) the answer consists of verbatim
-    sentences. Each source is compared with its document. A running `rag serve` of the same corpus
-    file and user answers faster than this process.
+    If the corpus file sets no chat model (`assistant.chat`), the answer consists of verbatim
+    sentences. Each source is compared with its document. If `rag serve` runs for the same corpus
+    file and user, that server answers, which is faster.
 
     \b
     Examples:
@@ -144,8 +144,9 @@ def verify(
 
     ANSWER is the output of `rag ask --json`, of the server's `/v1/ask` or chat completions, or of
     the MCP tool `assistant`. The store, or a bundle of `rag export`, must hold the answer's
-    release. No model and no network is used. Altered words, a missing document and another release
-    end with the exit code 3 and the reason. The text of the answer itself is not proved.
+    release. No model and no network is used. If words are altered, a document is missing or
+    the release is another, the command prints the reason and exits with code 3. The text of the
+    answer itself is not proved.
 
     \b
     Examples:

@@ -52,15 +52,15 @@ def init(
     ] = None,
     force: Annotated[bool, flag("--force", "Replace an existing file.")] = False,
 ) -> None:
-    """Look at a folder, and write a commented corpus file: configurations `default` and `plain`.
+    """Look at a folder, and write a corpus file with the configurations `default` and `plain`.
 
-    At most 80 files are read, for at most 60 seconds. Each packaged model embeds 20 texts, so that
-    the expected minutes are those of this machine. Logs over 1 MB, data files over 10 MB, and
-    tables over 1 MB that are most of the text are left out. A terminal is asked about the model,
+    At most 80 files are read, for at most 60 seconds. Each packaged model embeds 20 texts, to
+    estimate its minutes on this machine. Logs over 1 MB, data files over 10 MB, and tables over
+    1 MB that are most of the text are left out. On a terminal, the command asks about the model,
     the questions and these files.
 
-    Its JSON Schema is written beside it as FILE.schema.json, for editors. Paths are relative to
-    the working directory.
+    The JSON Schema of the corpus file is written beside it as FILE.schema.json, for editors. Paths
+    are relative to the working directory.
 
     \b
     Examples:
@@ -94,10 +94,10 @@ def demo(
         option("DIR", "Try it on these documents instead of the sample.", "--folder"),
     ] = None,
 ) -> None:
-    """Index and evaluate a corpus in a new folder, release the best, and answer one question.
+    """Index and evaluate a corpus in a new folder, release its best build, and answer a question.
 
-    Without `--folder` the corpus is the sample: 27 invented agreements and policies that look
-    alike, and 71 questions. With `--folder` rules make up to 60 questions from your documents.
+    Without `--folder`, the corpus is the sample: 27 invented agreements and policies that look
+    alike, and 71 questions. With `--folder`, rules make up to 60 questions from your documents.
     The documents are only read. The demo needs no key and no network. To remove everything, delete
     the folder.
 
@@ -129,7 +129,10 @@ def demo(
 
 
 def _write_demo(name: str, file: Path, documents: Path | None) -> None:
-    """Write the corpus file of a demo into a new folder; without documents copy the sample, too."""
+    """Write the corpus file of a demo into a new folder.
+
+    If no documents are given, also copy the documents and questions of the sample.
+    """
     from rag_pipeline.cli.init import proposed
     from rag_pipeline.pipeline.template import Choices, write_corpus_file
 
@@ -151,7 +154,10 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
 
 
 def _made_questions(file: Path) -> str:
-    """Make questions unless a demo made them before; return the first, or "" if there are none."""
+    """Make questions unless an earlier demo made them.
+
+    Return the first question, or "" if there are none.
+    """
     from rag_pipeline.cli.questions import RULES, Wanted, make_and_write
     from rag_pipeline.config import load_config
     from rag_pipeline.questions.files import queries_file, read_questions
@@ -183,8 +189,8 @@ def schema(
     """Print the JSON Schema of corpus files, with the settings of the installed plugins.
 
     An editor with a YAML language server completes and checks a corpus file that begins with
-    `# yaml-language-server: $schema=FILE`. The file of `rag init` does, with a schema beside it.
-    Write the schema again after you install a plugin.
+    `# yaml-language-server: $schema=FILE`. A file of `rag init` begins with this line,
+    and its schema is beside it. Write the schema again after you install a plugin.
 
     \b
     Examples:
@@ -272,7 +278,7 @@ def plan(
 ) -> None:
     """Show the work, time and costs of `rag run` by stage, and make no model calls.
 
-    New files are loaded and cut; `rag run` does not repeat this. With --json, no file is loaded.
+    New files are loaded and cut into chunks, also with --json. `rag run` does not repeat this.
 
     \b
     Example:
@@ -319,7 +325,7 @@ def quarantine(
 ) -> None:
     """List all documents in quarantine with the stage that refused them and the reason.
 
-    A run tries a document again when its file or the settings that refused it change.
+    A run tries a document again if its file changes, or the settings of the stage that refused it.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ app = typer.Typer(
 def show(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """Show the documents found outside, newest first, with their origins.
+    """Show the documents that were found outside the corpus, newest first, with their origins.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def remove(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Delete one document found outside. Later answers do not use it.
+    """Delete one document that was found outside the corpus. Later answers do not use it.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def remove(
 
 @app.command(short_help="Delete everything found outside.")
 def clear(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
-    """Delete every document found outside, and the indexes of these documents.
+    """Delete all documents that were found outside the corpus, and their indexes.
 
     \b
     Example:

@@ -70,9 +70,9 @@ def make(
 
     With `--several`, questions need two documents, and both passages are gold. With
     `--unanswerable`, questions have the tag `unanswerable` and no gold. They test whether `rag ask`
-    finds no answer. A chat model writes the questions in the documents' language. They are tested
-    in the same way. The model's calls are cached, charged and limited by the budget. The estimated
-    cost is printed before the first call. If the model fails, rules make the questions.
+    says that nothing answers. A chat model writes questions in the documents' language, and they
+    are tested in the same way. The model's calls are cached, charged and limited by the budget. The
+    estimated cost is printed before the first call. If the model fails, rules make the questions.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     """Go through the synthetic questions one by one: accept, reject or edit each.
 
     Each question is shown with its answer and its gold passage. A rejected question leaves the
-    file and is not made again. Skipped questions come up the next time.
+    file and is not made again. Skipped questions are shown again next time.
 
     \b
     Example:
