@@ -40,8 +40,8 @@ class Expansion(Settings):
     """Searches outside the release if an answer's confidence is low, and keeps found documents.
 
     The search starts if the probability that the passages hold the answer is below
-    `min_confidence`. At most `max_documents` documents of at most `max_characters` are kept for
-    `days_to_live` days.
+    `min_confidence`. At most `max_documents` documents of at most `max_characters` characters each
+    are kept for `days_to_live` days.
     """
 
     look_in: ExpansionSource
@@ -53,12 +53,12 @@ class Expansion(Settings):
 
 
 class AssistantSettings(Settings):
-    """Configures the assistant. Without `chat`, it answers by rules with verbatim sentences.
+    """Configures the assistant. If `chat` is null, rules answer with verbatim sentences.
 
     `evaluation.answers` sets how passages become an answer, so that the served method is evaluated.
     An answer lists its first `files` documents. `boosted_files` and `variants` override the
     release's retriever. A model may improve its answer `reflections` times. If a model does not
-    reply within `model_seconds`, rules replace it.
+    reply within `model_seconds`, rules replace the model.
     """
 
     chat: ChatName | None = None
@@ -79,7 +79,7 @@ class AssistantSettings(Settings):
         return self
 
     def required(self) -> Mapping[str, str]:
-        """Return the package that calls `chat`."""
+        """Return the optional package that calls `chat`, or {} if `chat` is null."""
         return {"dspy": "dspy"} if self.chat else {}
 
     @property

@@ -42,7 +42,7 @@ class Configuration(_Choices):
 
     @property
     def context_key(self) -> Key:
-        """Return the partition of contextualized chunks and lexical index."""
+        """Return the partition of the contextualized chunks and the lexical index."""
         return self.key.at("contextualizer")
 
     @property

@@ -236,7 +236,7 @@ class CorpusConfig(Settings):
         )
 
     def used_settings(self) -> Iterator[tuple[str, Settings]]:
-        """Yield place and settings of the assistant, of used variants, and of those they name."""
+        """Yield the place and settings of the assistant, used variants, and variants they name."""
         chosen: list[tuple[str, Settings]] = [("assistant.chat", self.assistant)]
         for one in self.all_configurations.values():
             chosen += [(f"{s}s.{one.variant(s)}", self.chosen(one, s)) for s in STAGES]

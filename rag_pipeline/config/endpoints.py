@@ -1,7 +1,8 @@
 """Keep the cached answers and tables of models that move to another address.
 
 Call keys and fingerprints contain a model's address, because a name such as `default` is not
-unique. The store records each model's first address. A moved model has it as `cache_identity`.
+unique. The store records each model's first address. If a model has moved, its `cache_identity` is
+its first address.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,9 +59,9 @@ def moved_models(config: CorpusConfig) -> Iterator[str]:
 
 
 def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
-    """Return the corpus file's settings, with the current address, of a release's model.
+    """Return the corpus file's settings for a model of a release, if the file has the model.
 
-    Return `settings` if the corpus file does not have the model.
+    They hold the model's current address. Otherwise return `settings`.
     """
     if isinstance(settings, RemoteModel):
         same = fingerprint(settings)

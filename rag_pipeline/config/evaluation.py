@@ -69,7 +69,8 @@ class ExtractiveAnswers(AnswerSettings):
     If these chunks hardly match the question, four times as many are read. The kind of the question
     sets the form: quotes, a list or a table. Lists and tables use three times as many chunks. If
     the probability that the chunks hold the answer is below `confidence`, the answer is "nothing
-    found". The default of `confidence` rejects about the share `error` of answerable questions.
+    found". With the default of `confidence`, this rejects about the share `error` of the answerable
+    questions.
     """
 
     code_version = 16
@@ -80,7 +81,7 @@ class ExtractiveAnswers(AnswerSettings):
 
 
 class AnswerMethod(AnswerSettings):
-    """Answers from the passages with its own words, such as with a chat model."""
+    """Answers in its own words from the passages, for example with a chat model."""
 
     @abstractmethod
     def answer(

@@ -17,8 +17,8 @@ from rag_pipeline.config.settings import Settings
 def fingerprint(*parts: Any) -> str:
     """Return 16 hex digits of the SHA-256 over the parts' canonical JSON.
 
-    Settings count with their `code_version` and without `not_fingerprinted`, also inside settings.
-    Raises TypeError if a part has no JSON form.
+    The JSON of settings has their `code_version` and lacks the settings in `not_fingerprinted`.
+    This also holds for settings inside settings. Raises TypeError if a part has no JSON form.
     """
     canonical = json.dumps(parts, default=_plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -40,7 +40,7 @@ class Key(str):
 
     @classmethod
     def parse(cls, partition: str) -> "Key":
-        """Return the key of a partition of variants.
+        """Return the key of a partition that is named by its variants, or that is "".
 
         Raises ValueError for any other name. `Configuration.key` is the key of a configuration.
         """
@@ -58,7 +58,7 @@ class Key(str):
 
     @property
     def level(self) -> KeyLevel | None:
-        """Return the last part that the key has (see `KeyLevel`), or None without partitions."""
+        """Return the last part that the key has (see `KeyLevel`), or None if the key is empty."""
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: KeyLevel | None) -> "Key":

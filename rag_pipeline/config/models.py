@@ -154,7 +154,7 @@ class EmbeddingSettings(Settings):
 
 
 class ChatSettings(Settings):
-    """Configures a chat model. With `batch`, calls go through the vendor's batch API."""
+    """Configures a chat model. If `batch` is set, calls go through the vendor's batch API."""
 
     not_fingerprinted = frozenset({"batch", "batch_poll_seconds"})
     prices: ClassVar[Mapping[str, Any]] = {}
@@ -172,7 +172,7 @@ class ChatSettings(Settings):
         """Return provider, model and all parameters that change the replies."""
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with at most these seconds per request and for all retries."""
+        """Return the settings with at most `seconds` per request and `patience` for all retries."""
         return self
 
     @abstractmethod

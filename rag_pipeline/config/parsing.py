@@ -170,7 +170,7 @@ def _corpus_name(text: str) -> str:
 def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:
     """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text.
 
-    `values` maps the value of each variable to the text that it replaces, as a second result.
+    Also add each variable's value to `values`, with the `{{ env.NAME }}` that the value replaces.
     """
     if isinstance(value, dict):
         return {k: _with_environment(v, where, (*path, str(k)), values) for k, v in value.items()}
@@ -203,7 +203,7 @@ def _written(attributes: Any, error: Any) -> Any:
 
 
 def _without(line: str, values: Mapping[str, str]) -> str:
-    """Replace the values of variables, which may be secret, by the variables in a message."""
+    """Replace the values of variables, which may be secret, by `{{ env.NAME }}` in a message."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:
             for form in (value, repr(value)[1:-1], repr(f"\"'{value}")[4:-1]):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 @dataclass(frozen=True, slots=True)
 class ChargedTokens:
-    """Counts the charged tokens of a call. `cached` is the part of `input` in a prompt cache."""
+    """Counts the charged tokens of a call. A prompt cache served the part `cached` of `input`."""
 
     input: int = 0
     cached: int = 0

@@ -15,9 +15,9 @@ LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 class AdaptiveSelection(Settings):
     """Keeps few chunks for a simple query and more chunks for a complex query.
 
-    `contexts` are the maximum numbers of chunks for a complexity below 0.3, below 0.7, and of at
-    least 0.7 (see `search.selection`). A chunk's score must exceed `floor`, after the query's
-    scores are scaled to 0..1.
+    `contexts` are three maximum numbers of chunks: for a complexity below 0.3, below 0.7, and of at
+    least 0.7 (see `search.selection`). A query's scores are scaled to 0..1, and a chunk's scaled
+    score must exceed `floor`.
     """
 
     contexts: tuple[int, int, int] = (3, 5, 7)
@@ -31,13 +31,17 @@ class AdaptiveSelection(Settings):
 
 
 class RetrieverSettings(Settings):
-    """Holds the common settings of all retrievers. A search returns `k` chunks.
+    """Holds the common settings of all retrievers.
 
-    `near_duplicates` leaves out a chunk with nearly the text of a better chunk, in the same
-    `document` or anywhere in the `corpus`. At most `most_per_document` chunks come from one
-    document. Both settings select from the best 200 chunks. `expand` adds the neighbours of a chunk
-    or its whole section (see `search.widening`). `adaptive: true` uses default settings. A plugin's
-    method must be a `search.retrievers.SinglePassRetriever`.
+    - `k`: number of chunks that a search returns.
+    - `near_duplicates`: leaves out a chunk whose text is nearly that of a better chunk, in the same
+      `document` or in the `corpus`.
+    - `most_per_document`: at most this many chunks come from one document.
+    - `expand`: adds a chunk's neighbours or its whole section (see `search.widening`).
+    - `adaptive`: `true` uses the default settings.
+
+    `near_duplicates` and `most_per_document` select from the best 200 chunks. A plugin's method
+    must be a `search.retrievers.SinglePassRetriever`.
     """
 
     method: str

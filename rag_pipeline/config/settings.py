@@ -74,7 +74,7 @@ class CorpusFile(Protocol):
 
 
 class Settings(BaseModel):
-    """Is the base of all settings classes. Objects are frozen and refuse unknown names."""
+    """The base of all settings classes. Objects are frozen and refuse unknown names."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
@@ -101,7 +101,7 @@ class Settings(BaseModel):
         return self.requires
 
     def names(self) -> Iterator[tuple[str, str, str]]:
-        """Yield path of the setting, section and name of each named variant (see `NameIn`)."""
+        """Yield the setting's path, section and name of each named variant (see `NameIn`)."""
         for setting, value in self:
             field = type(self).model_fields[setting]
             marks = [*_marks(field.annotation, *field.metadata)]
@@ -214,14 +214,15 @@ class RemoteModel(Settings):
 class DocumentsSource(Settings):
     """Selects the files of the corpus in a folder or bucket, with globs and limits.
 
-    A load deletes at most the share `max_deleted` of the loaded documents, or up to ten documents.
-    If more documents are gone, it deletes none and fails until the deletion is allowed. `metadata`
-    names a .csv or .jsonl file with one line per document: `document_id`, `title`, and your own
-    fields for filters, such as date, source and access labels. With `gitignore`, the folder's
-    `.gitignore` files exclude files. `follow_links` follows links to folders inside the folder,
-    each folder once. `anywhere` also follows links to files and links out of the folder. Up to
-    `processes` files are parsed in parallel, by default one per core and at most four. Parsing a
-    PDF can take 500 MiB per process.
+    - `max_deleted`: A load deletes at most this share of the loaded documents, or up to ten
+      documents. If more are gone, it deletes none and fails until the deletion is allowed.
+    - `metadata`: A .csv or .jsonl file with one line per document: `document_id`, `title`, and your
+      own fields for filters, such as date, source and access labels.
+    - `gitignore`: The folder's `.gitignore` files exclude files.
+    - `follow_links`: `true` follows links to folders inside the folder, each folder once.
+      `anywhere` also follows links to files and links out of the folder.
+    - `processes`: Maximum number of files that are parsed in parallel, by default one per core and
+      at most four. Parsing a PDF can take 500 MiB per process.
     """
 
     code_version = 1
@@ -265,11 +266,13 @@ class DocumentsSource(Settings):
 class Retention(Settings):
     """Sets how long superseded data is kept. Served and current data is always kept.
 
-    A rollback can reach the newest `keep_releases` releases. Tables, indexes and results of removed
-    variants are kept for `keep_days`. Superseded versions of a table are kept for `version_hours`,
-    which must exceed the duration of any step. Unused answers of models are kept for `calls_days`
-    after their last use. The corpus's newest `keep_runs` finished Dagster runs are kept for
-    `runs_days`. A run with the latest materialization of a partition is always kept.
+    - `keep_releases`: A rollback can reach this many of the newest releases.
+    - `keep_days`: Tables, indexes and results of removed variants are kept for this time.
+    - `version_hours`: Superseded versions of a table are kept for this time, which must exceed the
+      duration of any step.
+    - `calls_days`: Unused answers of models are kept for this time after their last use.
+    - `keep_runs`, `runs_days`: The corpus's newest `keep_runs` finished Dagster runs are kept for
+      `runs_days`. A run with the latest materialization of a partition is always kept.
     """
 
     keep_releases: int = Field(default=5, ge=1)
@@ -289,13 +292,16 @@ class Alerts(Settings):
 class Gate(Settings):
     """Sets the metrics in which a candidate must not be worse than the served release.
 
-    Without metrics, only the blocking checks decide. A loss of at most `margin`, in the metric's
-    unit, is accepted. A candidate is refused if fewer than `minimum_queries` queries are compared.
-    It is refused if more than the share `maximum_missing` of them lacks a value. Each missing value
-    counts as lost. `serve_metric` does not choose a configuration above that share, either. A
-    candidate is also compared with the release `reference`, by default the best release of the last
-    year. Every release is refused if a model failed on documents with more than the share
-    `maximum_missing_chunks` of the chunks.
+    - `metrics`: If there are none, only the blocking checks decide.
+    - `margin`: A loss of at most this much, in the metric's unit, is accepted.
+    - `minimum_queries`: A candidate is refused if fewer queries are compared.
+    - `maximum_missing`: A candidate is refused if more than this share of the compared queries
+      lacks a value. Each missing value counts as lost. `serve_metric` chooses no configuration
+      above this share.
+    - `maximum_missing_chunks`: Every release is refused if a model failed on documents with more
+      than this share of the chunks.
+    - `reference`: A candidate is also compared with this release, by default the best of the last
+      year.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
