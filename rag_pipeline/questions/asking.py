@@ -14,7 +14,8 @@ _ELSEWHERE = re.compile(
 )
 """A reference to another sentence. An answer with one is not whole."""
 _NOUN_AND_VERB = re.compile(
-    r"the ([a-z-]+) (?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
+    r"the (?:(?:two|three|first|second|last|other|possible) )?([a-z-]+) "
+    r"(?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
     r"(?:der|die|das) (?!\w+er(?:in)? )([A-ZÄÖÜ][\wäöüß]+) "
     r"(?:(?:nicht|nur|kein\w*|schon|noch|mit|in|auf) |"
     r"[a-zäöüß]+(?:t|n|en) (?:ist|wird|wurde|hat)\b|[a-zäöüß]+$)"

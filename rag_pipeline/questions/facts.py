@@ -56,7 +56,7 @@ COMPANY = (
 _MARKUP = re.compile(
     r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
     r"\w[‐-] \w|\w\.\.\w|[\u0300-\u036f\u0370-\u03ff\u2190-\u23ff\ufffd]|\b(?:the|to|from|of|and|"
-    r"or|by|your|our|for|with|in|on)[A-Z]"
+    r"or|by|your|our|for|with|in|on)[A-Z]|\s[.,;](?:\s|$)"
 )
 """Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
 _NO_TOPIC = re.compile(

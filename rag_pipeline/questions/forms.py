@@ -115,15 +115,17 @@ def is_clause(words: str, *, commas: bool = False) -> bool:
 
 
 _ONE_NOUN = re.compile(
-    r"(?:the|these) (?:(?:default|underlying|current|actual|whole|entire) )?([a-z-]+)|"
+    r"(?:.+ (?:of|to|for|in|on|by|with) )?(?:the|these) (?:(?:default|underlying|current|actual|"
+    r"whole|entire|possible|first|second|last|other|two|three|four) )?([a-z-]+)|"
     r"(?:der|die|das) (?!\w+er(?:in)?$)(\w{,9})"
 )
 
 
 def is_vague(subject: str, about: str) -> bool:
-    """Return whether a subject is one common noun with "the" that title and heading lack.
+    """Return whether a subject ends in a common noun with "the" that title and heading lack.
 
-    A reader of the question alone asks which one is meant: "the sequence", "die Frist".
+    A reader of the question alone asks which one is meant: "the sequence", "die Frist", "the
+    nature of the algorithm".
     """
     noun = _ONE_NOUN.fullmatch(subject)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
@@ -135,7 +137,9 @@ def _condition(found: re.Match[str]) -> Asked | None:
         not is_clause(clause)
         or len(clause.split()) < 4
         or not _IF_FINITE.search(clause)
-        or re.match(r"(?:\w+(?:ing|ed)|so|not|only|there|needed|no) ", clause)
+        or re.match(
+            r"(?:\w+(?:ing|ed)|so|not|only|there|needed|no|either (?:is|are|has|have)) ", clause
+        )
         or POINTING.match(main)
     ):
         return None
@@ -197,8 +201,10 @@ def _barred(found: re.Match[str]) -> Asked | None:
     verb, rest = found["v"], found["rest"]
     if not is_subject(found["s"]) or not is_clause(rest) or len(rest.split()) < 3:
         return None
+    if verb == "does" and re.search(r" and \w+s\b", rest):
+        return None
     if re.search(
-        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely)\b|"
+        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless)\b|"
         r"^(?:mean|be either|be both|be able) ",
         rest,
     ):

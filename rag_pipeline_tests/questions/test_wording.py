@@ -51,6 +51,10 @@ SENTENCES: dict[str, set[str]] = {
         "With how much written notice may the Seller end the contract?"
     },
     "The name must have ten letters.": set(),
+    "The colour of the lid depends on the size of the input.": set(),
+    "If the two limits are hit, the Landlord may end the lease.": set(),
+    "The Agreement can not be amended unless both parties sign a paper.": set(),
+    "The term shall mean .": set(),
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
     "This Supply Agreement shall be governed by the laws of Iowa.": {
         "What will the Agreement be governed by?"
