@@ -102,7 +102,7 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """Return the points without a better point at the same or a lower cost, cheapest first."""
+    """Return each point that no other point beats at the same or a lower cost, cheapest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, -(p.y.mean or 0))):
         if not front or (point.y.mean or 0) > (front[-1].y.mean or 0):
@@ -166,6 +166,6 @@ def _up(share: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return the lowest number from `value` on that is 1, 2, 4 or 8 times a power of ten."""
+    """Return 1, 2, 4 or 8 times a power of ten: the lowest such number that is at least `value`."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next((scale * step for step in (1, 2, 4, 8, 10) if scale * step >= value), value)

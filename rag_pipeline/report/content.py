@@ -1,4 +1,4 @@
-"""Collect all values of a corpus's evaluation that the report shows."""
+"""Collect the values that the report shows of a corpus's evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _MAX_RELEASES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The values of the report. `focus` is the served, or else the best configuration."""
+    """The values of the report. `focus` is the served configuration, or else the best one."""
 
     metric: str
     queries: int
@@ -58,9 +58,9 @@ class Content:
     corrected: Mapping[str, CorrectedMean]
     """Means of Answer Presence by the relevance judge, corrected by queries that have gold."""
     few_labels: CorrectedMean | None
-    """AnswerPresence@1 of `focus` over people's queries, if some of these queries have no gold."""
+    """AnswerPresence@1 of `focus` if some of people's queries lack gold, or None."""
     parts: Sequence[ContextPart]
-    """Quality of the contexts of `focus` by position, number and length."""
+    """Quality of the contexts of `focus` by their position, number and total characters."""
     trend: Sequence[release.Release]
     """The releases with their metrics at the time of release, newest first."""
     doubtful: Sequence[str]
@@ -123,7 +123,7 @@ def collect(workspace: Workspace) -> Content:
 def _corrected(
     rows: Sequence[Mapping[str, Any]], groups: Mapping[str, str]
 ) -> dict[str, CorrectedMean]:
-    """Return Answer Presence@k by the judge, corrected by gold, for each judged cutoff k."""
+    """Return by metric the judge's Answer Presence@k for judged cutoffs k, corrected by gold."""
     labels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         labels.setdefault(row["query_id"], []).append(row)
@@ -146,10 +146,10 @@ def few_labels(
     scores: Scores,
     groups: Mapping[str, str],
 ) -> CorrectedMean | None:
-    """Estimate AnswerPresence@1 over all queries if some of them lack gold.
+    """Estimate AnswerPresence@1 over people's answerable queries if some of them lack gold.
 
     Combine the gold of the labelled queries with predictions for all queries (prediction-powered
-    inference). Return None if the predictions do not help.
+    inference). Return None if every query has gold, or if the predictions do not help.
     """
     asked = {
         q.query_id: q.query for q in queries if not q.synthetic and "unanswerable" not in q.tags

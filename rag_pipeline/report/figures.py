@@ -49,7 +49,10 @@ def measured(content: Content, metric: str) -> bool:
 
 
 def presence_figures(content: Content) -> list[Figure]:
-    """Return a figure with the curves of `focus`, the baseline and the best configurations."""
+    """Return a figure with the curves of `focus`, the baseline and the best configurations.
+
+    Return [] if none of them is measured.
+    """
     curves = {
         row.name: {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}
         for row in content.board.configurations
