@@ -17,10 +17,12 @@ def chunk(
 ) -> list[Chunk]:
     """Cut a document into distinct chunks, sorted by start and end.
 
-    Blank chunks are left out. Built-in methods trim their chunks, which together cover all text but
-    white space. Spans of `given` stay untrimmed. Methods with a size cut source code between its
-    definitions. Without `models`, raise ValueError if the method needs more than the packaged
-    tokenizer. Raise DocumentError if a span is empty or outside the text.
+    Blank chunks are left out. Methods with a size cut source code between its definitions. The
+    chunks of built-in methods are trimmed, and together they cover all text except white space.
+    Only the spans of `given` stay as they are.
+
+    If `models` is not given, raise ValueError if the method needs more than the packaged tokenizer.
+    Raise DocumentError if a span is empty or outside the text.
     """
     text = document.text
     models = models or NoCorpus()

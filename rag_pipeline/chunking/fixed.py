@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Document, Span
 class FixedChunking(ChunkingSettings):
     """Cut windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    `tokens_of` names the embedding with the tokenizer. The default is the packaged model.
+    `tokens_of` names the embedding whose tokenizer is used. The default is the packaged model.
     """
 
     method: Literal["fixed"]
@@ -46,8 +46,8 @@ class FixedChunking(ChunkingSettings):
 def fixed_spans(text: str, tokens: int, overlap: int, starts: TokenStarts) -> list[Span]:
     """Return windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    `starts` holds the offset of each token. A window ends where its next token starts, so it
-    includes characters without a token.
+    `starts` holds the offset of each token. A window ends where the token after it starts, so it
+    includes characters that belong to no token.
     """
     spans: list[Span] = []
     step = tokens - overlap

@@ -73,8 +73,8 @@ def read_given_chunks(path: Path) -> dict[str, list[Span]]:
     """Return the spans in a file by document_id.
 
     Each line is `{"document_id", "start", "end"}`, with offsets in code points. Other keys are
-    ignored. Raise InputError with the file, line, field and value of a fault. `chunk` checks
-    whether spans fit the text, so a wrong span costs only its document.
+    ignored. Raise InputError with the file, line, field and value of a fault. This function does
+    not compare spans with the text. `chunk` does, so a wrong span costs only its document.
     """
     spans: dict[str, list[Span]] = {}
     try:

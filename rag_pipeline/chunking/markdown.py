@@ -23,7 +23,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class MarkdownChunking(SizedChunking):
-    """Cut Markdown into one chunk per section, and split sections over the size."""
+    """Cut Markdown into one chunk per section, and split sections that exceed the size."""
 
     method: Literal["markdown"]
     max_characters: int | None = Field(default=1000, ge=32)
@@ -36,7 +36,7 @@ class MarkdownChunking(SizedChunking):
 def markdown_spans(text: str, limit: Limit) -> list[Span]:
     """Return the sections of a text.
 
-    Sections over the limit are cut as by `recursive`. Headings in quotes, lists and code do not
+    Sections over the limit are cut by `recursive_spans`. Headings in quotes, lists and code do not
     count. A section without text is joined with the next section. The heading of a cut section
     stays with the text below it, if the heading is at most half as long as the limit.
     """

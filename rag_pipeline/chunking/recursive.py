@@ -1,8 +1,8 @@
 """Cut text into pieces of a maximum size, at the largest separators.
 
-The method is LangChain's RecursiveCharacterTextSplitter without overlap, but it returns spans. Text
-over the size is cut at blank lines. Pieces over the size are cut at line ends, then at sentence
-ends, words and characters. Neighbouring pieces of one cut are joined while they fit.
+The method is that of LangChain's RecursiveCharacterTextSplitter, without overlap. The results are
+spans. Text over the size is cut at blank lines. Pieces over the size are cut at line ends, then at
+sentence ends, words and characters. Neighbouring pieces of one cut are joined while they fit.
 """
 
 import re
@@ -60,15 +60,15 @@ def recursive_spans(
 ) -> list[Span]:
     """Return the pieces of `text[start:end]` within the limit, in linear time.
 
-    A piece that does not fit is cut at the first separator of `levels`, and its long pieces at the
-    next. Separators up to the offset `glued` are ignored.
+    A piece that does not fit is cut at the first separator of `levels`. Its parts that do not fit
+    are cut at the next separator. Separators up to the offset `glued` are ignored.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
     return [piece for span in spans for piece in _split(text, span, limit, glued, levels)]
 
 
 def sentences_within(text: str, limit: Limit) -> list[Span]:
-    """Return the sentences of a text. A sentence over the limit is cut as by `recursive`.
+    """Return the sentences of a text. Those over the limit are cut by `recursive_spans`.
 
     If tokens are limited, each table row and each line of fenced code is a sentence (see
     `whole_lines`).

@@ -25,9 +25,10 @@ _Distances = npt.NDArray[np.float64]
 class SemanticChunking(SizedChunking):
     """Cut where the distance of neighbouring sentences is unusually large.
 
-    A distance above mean + `threshold` * standard deviation is a cut. In short documents, the size
-    decides more than `threshold`. Each sentence is embedded with `window` neighbours on each side.
-    `embedding` names the model. The default is the packaged model.
+    A distance above mean + `threshold` * standard deviation is a cut. In short documents, the
+    maximum size affects the cuts more than `threshold` does. Each sentence is embedded with
+    `window` neighbours on each side. `embedding` names the model. The default is the packaged
+    model.
     """
 
     method: Literal["semantic"]
@@ -44,7 +45,7 @@ class SemanticChunking(SizedChunking):
         standard deviation of the document is a cut (after Kamradt, "5 Levels of Text Splitting").
         Pieces under `min_characters` are joined with the nearer neighbour. Pieces over the size are
         cut at their largest distance, if possible with `min_characters` on both sides. Sentences
-        over the size are first cut as by `recursive`.
+        over the size are first cut by `recursive_spans`.
         """
         text = document.text
         limit = self.limit(text, models)
@@ -76,7 +77,7 @@ def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
 
 
 def _distances(vectors: Vectors, sentences: int) -> _Distances:
-    """Return 1 - the cosine similarity of each row and the next row, and 1 for a row of zeros."""
+    """Return the cosine distance of each row and the next row. It is 1 for a row of zeros."""
     if vectors.ndim != 2 or len(vectors) != sentences:
         raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
@@ -89,7 +90,10 @@ def _distances(vectors: Vectors, sentences: int) -> _Distances:
 def _join_short(
     pieces: list[Span], sentences: Sequence[Span], distances: _Distances, minimum: int
 ) -> list[Span]:
-    """Join each piece under `minimum` characters with the nearer neighbour, in a tie the left."""
+    """Join each piece under `minimum` characters with the nearer neighbour.
+
+    If both are equally near, join it with the left neighbour.
+    """
     joined: list[Span] = []
     first = 0
     for _, past in pieces:

@@ -38,7 +38,7 @@ def window_spans(text: str, limit: Limit, overlap: int) -> Iterator[Span]:
     """Yield windows of whole sentences within the limit, in linear time.
 
     A window repeats the last sentences of the previous window, up to `overlap` characters or
-    tokens, if its next sentence still fits. A sentence over the limit is cut as by `recursive`.
+    tokens, if its next sentence still fits. A sentence over the limit is cut by `recursive_spans`.
     """
     sentences = sentences_within(text, limit)
     first = 0
