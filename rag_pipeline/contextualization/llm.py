@@ -2,8 +2,9 @@
 
 Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). The document comes first and
 the chunk last, so the provider's prompt cache serves the document to later chunks. If a document
-exceeds the context window, the prompt holds a summary by the model and the part around the chunk.
-Neighbouring chunks share a part, which the prompt cache serves too.
+exceeds the context window, the prompt holds two texts instead: a summary by the model, and the part
+of the document around the chunk. Neighbouring chunks share a part, which the prompt cache serves
+too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,9 +39,9 @@ _SUMMARY = template_of(__file__, "summary")
 class LLMContext(ContextualizerSettings):
     """Let the chat model `chat` read the whole document and write each context.
 
-    A `template` of your own holds `{document}` and, after it, `{chunk}`, which become delimited
-    texts. `{document_name}` becomes the title, file name, parties and date. With `structural`, the
-    context begins with the structural context.
+    A `template` replaces the prompt. It must hold `{document}` and, after it, `{chunk}`, which
+    become delimited texts. It may hold `{document_name}`, which becomes the title, file name,
+    parties and date. If `structural` is set, the context begins with the structural context.
     """
 
     method: Literal["llm"]
@@ -165,7 +166,7 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 
 
 def _width(text: str, tokens: int) -> int:
-    """Return the number of characters of the text that hold at most this number of tokens."""
+    """Return how many characters of the text hold at most `tokens` tokens."""
     share = tokens / most_tokens(text)
     return int(len(text) * share * 0.9)
 
@@ -173,7 +174,10 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield for each chunk the summary and the text around it, in windows that overlap by half."""
+    """Yield for each chunk the summary and the part of the document around the chunk.
+
+    The parts are windows that overlap by half.
+    """
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
     step = width // 2

@@ -73,7 +73,7 @@ _DEFINITION = re.compile(
 class StructuralContext(ContextualizerSettings):
     """Write contexts from the document's own structure, without a model.
 
-    With `table_heads`, a chunk that begins inside a table gets the names of its columns.
+    If `table_heads` is set, a chunk that begins inside a table gets the table's column names.
     """
 
     code_version = 3
@@ -180,7 +180,7 @@ def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def about(document: Document) -> list[str]:
-    """Return a document's title, readable file name, parties and date, and the columns of a CSV."""
+    """Return a document's title, file name in words, parties and date, and a CSV file's columns."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
@@ -230,7 +230,7 @@ def _first_clause(words: str) -> str:
 
 
 def cut_line(text: str, limit: int = _PIECE) -> str:
-    """Return a text on one line of at most `limit` characters, cut at a blank if possible."""
+    """Return a text on one line of at most `limit` characters, cut at a space if possible."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line
