@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what publishes on first use, because searches need no evaluation."""
+    """Import the publishing functions at their first use, because searches do not need them."""
     modules = {
         "candidate": "candidate_digest gate_decision is_current served_reference",
         "publishing": "forget publish remove roll_back serve",

@@ -131,7 +131,7 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
 
 
 def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
-    """Return a line for each address or variable of a bundle that `own` does not name."""
+    """Return a line for each part of a bundle that has an address or variable foreign to `own`."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     release = _manifest(listing["release"], file)
@@ -156,7 +156,7 @@ def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
 
 
 def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:
-    """Return the variants of the corpus file that a release refers to, such as chat models."""
+    """Return the variants of the corpus file, such as chat models, that a release refers to."""
     named: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
         for _, section, name in getattr(settings, stage).names():
@@ -167,7 +167,7 @@ def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[st
 
 @contextmanager
 def extracted(file: Path) -> Iterator[tuple[str, Release, Path]]:
-    """Yield the corpus, the release and a temporary folder with the checked tables of a bundle."""
+    """Yield a bundle's corpus and release, and a temporary folder with its checked tables."""
     with _opened(file) as archive, tempfile.TemporaryDirectory() as folder:
         listing = _read_listing(archive, file)
         tables = {n: f for n, f in listing["files"].items() if n in (VECTORS, DOCUMENTS)}
@@ -185,9 +185,9 @@ def import_release(
     """Import a bundle into a store, serve it, and return the release with its new id.
 
     Wait while a run or another import holds the corpus, and report the holder to `waiting`. Raise
-    InputError for a damaged file. Raise InputError for settings with an address or variable that
-    the corpus file does not name, unless `trust_endpoints` is set. Raise StoreError for a store
-    with its own builds, because the import would replace its tables.
+    InputError for a damaged file or another corpus. Unless `trust_endpoints` is set, also raise it
+    for an address or variable that the corpus file does not name. Raise StoreError if the store has
+    builds of its own, because the import would replace their tables.
     """
     if not trust_endpoints:
         refuse_foreign(file, foreign_endpoints(file, workspace.config))
@@ -198,7 +198,7 @@ def import_release(
 
 
 def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
-    """Raise InputError if a bundle names foreign addresses or variables."""
+    """Raise InputError if a bundle has `lines` of `foreign_endpoints`."""
     if lines:
         shown = "".join(f"\n  {line}" for line in lines)
         raise InputError(

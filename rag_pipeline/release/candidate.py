@@ -29,14 +29,14 @@ from rag_pipeline.workspace import Workspace
 
 _LISTED_DOCUMENTS = 20
 _TIE_BREAKS = ("AnswerPresence@1", "EntityF1", "AnswerPresence@10", "RR@10")
-"""The metrics that choose, in this order, where `serve_metric` shows no clear difference."""
+"""The metrics that choose, in this order, if `serve_metric` shows no clear difference."""
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration that `serve` names, or the best by `serve_metric`, with reasons.
 
-    The first reason explains the choice. All other reasons are notes, such as configurations whose
-    builds were rolled back.
+    The first reason explains the choice. All other reasons are notes. A note may list the
+    configurations whose builds were rolled back. Raise NotReleasedError if there is no choice.
     """
     config = workspace.config
     evaluated = [row.name for row in load_leaderboard(workspace).configurations]
@@ -126,7 +126,7 @@ def is_current(workspace: Workspace) -> bool:
 
 
 def candidate_digest(workspace: Workspace) -> str:
-    """Return the digest of the build that would be chosen. Raise NotReleasedError without one."""
+    """Return the digest of the build that would be chosen. Raise NotReleasedError if none is."""
     configuration, _ = choose(workspace)
     return served_digest(workspace, configuration)
 
@@ -292,7 +292,7 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
 
 
 def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
-    """Return a sentence that names the documents on which a model failed, or "" without any."""
+    """Return a sentence that names the documents on which a model failed, or "" if none failed."""
     partitions = [open_partition(workspace, asset, configuration.key) for asset in TABLES]
     missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:

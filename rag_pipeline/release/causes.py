@@ -1,7 +1,8 @@
 """Find the change that made a query better or worse between two releases or configurations.
 
-One difference at a time is copied from one build to the other, and the query is searched again.
-The cause is the difference that restores the better result or spoils it.
+One difference at a time is copied from one build to the other, and the query is searched again. The
+cause is the difference that restores the result in the worse build, or spoils it in the better
+build.
 """
 
 import math
@@ -48,10 +49,10 @@ _OTHER_DOCUMENTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """The change that makes a query better in one build, with its document or setting.
+    """The change that makes one build better than another build for a query.
 
     A rank is the rank of the first chunk that answers, or None if no chunk answers. `change` names
-    the difference that makes the worse build worse.
+    the difference that makes the worse build worse. `where` names its document or setting.
     """
 
     query_id: str
@@ -86,10 +87,9 @@ class _Difference:
 def causes(
     workspace: Workspace, one: str, other: str, query_ids: Sequence[str], k: int = 5
 ) -> Iterator[Cause]:
-    """Yield for each query why one build finds its answer earlier than the other.
+    """Yield for each query why one of two builds ranks an answer higher than the other build.
 
-    The better build has the answer at a lower rank number. Raise StoreError if a build does not
-    exist.
+    `one` and `other` name releases or configurations. Raise StoreError if a build does not exist.
     """
     builds = open_build(workspace, one), open_build(workspace, other)
     return causes_between(workspace, *builds, query_ids, k)
@@ -102,7 +102,7 @@ def causes_between(
     query_ids: Sequence[str],
     k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield the same as `causes`, for two builds that are open already."""
+    """Yield the same as `causes`, for two open builds."""
     changed = differing(one, other)
     gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}
@@ -163,8 +163,8 @@ class _ComparedQuery:
     ) -> int:
         """Return the number of confirmations (0 to 2) that a difference causes the change.
 
-        Copying it into the worse build confirms it if the result is restored. Copying it into the
-        better build confirms it if the result is spoiled.
+        One confirmation is that the worse build gets the better result with the difference. The
+        other is that the better build loses its result with the difference.
         """
         restored = self._rank_or_none(_moved(difference, worse, better))
         spoiled = self._rank_or_none(_moved(difference, better, worse))
@@ -187,7 +187,7 @@ class _ComparedQuery:
         return math.inf
 
     def _differences(self, better: ComparedBuild, worse: ComparedBuild) -> Iterator[_Difference]:
-        """Yield changed settings, then the documents of gold, then other documents."""
+        """Yield changed settings, then documents that have gold, then other documents."""
         yield from _changed_settings(better.settings, worse.settings)
         if better.lexical != worse.lexical:
             yield _Difference(change="lexical", where="lexical", setting=("lexical", None))
@@ -247,7 +247,7 @@ def _moved(difference: _Difference, base: ComparedBuild, donor: ComparedBuild) -
 
 
 def _changed_settings(better: ReleaseSettings, worse: ReleaseSettings) -> Iterator[_Difference]:
-    """Yield each changed field of the retriever and the reranker, and all of them together."""
+    """Yield each changed field of the retriever and the reranker, and all fields of each stage."""
     stages: tuple[Literal["retriever", "reranker"], ...] = ("retriever", "reranker")
     for stage in stages:
         one, other = getattr(better, stage), getattr(worse, stage)

@@ -30,21 +30,24 @@ from rag_pipeline.workspace import Workspace
 _DOCUMENTS_AT_ONCE = 64
 _UNIT_TOLERANCE = 1e-3
 VERSION = 1
-"""Increase it when a check finds new faults, so that every document is checked again."""
+"""Increase this number when a check finds new faults, so that all documents are checked again."""
 FOLDER = "passed_checks"
 _MAX_CACHED_ROWS = 100
-"""Results over at most this many rows are cached: Great Expectations needs 0.1 s for any number."""
+"""Results for at most this many rows are cached, because even few rows take 0.1 s to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The outcome of a check over `checked` rows. Each failure names examples."""
+    """The outcome of a check of `checked` documents, queries or indexes.
+
+    Each failure names examples.
+    """
 
     passed: bool
     checked: int
     failures: tuple[str, ...] = ()
     summary: str = ""
-    """A sentence to show instead of the failures or the number of checked rows."""
+    """A sentence to show instead of the failures or of the number `checked`."""
 
     @property
     def description(self) -> str:
@@ -87,9 +90,9 @@ def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
 
 
 def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
-    """Expect unique chunk ids, valid offsets, and texts equal to the document's slice.
+    """Expect unique chunk ids, valid offsets, and the document's text at these offsets.
 
-    `only` limits the rows that are read to these documents.
+    `only` limits the check to these documents and to documents that only one table has.
     """
     partition = open_partition(workspace, "chunks", key)
     # A run may commit to a table while it is read: all reads are of the versions at the start.
@@ -132,7 +135,7 @@ def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
     """Expect one row per contextualized chunk, and finite vectors of unit length.
 
-    Documents on which a model failed are left out. `only` limits the rows that are read.
+    Documents on which a model failed are left out. `only` limits the vectors to these documents.
     """
     table = workspace.vector_index(key).fixed()
     rows, total = _row_counts(workspace, workspace.contextualized_chunks(key), table, only)
@@ -145,7 +148,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
 
 def _vector_faults(table: Table, only: set[str] | None) -> tuple[Counter[str], Counter[str]]:
-    """Count the vectors that are not finite, and those not of unit length, by document."""
+    """Count by document the vectors that are not finite, and those whose length is not 1."""
     not_finite, not_unit = Counter[str](), Counter[str]()
     ids = None if only is None else sorted(only)
     for batch in table.read(["document_id", "vector"], ids):
@@ -187,8 +190,8 @@ def _row_counts(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the numbers of missing and surplus rows per document, and the number of documents.
 
-    Documents in quarantine are left out. With `only`, all other documents without a missing or
-    surplus row are also left out.
+    Documents in quarantine are left out. If `only` is given, any other document is returned only if
+    a row is missing or surplus.
     """
     before, after = upstream.state(), table.state()
     every = sorted((set(before) | set(after)) - set(workspace.quarantine(table.name).state()))
@@ -250,7 +253,7 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
 
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
-    """Return the cached batch definition for frames, whose creation takes as long as a check."""
+    """Return the cached batch definition for frames. Creating it takes as long as a check."""
     context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
@@ -263,7 +266,7 @@ def _batch_definition() -> Any:
 def _on_changed_rows(
     check: Callable[..., CheckResult], tables_of: Callable[[Workspace, str], tuple[Table, ...]]
 ) -> Callable[[Workspace, str], CheckResult]:
-    """Return a check that reads only the changed documents of tables.
+    """Return a check that reads only documents that changed in a table since it last passed.
 
     The first table is the table that is checked.
     """
@@ -315,4 +318,4 @@ INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHEC
     "vector_index": _on_changed_rows(check_vector_index, lambda w, key: (w.vector_index(key),)),
     "lexical_index": _lexical,
 }
-"""The same checks, but the checks of rows read only documents that changed since they passed."""
+"""The same checks, but those of chunks and indexes read only what changed since they passed."""

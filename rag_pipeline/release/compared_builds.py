@@ -64,7 +64,7 @@ class Variation:
     """A build with some rows and settings of another build."""
 
     rows: Mapping[str, ComparedBuild]
-    """The build whose rows are searched, by document id. Missing documents have no rows."""
+    """The build whose rows are searched, by document id. Other documents are not searched."""
     settings: ReleaseSettings
     lexical: Lexical
     key: tuple[Any, ...]
@@ -72,7 +72,10 @@ class Variation:
 
 
 def open_build(workspace: Workspace, name: str) -> ComparedBuild:
-    """Open a configuration's last run or a release. Raise StoreError if it does not exist."""
+    """Open a release, or the last run of a configuration.
+
+    Raise StoreError if it does not exist, or if it has more than `MAX_ROWS` chunks.
+    """
     config = workspace.config
     if name in config.all_configurations:
         note = RUN.note(workspace, name)
@@ -112,7 +115,7 @@ class _CachedCallsWorkspace(Workspace):
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):
-    """Builds indexes of variations and searches them. The end of its context deletes them."""
+    """Builds and searches indexes of variations. Leaving the context deletes the indexes."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = _CachedCallsWorkspace(workspace.config)

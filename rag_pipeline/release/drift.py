@@ -1,8 +1,8 @@
 """Compare a candidate with a reference release, because small losses of many releases add up.
 
-The reference is `gate.reference`, or else the best release of the last year. It starts as the
-served release. Each later release that is shown to be better replaces it. Retention keeps the
-scores of the reference.
+The reference is `gate.reference`, or else the best release of the last year. The best release is at
+first the served release. Each later release that is shown to be better replaces it. Retention keeps
+the scores of the reference.
 """
 
 import math
@@ -22,7 +22,7 @@ _LONGEST = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRelease:
-    """The reference, the number of the first comparison with it, and its start time.
+    """The reference, the number of the first comparison with it, and its start time in UTC.
 
     `drifted` means that a build was shown to be worse than the reference but not than the served
     release. From then on, a candidate must have at least the mean of the reference.
@@ -38,8 +38,8 @@ class ReferenceRelease:
 class Drift:
     """The result of the comparison with the reference.
 
-    `shown` means that a test shows a loss. `refused` candidates have such a loss or, after a drift,
-    a lower mean. If `better`, the candidate's release becomes the reference.
+    `shown` means that a test shows a loss. A candidate is `refused` if a test shows a loss, or if a
+    mean is lower after a drift. If `better`, the candidate's release becomes the reference.
     """
 
     reference: ReferenceRelease
@@ -50,13 +50,13 @@ class Drift:
 
 
 def new_reference(release_id: str, first: int) -> ReferenceRelease:
-    """Return a release as the reference from the comparison with the number `first` on."""
+    """Return a release as the reference from comparison number `first` on."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return ReferenceRelease(release_id=release_id, first=first, since=now)
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the pinned, stored or served reference for the comparison with this number."""
+    """Return the reference for comparison `number`: pinned, stored, or else the served release."""
     pinned = workspace.config.gate.reference
     record = workspace.store.read_json(_FILE)
     if record and pinned in (None, record["release_id"]):
@@ -69,7 +69,7 @@ def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRel
 
 
 def reference_id(workspace: Workspace) -> str | None:
-    """Return the id of the release whose scores are still needed, or None without one."""
+    """Return the id of the release whose scores are still needed, or None if there is none."""
     record = workspace.store.read_json(_FILE) or {}
     return workspace.config.gate.reference or record.get("release_id")
 
@@ -80,8 +80,9 @@ def keep_reference(
     """Write the reference of the next comparison, which has the number `number`.
 
     `passed` tells whether the comparison with the served release allows the candidate. `released`
-    names the candidate's release. A release without a comparison is a new reference. Such a release
-    is the first one, or has an empty gate.
+    is the id of the candidate's release, or None if it was refused. Without a comparison, `drift`
+    is None and the release becomes the reference. That happens if it is the first release, or if
+    `gate.metrics` is empty.
     """
     if released and (drift is None or drift.better):
         workspace.store.write_json(_FILE, asdict(new_reference(released, number)))
@@ -103,7 +104,7 @@ def compare_with_reference(
 
     A metric is shown to be worse if its loss exceeds the margin and Student's one-sided test over
     groups is significant. All tests against one reference have a total error of 5 % (`spent`), and
-    the metrics share it (Bonferroni). `number` counts the comparisons.
+    the metrics share it (Bonferroni). `number` is the number of this comparison.
     """
     measured = {m: g for m in metrics if len(g := gains_of(own, scores, m)) > 1}
     alpha = spent(max(1, number - reference.first + 1)) / max(1, len(measured))

@@ -45,7 +45,7 @@ _REFUSED_BUILDS = "gate/refused.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMetric:
-    """The means of the candidate and of the release in one gate metric, over common queries."""
+    """The candidate's and the release's means in one gate metric, over the common queries."""
 
     candidate: float | None
     released: float | None
@@ -60,7 +60,7 @@ class Decision:
     """The gate's decision about a candidate, with reasons.
 
     `against` names the compared release, or is None if nothing is served. `queries` counts the
-    candidate's queries. `common` counts these of them for which the release has scores, too.
+    candidate's queries. `common` counts those for which the release also has scores.
     """
 
     candidate: str
@@ -77,13 +77,12 @@ class Decision:
 
 
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
-    """Refuse a candidate that is, or looks, worse than the served release in a gate metric.
+    """Refuse a candidate that is or looks worse than the served release in a gate metric.
 
-    The metrics are the gate metrics that the release has. If its gold consists of whole documents,
-    the metric of documents replaces them. `decide_metric` holds the rules. If only the candidate
-    lacks a value, the worst value counts. A candidate that can't be compared in any metric is
-    refused, unless the release was never measured. Raise ConfigError for a metric that no
-    configuration measures.
+    If the release has values only for whole documents, `DOCUMENT_METRIC` replaces the gate metrics.
+    `decide_metric` holds the rules. If only the candidate lacks a value, the worst value counts. A
+    candidate that can't be compared in any metric is refused, unless the release was never
+    measured. Raise ConfigError for a metric that no configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
@@ -162,7 +161,7 @@ def _not_comparable(
 
 
 def _measured(scores: Scores, metrics: Sequence[str]) -> set[str]:
-    """Return the queries with a value in any of the metrics."""
+    """Return the ids of the queries that have a value in any of the metrics."""
     values = (scores.get(metric, {}) for metric in metrics)
     return {q for of_query in values for q, value in of_query.items() if value is not None}
 
@@ -200,10 +199,10 @@ def compare_scores(
 
 
 def comparison_number(workspace: Workspace, candidate: str) -> int:
-    """Return the number of this comparison with a release, from 1. Each build counts once.
+    """Return the number of this comparison with a release, counted from 1.
 
-    Refused builds count like released builds, so repeated nightly comparisons can't force a
-    verdict.
+    Each build counts once, whether it was released or refused. Repeated nightly comparisons
+    therefore can't force a verdict.
     """
     digest = RUN.note(workspace, candidate).get("digest")
     refused = [build for build in _refused(workspace) if build != digest]
@@ -211,7 +210,7 @@ def comparison_number(workspace: Workspace, candidate: str) -> int:
 
 
 def keep_decision(workspace: Workspace, decision: Decision, released: str | None = None) -> None:
-    """Record a refused build or a release with the id `released` for later comparisons."""
+    """Record a decision for later comparisons: the release `released`, or a refused build."""
     digest = RUN.note(workspace, decision.candidate).get("digest")
     refused = _refused(workspace)
     if released is None and digest is not None and digest not in refused:
@@ -227,7 +226,7 @@ def _refused(workspace: Workspace) -> list[str]:
 
 
 def _worst_case(own: Scores, other: Scores, metrics: Sequence[str]) -> Scores:
-    """Return the candidate's values. The worst value replaces one that only the other side has."""
+    """Return the candidate's values, with the worst value where only the other side has one."""
     ids = _query_ids(own)
     filled = {}
     for metric in metrics:
@@ -259,7 +258,7 @@ def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> No
 
 
 def kept_scores(workspace: Workspace, release_id: str) -> Scores:
-    """Return a release's scores on the queries whose text has not changed since."""
+    """Return a release's scores on the queries whose text is the same as at its release."""
     table = workspace.store.read_parquet(kept_file(release_id))
     if table is None:
         return {}

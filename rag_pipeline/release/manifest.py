@@ -68,7 +68,7 @@ def load(workspace: Workspace, release_id: str) -> Release:
 
 
 def read(record: Any, where: str) -> Release:
-    """Parse a manifest. Raise StoreError, which names it `where`, for another format."""
+    """Parse a manifest. Raise StoreError, whose message starts with `where`, if it is invalid."""
     found = record.get("format") if isinstance(record, dict) else None
     if found != FORMAT:
         formats = f"manifest format {found!r}, this build reads {FORMAT}"
@@ -81,7 +81,7 @@ def read(record: Any, where: str) -> Release:
 
 
 def names(workspace: Workspace) -> list[str]:
-    """Return the ids of all manifests in the store, oldest first, even of unreadable manifests."""
+    """Return the ids of all manifests in the store, also of unreadable ones, oldest first."""
     found = [n.removesuffix(".json") for n in workspace.store.list("releases")]
     return sorted(n for n in found if re.fullmatch(r"release-\d+", n))
 
@@ -110,7 +110,10 @@ def current_id(workspace: Workspace) -> str | None:
 
 
 def made(workspace: Workspace) -> int:
-    """Return the number of releases made so far, from the newest manifest, which always stays."""
+    """Return the number of releases made so far.
+
+    It is the number of the newest manifest, which always stays.
+    """
     return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
 
 

@@ -107,7 +107,7 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
 def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
     """Return a sentence about the loss that the guard finds in 9 of 10 cases.
 
-    Also tell the number of questions that are missing to find a loss of two margins.
+    The sentence also tells how many more questions it takes to find a loss of two margins.
     """
     if len(gains) < 2:
         return "one question can show no loss"

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 FIRST_QUERY = "What is this about?"
 """The query that warms a release."""
 _CHUNK_BYTES = 250
-"""About how many bytes the ids, offsets and row numbers of a chunk take in an open index."""
+"""Approximate bytes of the ids, offsets and row numbers of a chunk in an open index."""
 _NICE = 5
 """Added to the nice value of a thread that opens a release.
 
@@ -51,7 +51,7 @@ class Served:
 
     @property
     def bytes(self) -> int:
-        """Return about how many bytes of memory the release takes, without models."""
+        """Return the approximate memory of the release in bytes, without its models."""
         index, lexical = self.searcher.index, self.release.pinned.lexical_path
         arrays = sum(part.nbytes for part in (index.vectors, index.rows) if part is not None)
         files = self.release.files.items()
@@ -72,8 +72,8 @@ def open_release(
 ) -> Served:
     """Open a release. Copy the vectors that it shares with the release `before`.
 
-    For a server, the rows are read ahead, and a first search fills the caches. With `mapped`, the
-    processes of the server share vectors and rows.
+    If `is_server`, the rows are read ahead, and a first search fills the caches. If `mapped` is
+    given, the processes of the server share vectors and rows.
     """
     shared = None if before is None else before.searcher.index
     index = open_builds(workspace, release.pinned, shared)
@@ -88,7 +88,7 @@ def open_release(
 
 
 def searched_with(workspace: Workspace, release: Release, index: Index) -> Served:
-    """Return an index with the settings and models of a release."""
+    """Return a release that is open in `index`, with its settings and models."""
     settings, now = release.typed_settings(), workspace.config
     reranker = at_current_endpoint(now, settings.reranker)
     chats = current_chats(workspace, settings.reranker_chats)
@@ -112,12 +112,12 @@ def searched_with(workspace: Workspace, release: Release, index: Index) -> Serve
 def current_chats(
     workspace: Workspace, chats: Mapping[str, ChatSettings]
 ) -> dict[str, ChatSettings]:
-    """Return the chat models of a release at the addresses of the corpus file."""
+    """Return the chat models of a release with their addresses in the corpus file."""
     return {name: at_current_endpoint(workspace.config, chat) for name, chat in chats.items()}
 
 
 def _warm(served: Served) -> None:
-    """Search once, so that the files are read and the model is open. No reranker is asked."""
+    """Search once, so that the files are read and the model is open. Call no reranker model."""
     searcher, caller = served.searcher, Caller(frozenset())
     is_asked = isinstance(searcher.reranker, PassageReranker)
     request = SearchRequest(query=FIRST_QUERY, k=5, rerank=not is_asked, discover=True)

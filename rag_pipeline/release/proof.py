@@ -19,7 +19,7 @@ from rag_pipeline.release.manifest import Release, load
 from rag_pipeline.workspace import Workspace
 
 _WRAPPED = ("rag_pipeline", "structuredContent", "structured_content", "data", "result")
-"""Keys below which chat completions and MCP clients hold the answer."""
+"""Keys under which chat completions and MCP clients hold the answer."""
 _CHUNK = re.compile(r"(?P<document>.*)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
 _SHOWN = 60
 
@@ -65,7 +65,10 @@ class Held:
 
 
 def read_answer(file: Path) -> KeptAnswer:
-    """Read an answer of `rag ask --json`, `/v1`, a chat completion or MCP. Raise InputError."""
+    """Read an answer of `rag ask --json`, `/v1`, a chat completion or MCP.
+
+    Raise InputError if the file holds no such answer.
+    """
     try:
         record = json.loads(file.read_text("utf-8"))
         while isinstance(record, dict) and "sources" not in record:

@@ -44,8 +44,8 @@ Pointer = tuple[dict[str, Any] | None, str | None]
 def publish(workspace: Workspace) -> Release:
     """Make and serve a release of the chosen configuration's evaluated builds.
 
-    Raise CheckFailedError, and keep the served release, if the builds are stale, unevaluated or
-    inconsistent, or if the gate refuses them.
+    If the served release has these builds, return it. Raise CheckFailedError, and keep the served
+    release, if the builds are stale, unevaluated or inconsistent, or if the gate refuses them.
     """
     for _ in range(_TRIES):
         release = _try_to_publish(workspace)
@@ -184,7 +184,7 @@ def serve(workspace: Workspace, release_id: str) -> None:
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
-    """Serve a release of another store under a new id. Its builds must be in this store."""
+    """Serve a release of another store under a new id. This store must have its builds."""
     seen = workspace.store.read_tagged_json(CURRENT)
     release = replace(
         made,
@@ -220,7 +220,10 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest and unneeded scores. Its tables stay pinned."""
+    """Delete a release's manifest, and its scores unless it is the reference.
+
+    Its tables stay pinned.
+    """
     workspace.store.remove_file(manifest_file(release_id))
     if release_id != reference_id(workspace):
         workspace.store.remove_file(kept_file(release_id))

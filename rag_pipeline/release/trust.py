@@ -1,7 +1,7 @@
 """Find addresses and variables in a bundle's settings that its importer did not choose.
 
-Otherwise the maker of a bundle could name a variable of the importer, and an address that receives
-the variable's value and all questions.
+Without this check, the maker of a bundle could name a variable of the importer, and an address. The
+address would receive the variable's value and all questions.
 """
 
 import os
@@ -16,13 +16,13 @@ from rag_pipeline.config.parsing import ENVIRONMENT
 from rag_pipeline.errors import InputError
 
 ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
-"""The variable with the comma-separated names of variables that a bundle's settings may read."""
+"""The environment variable that lists, with commas, the variables that a bundle may read."""
 _NAMED = re.compile(r".*(?:url|env|address|host|command|module|path|folder)", re.IGNORECASE)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def refuse_variables(value: Any, where: str) -> None:
-    """Raise InputError for a text that a corpus file would replace with a variable's value."""
+    """Raise InputError if a text names a variable, because a corpus file inserts its value."""
     if isinstance(value, str) and (found := ENVIRONMENT.search(value)):
         raise InputError(f"{where}: its settings contain {found[0]}, which would read a variable")
     if isinstance(value, (dict, list)):
@@ -31,10 +31,11 @@ def refuse_variables(value: Any, where: str) -> None:
 
 
 def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
-    """Return a line for each part of a bundle's settings with a foreign address or variable.
+    """Return a line for each part of a bundle's settings that has a foreign address or variable.
 
-    `made` holds settings objects, in mappings and lists. Default values are trusted. A combination
-    of values is also trusted if a part of the importer's corpus file `own` has the same one.
+    `made` holds settings objects, in mappings and lists. Default values and the variables that
+    `RAG_ALLOWED_KEYS` lists are trusted. A combination of values is also trusted if a part of the
+    importer's corpus file `own` has the same combination.
     """
     trusted = [dict(values) for _, values in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
@@ -51,7 +52,7 @@ def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
 
 
 def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each model with its place and its settings that name an address or a variable."""
+    """Yield the place and the settings of each model that names an address or a variable."""
     inner: Mapping[Any, Any] = {}
     if isinstance(value, BaseModel):
         inner = dict(value)

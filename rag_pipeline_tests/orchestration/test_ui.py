@@ -128,7 +128,7 @@ def test_the_leaderboard_is_a_table_of_configurations_and_metrics(server, page):
 def test_a_check_says_what_it_expects_of_each_partition(server, page):
     page.goto(f"{server}/assets/tiny/chunks?view=checks&checkDetail=chunks_is_sound")
     page.get_by_text("This is a").first.wait_for()
-    expected = "Expect unique chunk ids, valid offsets, and texts equal to the document's slice."
+    expected = "Expect unique chunk ids, valid offsets, and the document's text at these offsets."
     page.get_by_text(expected).first.wait_for()
     page.get_by_text("Passed").first.wait_for()
     page.get_by_text("recursive_150", exact=True).first.wait_for()
