@@ -27,7 +27,7 @@ from rag_pipeline.errors import InputError, ProviderError, first_problem
 
 Reply = TypeVar("Reply", bound=BaseModel)
 _SECONDS = 130.0
-"""Timeout in seconds; a server ends a streamed answer after twice its own 60 s."""
+"""Timeout in seconds. By default a server ends a streamed answer after 120 seconds."""
 _EVENTS: dict[str, type[BaseModel]] = {"stage": Stage, "answer": Answer}
 
 
@@ -38,13 +38,13 @@ class _Chosen(TypedDict, total=False):
 
 
 class SearchOptions(_Chosen, total=False):
-    """The fields of `SearchBody` besides the query."""
+    """The fields of `SearchBody` except the query."""
 
     k: int
 
 
 class AskOptions(_Chosen, total=False):
-    """The fields of `AskBody` besides the query."""
+    """The fields of `AskBody` except the query."""
 
     turns: list[str]
     instructions: str
@@ -53,7 +53,7 @@ class AskOptions(_Chosen, total=False):
 
 
 class DocumentOptions(TypedDict, total=False):
-    """The fields of `DocumentQuery` besides the id."""
+    """The fields of `DocumentQuery` except the id."""
 
     corpus: str
     start: int

@@ -1,4 +1,4 @@
-"""Define the requests and replies of a server's `/v1`, which `rag ask --json` prints, too.
+"""Define the requests and replies of a server's `/v1`. `rag ask --json` prints the same `Answer`.
 
 Offsets count the Unicode code points of a document's text. They are half open.
 """
@@ -84,13 +84,13 @@ class Nothing(BaseModel):
 
 
 class Record(BaseModel):
-    """A reply, made from a record with the same fields."""
+    """A reply, made from an object with the same attributes."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
 class Released(Record):
-    """The release of a corpus that was searched. `released` is its time of creation."""
+    """The release that was searched. `released` is the time when the release was made."""
 
     corpus: str
     release: str
@@ -145,7 +145,8 @@ class Source(Record):
     """A cited span.
 
     `verified` tells whether the document has this text there. `supports` is false if the text does
-    not support a sentence that cites it. `content_hash` is the document's, "" if it is not known.
+    not support a sentence that cites it. `content_hash` is the hash of the document, or "" if it is
+    unknown.
     """
 
     number: int
@@ -181,7 +182,7 @@ class AnswerIntent(Record):
 
 
 class AnswerRow(Record):
-    """A row of a comparison. `number` is its first source."""
+    """A row of a comparison. `number` is that of its first source, or null in an empty row."""
 
     document_id: str
     text: str
@@ -198,10 +199,11 @@ class Step(Record):
 
 
 class Answer(Record):
-    """An answer with its sources, and with all that made it.
+    """An answer with its sources, and with the documents, passages and steps that led to it.
 
-    `answered` is false if no document answers. `confidence` is a probability. `problems` lists
-    wrong citations. `doubted` holds the sentences that no source supports.
+    `answered` is false if no document answers. `confidence` is the estimated probability, 0 to 1,
+    that the answer is right, or null. `problems` lists wrong citations. `doubted` holds the
+    sentences that no source supports.
     """
 
     query: str
@@ -229,7 +231,7 @@ class Stage(Record):
 
 
 class DocumentPart(Record):
-    """A document's text from `start`. `next_start` is empty at the end."""
+    """A document's text from `start`. `next_start` is null at the end of the document."""
 
     corpus: str
     document_id: str
@@ -253,9 +255,9 @@ class PageImage(Record):
 
 
 class CorpusFacts(Record):
-    """A corpus with the documents and chunks that the caller may see, or with its error.
+    """A corpus with the numbers of documents and chunks that the caller may see, or with its error.
 
-    `questions` are measured queries that the release answers, to start with.
+    `questions` are examples to start with: measured queries that the release answers.
     """
 
     name: str
