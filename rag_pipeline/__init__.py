@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use: `Corpus` comes with LanceDB, `RagPipeline` with Dagster."""
+    """Import a name on first use. `Corpus` imports LanceDB, and `RagPipeline` imports Dagster."""
     modules = {
         "client": "AsyncClient Client",
         "corpus": "Corpus",
@@ -89,5 +89,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all names with the late imports, because `dg` finds components by `dir`."""
+    """Return all names, including late imports, because `dg` finds components by `dir`."""
     return sorted({*globals(), *__all__})

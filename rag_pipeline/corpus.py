@@ -55,7 +55,7 @@ _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
 _LOOK_SECONDS = {False: 0.1, True: 1.0}
-"""Seconds between two looks of a server for a new release, True for a bucket (20 ms a look)."""
+"""Seconds between a server's looks for a new release. True means a bucket (20 ms a look)."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -68,7 +68,7 @@ class Corpus:
     """
 
     def __init__(self, config: CorpusConfig, verify: bool = False) -> None:
-        """Take the settings. With `verify`, compare a release's files with their hashes first.
+        """Take the settings. With `verify`, check the hashes of a release's files at its opening.
 
         If a release has changed on disk, searches stay with the previous release.
         """
@@ -78,7 +78,7 @@ class Corpus:
         self.is_server = False
         """Whether releases are opened for many searches (see `open_release`)."""
         self.mapped: MappedFolder | None = None
-        """Where the processes of a server share the open release."""
+        """The files by which the processes of a server share the open release."""
         self.after_opening: Callable[[], None] = lambda: None
         self.used = 0.0  # the time of the last search or opening, by `time.monotonic`
         self.workspace = Workspace(config)
@@ -87,20 +87,20 @@ class Corpus:
         self._served: Served | None = None
         self._opening: tuple[str, Future[Served]] | None = None
         self._answered: tuple[str, list[Query]] | None = None
-        """A release, and the queries that its first chunk answers."""
+        """A release id, and the queries that are answered by the first chunk found for them."""
         self._not_before = self._next_look = 0.0
         self._logged: tuple[str, float] | None = None
         """The last logged error about a new release, and the time of logging."""
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Read a corpus file. Raise ConfigError, which names its mistakes."""
+        """Read a corpus file. Raise a ConfigError that names the wrong settings."""
         return cls(load_config(file), verify)
 
     def search(
         self, query: str, k: int = 5, where: str | None = None, caller: Caller = OPERATOR
     ) -> list[ScoredChunk]:
-        """Return the k best chunks of the release that a caller may see, best first.
+        """Return the k best chunks that a caller may see in the release, best first.
 
         `where` is a filter in SQL, such as `document_id LIKE 'policies/%'` or
         `json_get_string(metadata, 'suffix') = '.pdf'`. A newer release is opened in the background.
@@ -172,10 +172,10 @@ class Corpus:
         return sorted(self.workspace.documents().state(pinned.documents_version))
 
     def questions(self, caller: Caller = OPERATOR, count: int = 6) -> list[str]:
-        """Return measured queries that the first chunk of the release answers.
+        """Return up to `count` measured queries that the release answers with its first chunk.
 
-        Each is about other documents, which the caller may see. Queries of people come first, then
-        short queries.
+        The caller may see the documents of each query. No two queries have the same first document.
+        Queries of people come first, then short queries.
         """
         release = self.searched()
         if self._answered is None or self._answered[0] != release.release_id:

@@ -80,8 +80,8 @@ class GoldSpan:
 class Query:
     """A query with the spans, documents and entities that an answer is compared with.
 
-    `gold_documents` answer the query as a whole, without marked spans. `grades` has the grade of
-    each document whose gold is more relevant than grade 1, by its id. `entities` maps an entity
+    `gold_documents` answer the query as a whole, without marked spans. `grades` maps the
+    ids of documents to the grade of their gold, if it is higher than 1. `entities` maps an entity
     type to groups of acceptable variants. An answer must contain the entities of `critical_types`.
     `tags` name slices. Queries of one `group` count as one in intervals. Without groups, queries
     about one document count as one. `rag questions` makes `synthetic` queries.
@@ -111,7 +111,7 @@ class ScoredChunk:
     """A retrieved chunk with its score: higher is better, on the scale of its retriever.
 
     `search.ranking` makes it. `token_signs` are the packed signs of its token vectors, or b"" if no
-    index stores them. The assistant sets `corpus`. `copies` are documents with the same text.
+    index stores them. The assistant sets `corpus`. `copies` names documents with the same text.
     """
 
     chunk_id: str

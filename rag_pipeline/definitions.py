@@ -29,8 +29,8 @@ def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
     `rag` finds the same corpora: below the folder of a checkout, or in the working directory of an
-    installed package. A mistake in a file stops only its own corpus: a sensor that fails with the
-    mistake replaces it. In a checkout, components of other types under `defs/` are loaded, too.
+    installed package. If a corpus file has an error, a sensor that fails with it replaces only this
+    corpus. In a checkout, components of other types under `defs/` are loaded, too.
 
     By default a run makes its steps in one process, which is the fastest way on one machine.
     RAG_EXECUTOR names another executor, which distributes the shards of an index.
@@ -57,7 +57,7 @@ def defs() -> dg.Definitions:
 def _definitions_of(
     file: Path, taken: dict[str, Path], tree: dg.ComponentTree | None
 ) -> dg.Definitions:
-    """Load a component by Dagster's tree, or a corpus file outside a Dagster project."""
+    """Load a component by Dagster's tree. Without a tree, load a corpus file."""
     try:
         config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:

@@ -36,10 +36,10 @@ def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
 
 
 def broken(group: str, kind: type = object) -> Mapping[str, ConfigError]:
-    """Return why entry points of a group can't be used, by name.
+    """Return the errors of the entry points of a group that can't be used, by name.
 
     An entry point is broken if its object can't be imported or is not a subclass or instance of
-    `kind`. Two packages with the same name are both broken, except for this package's own object.
+    `kind`. A name that several packages provide is broken, but this package's object is loaded.
     """
     return _load(group, kind)[1]
 
@@ -75,7 +75,7 @@ def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, Confi
 
 @cache
 def warn_once(message: str) -> None:
-    """Log a mistake of a package that stops no corpus."""
+    """Log, once per process, a fault of a package that stops no corpus."""
     _log.warning("%s", message)
 
 

@@ -60,7 +60,7 @@ class NotReleasedError(StoreError):
 
 
 class RequestEndedError(RagPipelineError):
-    """The request of some work has ended, so the work stops."""
+    """The request that the work is for has ended, so the work stops."""
 
 
 _SHOWN = 8
@@ -88,7 +88,7 @@ def without_secrets(text: str) -> str:
 def without_echo(message: str, texts: Sequence[str]) -> str:
     """Replace each part of a message that occurs in one of the texts by `[text]`.
 
-    Only letters and digits are compared. Parts of less than 16 of them stay.
+    Only letters and digits are compared. Parts with fewer than 16 of them stay.
     """
     plain = re.sub(r"\\[nrt]", "  ", message)
     places = [place for place, character in enumerate(plain) if character.isalnum()]
@@ -118,7 +118,7 @@ class ProviderError(RagPipelineError):
         super().__init__(without_secrets(message))
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace all that a server repeats of the sent texts, except for a few words."""
+        """Replace the parts of sent texts that a server repeats, except for a few words."""
         self.args = (without_echo(str(self), texts),)
 
 
@@ -158,7 +158,7 @@ class PaidInVainError(GivenUpError):
 
 
 class TextsFailedError(ProviderError):
-    """A model failed on some texts. `failed` maps them to errors. Other vectors are stored."""
+    """A model failed on some texts. `failed` maps these to errors. Other vectors are stored."""
 
     def __init__(self, failed: Mapping[str, ProviderError]) -> None:
         text, first = next(iter(failed.items()))
@@ -184,7 +184,7 @@ class RefusedError(CallsStoppedError):
         self.inputs = inputs
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace all that a server repeats of the sent texts, also without the cure."""
+        """Replace the parts of sent texts that a server repeats, also in `said`."""
         super().remove_echo(texts)
         self.said = without_echo(self.said, texts)
 
@@ -219,11 +219,11 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 
 
 def installation(*extras: str) -> str:
-    """Return the command that installs extras, without looking for rag_pipeline in an index.
+    """Return the command that installs extras. It does not look up rag_pipeline in an index.
 
     In a checkout, the command installs the checkout with the extras, held to its constraints.
-    Otherwise it installs only the requirements of the extras. An environment without pip is one
-    that uv made.
+    Otherwise it installs only the requirements of the extras. If the environment has no pip, the
+    command uses uv.
     """
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
@@ -257,11 +257,11 @@ class UnknownReplyError(ProviderError):
 
 
 class UnexpectedError(RagPipelineError):
-    """Code of a variant or a step raised an exception of another kind, which is the cause."""
+    """The code of a variant or a step raised an unexpected exception, which is the cause."""
 
 
 def explained(error: Exception, subject: str = "") -> RagPipelineError | OSError:
-    """Return this package's and system errors unchanged, and others as an UnexpectedError.
+    """Return this package's errors and system errors unchanged, others as an UnexpectedError.
 
     The message names the subject, such as a variant and its document, and the line of the code.
     """

@@ -74,7 +74,7 @@ def _postpone(*packages: str) -> None:
 class Postponed(ModuleType):
     """A package whose code has not run yet.
 
-    Importing a submodule does not run its code, unlike with `importlib.util.LazyLoader`.
+    Importing a submodule does not run the package's code, unlike with `importlib.util.LazyLoader`.
     """
 
     def __getattr__(self, name: str) -> Any:

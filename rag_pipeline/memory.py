@@ -24,7 +24,7 @@ def collection_paused() -> Iterator[None]:
 def release_memory() -> None:
     """Return freed memory to the operating system, if the C library is glibc.
 
-    Without it, the peak memory of `rag run` on the sample corpus is 8 to 10 % higher.
+    Without this, the peak memory of `rag run` on the sample corpus is 8 to 10 % higher.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -52,7 +52,7 @@ class Workspace:
 
     @cached_property
     def config(self) -> CorpusConfig:
-        """Return the settings. Models with a new endpoint keep the identity of their first one."""
+        """Return the settings. A model at a new endpoint keeps its identity (see `_ENDPOINTS`)."""
         if not any(remote_models(self._given)):
             return self._given
         return with_first_endpoints(self._given, self.store.read_json(_ENDPOINTS) or {})
