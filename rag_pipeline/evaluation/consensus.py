@@ -35,8 +35,8 @@ def first_answers(
     `ranked` holds passages by query id, best first. `asks` holds each query's text without the
     document's name. Each of the first 5 passages gets a sum of two numbers:
 
-    - its TF-IDF cosine with the first passages of similar queries, times a weight
-    - its retrieval score, divided by the mean lead of first over second passages
+    - its TF-IDF cosine with the first passages of similar queries, times a weight.
+    - its retrieval score, divided by the mean lead of first over second passages.
 
     A softmax over these sums gives the probability. Queries are left out if they have fewer than
     two passages, or no similar query in another document. At most 2,000 queries, a fixed sample,

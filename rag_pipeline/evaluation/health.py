@@ -42,7 +42,7 @@ class Health:
 
     queries: int
     missing: int
-    """Count of queries without judged contexts."""
+    """Number of queries that have no judged contexts."""
     average_relevance: float | None
     """Mean ContextRelevance divided by its attainable value, from 0 to 1."""
     usage_rate: float | None

@@ -1,7 +1,7 @@
 """Learn the weights of a `learned` retriever from the queries of a corpus.
 
-A query is measured with weights learned without the queries of its group (`load_groups`). A release
-serves the weights learned from all queries.
+The weights that measure a query are learned from the queries of other groups (`load_groups`). A
+release serves the weights learned from all queries.
 """
 
 from collections.abc import Sequence

@@ -198,7 +198,7 @@ class Agreement:
 
     @property
     def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa, cut to -1 to 1, or None without kappa.
+        """Return the 95 % interval of kappa, cut to -1 to 1, or None if kappa is None.
 
         Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
         """

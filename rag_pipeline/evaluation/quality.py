@@ -85,7 +85,7 @@ def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:
-    """Return the labels by query id, or {} without labels."""
+    """Return the labels by query id, or {} if there are none."""
     labels: Labels = {}
     for row in LABELS.rows(workspace, configuration):
         labels.setdefault(row["query_id"], []).append(row["label"])

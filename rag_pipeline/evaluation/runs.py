@@ -322,7 +322,7 @@ def load_ranked(
 ) -> dict[str, list[ScoredChunk]]:
     """Return the first `k` ranked chunks of every query of a run, best first, by query id.
 
-    `of` limits the queries to these ids. Raise StoreError without a run.
+    `of` limits the queries to these ids. Raise StoreError if there is no run.
     """
     import pyarrow.compute as pc
 

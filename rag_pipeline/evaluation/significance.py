@@ -40,7 +40,7 @@ class Difference:
 
     - `n`: the number of these queries. `missing` counts the pairs with a None.
     - `low`, `high`: the bounds of the 95 % interval, or None for fewer than two pairs.
-    - `p`: the two-sided p value, or None without pairs.
+    - `p`: the two-sided p value, or None if there are no pairs.
     - `wins`, `losses`: the numbers of positive and of negative differences.
     - `groups`: the number of groups that the test uses, or None if it uses single queries.
     """

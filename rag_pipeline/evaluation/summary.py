@@ -28,7 +28,7 @@ UNMEASURED = Summary(None, 0, 0, None, None)
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None, or None without such values."""
+    """Return the mean of the values that are not None, or None if there are no such values."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 

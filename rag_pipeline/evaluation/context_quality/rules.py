@@ -70,7 +70,7 @@ def judge_by_rules(
 def key_phrases(text: str) -> frozenset[str]:
     """Return runs of two to four words between stop words and punctuation, in lower case.
 
-    Single words with a digit count, too. Source: the candidate phrases of RAKE (Rose et al.,
+    Single words that hold a digit are phrases. Source: the candidate phrases of RAKE (Rose et al.,
     Automatic keyword extraction from individual documents, 2010).
     """
     stop_words = _stop_words()

@@ -21,7 +21,7 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
     Relevance is the mean weight of the contexts (high 1.0, medium 0.7, low 0.3, none 0) divided by
     the weight of high. The usage penalty is 0.1 for each unused high context. The missing penalty
     is 0.15 for each missing item, and at most 0.5. These numbers are the defaults. Return None
-    without contexts.
+    if there are no contexts.
     """
     contexts = judgement.contexts
     if not contexts:
@@ -37,8 +37,8 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
 def context_precision(contexts: Sequence[Judged]) -> float | None:
     """Return the average precision of the contexts. High and medium contexts are relevant.
 
-    Return 0 if no context is relevant, and None without contexts. Unlike in `AP`, chunks that were
-    not retrieved do not count.
+    Return 0 if no context is relevant, and None if there are no contexts. Unlike in `AP`, chunks
+    that were not retrieved do not count.
     """
     if not contexts:
         return None
