@@ -52,7 +52,7 @@ def spent(comparison_number: int) -> float:
 
 
 def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Outcome, str]:
-    """Return the outcome for one metric and a sentence about it, without the metric's name."""
+    """Return the outcome for one metric, and a sentence that does not name the metric."""
     known = sum(other is not None for _, other in found.pairs)
     lost = found.missing
     if lost > gate.maximum_missing * known:
