@@ -116,7 +116,7 @@ class Corpus:
     ) -> "AssistedAnswer":
         """Answer a question from the release, with checked sources, as `rag ask` does.
 
-        `turns` are the questions before, oldest first. `options` are those of `Assistant.ask`. The
+        `turns` are the earlier questions, oldest first. `options` are those of `Assistant.ask`. The
         caller's assistant is opened by the first call. Raise the same errors as `search`.
         """
         return self._assistant.seen_by(caller).ask(query, turns=turns, **options)

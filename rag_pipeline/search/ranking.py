@@ -18,7 +18,7 @@ from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
-"""Least number of neighbours by quantised vectors that are compared by their exact vectors."""
+"""Least number of neighbours that a quantised search finds. Their exact vectors are compared."""
 
 Ranking = list[tuple[int, float]]
 """Pairs (position, score), best first. Equal scores are ordered by position."""

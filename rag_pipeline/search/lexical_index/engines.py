@@ -87,7 +87,7 @@ class _ScoringEngine(Engine, Protocol):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Return the k best rows with any of the terms, their ties, and rows of `also`."""
+        """Return the k best rows with any term, the ties of the k-th row, and rows of `also`."""
         return best_hits(self.scores(terms), k, allowed, also)
 
 
@@ -252,7 +252,7 @@ class RankBm25Engine(_ScoringEngine):
         self._visible = visible
         rows, held = int(np.count_nonzero(visible)), np.flatnonzero(visible).tolist()
         freqs = self._index.doc_freqs
-        # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
+        # Lucene's idf, because BM25Okapi's has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: idf(rows, n)
             for term, n in Counter(chain.from_iterable(freqs[row] for row in held)).items()

@@ -81,7 +81,7 @@ class LanceEngine(Engine):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Return the k best rows with any of the terms, their ties, and rows of `also`.
+        """Return the k best rows with any term, the ties of the k-th row, and rows of `also`.
 
         Lance filters up to 1,000 allowed rows. This method filters more rows itself, because
         their list would slow Lance down.

@@ -60,10 +60,10 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     """Return each chunk's MaxSim score for the query, shape (chunks,).
 
     The score is the mean of the scores of two parts: the whole chunk, and its best window of 48
-    tokens, where all words stand close together. The score of a part is a mean over the query's
-    tokens, weighted by `weights`, of the highest cosine of the token to a token of the part.
-    Source: ColBERT (Khattab & Zaharia, SIGIR 2020). A chunk's token is a vector of signs (+1 or
-    -1). The score is 0 if the chunk or the query has no tokens.
+    tokens, where all words stand close together. For each token of the query, the highest cosine to
+    a token of the part is taken. The score of the part is the mean of these cosines, weighted by
+    `weights`. Source: ColBERT (Khattab & Zaharia, SIGIR 2020). A chunk's token is a vector of signs
+    (+1 or -1). The score is 0 if the chunk or the query has no tokens.
     """
     scores = np.zeros(len(token_vectors))
     importance = weights[np.minimum(query.ids, len(weights) - 1)].astype(np.float64)

@@ -38,7 +38,7 @@ class SinglePassRetriever(RetrieverSettings):
         """Return the first k chunks of `rank`, by default as many as the setting `k`.
 
         Raises ConfigError if a chunk occurs twice, is not in the index or is hidden from the
-        caller, and if a score is not finite or is higher than the score before it.
+        caller. Raises ConfigError if a score is not finite or is higher than the score before it.
         """
         k = k or self.k
         ranking = self.rank(search, k)[:k]

@@ -27,7 +27,10 @@ from rag_pipeline.store import id_filter
 _LEADING_DOCUMENTS = 5
 """Maximum number of best-scoring documents whose chunks all become candidates."""
 _LEADING_CHUNKS = 200
-"""If there are more, only this many best by BM25 and the `candidates` nearest are taken."""
+"""Maximum number of chunks of these documents that all become candidates.
+
+Of more chunks, this many best by BM25 and the `candidates` nearest become candidates.
+"""
 _NAMED_SHARE = 0.6
 _UNNAMED_SHARE = 0.25
 """Shares of `document_weight` that count if the query names documents, and if it names none."""
