@@ -145,10 +145,7 @@ def _goes_on(line: str, following: str) -> bool:
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield the start of each sentence after the first in `text[start:end]`.
-
-    A line end does not end a sentence.
-    """
+    """Yield the start of each sentence after the first. A line end does not end a sentence."""
     begin = start
     for match in _END.finditer(text, start, end):
         if match.end() < end and (match["stop"] is None or _ends(text, begin, match)):

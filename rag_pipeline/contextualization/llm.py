@@ -174,10 +174,7 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield for each chunk the summary and the part of the document around the chunk.
-
-    The parts are windows that overlap by half.
-    """
+    """Yield for each chunk the summary and the text around the chunk, in overlapping windows."""
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
     step = width // 2

@@ -127,10 +127,7 @@ def best_of(
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
-    """Return the metrics that a leaderboard compares.
-
-    They are `serve_metric`, the gate metrics, `also` and the default metrics.
-    """
+    """Return the metrics to compare: `serve_metric`, gate metrics, `also` and default metrics."""
     wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
 

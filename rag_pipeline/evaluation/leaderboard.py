@@ -78,10 +78,7 @@ class BoardRow:
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a comparison with a kind of reference.
-
-        Return None for the reference itself, and if the metric was not compared.
-        """
+        """Return a comparison, or None for the reference itself or an uncompared metric."""
         return self.against.get(kind, {}).get(metric)
 
 

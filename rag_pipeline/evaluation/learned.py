@@ -26,10 +26,7 @@ class QueryGroup(NamedTuple):
 
 
 class LearnedSearch(NamedTuple):
-    """The settings of each query group, and the weights to serve.
-
-    `weights` is None if none were learned.
-    """
+    """The settings of each query group, and the weights to serve, or None if none are learned."""
 
     asked: list[QueryGroup]
     weights: PartWeights | None

@@ -131,10 +131,7 @@ def _digest_without(made_from: str, failed: Sequence[str]) -> str:
 def update_run(
     workspace: Workspace, configuration: Configuration, only: Sequence[Query] | None = None
 ) -> dict[str, Any]:
-    """Search with every query, write the run, and return its note.
-
-    `only` limits the run to these queries.
-    """
+    """Search with all queries, or those in `only`. Write the run, and return its note."""
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)

@@ -38,10 +38,7 @@ _MAX_CACHED_ROWS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The outcome of a check of `checked` documents, queries or indexes.
-
-    Each failure names examples.
-    """
+    """The outcome of a check of `checked` documents, queries or indexes. Failures name examples."""
 
     passed: bool
     checked: int
