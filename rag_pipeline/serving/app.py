@@ -1,4 +1,7 @@
-"""The HTTP application behind the guards: `/v1`, MCP, the web page, Dify's source."""
+"""Build the HTTP application: `/v1`, MCP, the web pages and Dify's external knowledge API.
+
+`Guards` checks each request before the application gets it.
+"""
 
 import asyncio
 import os
@@ -39,7 +42,10 @@ _PAGE_HEADERS = {
 
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
-    """Return the application that `rag serve` runs. Raise ConfigError for bad callers."""
+    """Return the application that `rag serve` runs.
+
+    Raise ConfigError if the file of callers, a file to write or an allowed host is unusable.
+    """
     callers = Callers(settings.callers) if settings.callers else None
     log = QuestionLog(settings.log_questions)
     tools = build_mcp(own, settings.allowed_hosts, log, settings.timeout_seconds)

@@ -1,7 +1,8 @@
-"""Backends that a request names by its headers, among the hosts that the operator allows.
+"""Use the backends that a request's headers name, if the operator allows their hosts.
 
-Without allowed hosts the headers are refused: the server must not reach into its network for
-clients. Keys from headers live as long as their request; they are never logged, cached or shown.
+If no hosts are allowed, such headers are refused, because clients must not reach the server's
+network through it. Keys in headers are kept for their request only. They are never logged, cached
+or shown.
 """
 
 import re
@@ -23,21 +24,21 @@ RERANK = ("x-rerank-url", "x-rerank-model")
 LLM = ("x-llm-api-url", "x-llm-model", "x-llm-api-key")
 
 _MODEL_SECONDS = 20.0
-"""Timeout of a call in seconds; two calls are shorter than a request may take."""
+"""Timeout of a call in seconds. A call and its one retry fit into the default request timeout."""
 _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class HeaderBackends:
-    """Replaces backends of an assistant by those that the headers of a request name."""
+    """Replaces an assistant's backends by those that a request's headers name."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         check_hosts(allowed)
         self._allowed = tuple(allowed)
 
     def assistant(self, own: Assistant, headers: Mapping[str, str]) -> Assistant:
-        """Return the assistant with the named backends, or unchanged without such headers.
+        """Return the assistant with the backends that `headers` name, or `own` if they name none.
 
-        Raises InputError for a backend that is not allowed, or that lacks one of its headers.
+        Raise InputError for a backend that is not allowed, or that lacks one of its headers.
         """
         names = (*RETRIEVAL, *RERANK, *LLM)
         given = {name: headers[name] for name in names if headers.get(name)}
@@ -61,7 +62,7 @@ class HeaderBackends:
 
 
 class DifyDatasets(dict[str, SearchedCorpus]):
-    """The datasets of a Dify server, opened by the ids that a request names; it lists none."""
+    """The datasets of a Dify server by id. A dataset is opened by its id, and none is listed."""
 
     def __init__(self, endpoint: str, key: str) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class DifyDatasets(dict[str, SearchedCorpus]):
         return DifyDataset(name, self._endpoint, self._key)
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether Dify allows the name."""
+        """Return whether `name` has the form of a Dify dataset's id."""
         return isinstance(name, str) and _DATASET_ID.fullmatch(name) is not None
 
 
@@ -84,7 +85,7 @@ class HeaderReranker:
         self._model = model
 
     def __call__(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return a score per passage; raise ProviderError for an unusable reply."""
+        """Return a score per passage. Raise ProviderError for a failed call or a bad reply."""
         body = {
             "model": self._model,
             "query": query,
@@ -101,11 +102,11 @@ class HeaderReranker:
 
 
 def header_model(url: str, name: str, key: str) -> LanguageModel:
-    """Return the assistant's model behind an allowed address, for one request only.
+    """Return a chat model at an allowed address, for one request of the assistant only.
 
-    Its calls bypass the call cache and the ledger: the owner of the key pays, and sees no answers
-    of others. A refusal or an outage stops the other steps. Errors contain the status
-    only, because the server's text may contain the key.
+    Its calls bypass the call cache and the ledger. The owner of the key pays, and must not see the
+    answers that others got. A refusal or an outage is a CallsStoppedError, because further calls
+    would fail, too. Errors omit the server's text, which may contain the key.
     """
     import openai
 
@@ -137,7 +138,10 @@ def header_model(url: str, name: str, key: str) -> LanguageModel:
 
 @lru_cache(maxsize=1)
 def _connections() -> Any:
-    """Return the HTTP client of all such models: no redirects, no proxies of the environment."""
+    """Return the HTTP client of all such models.
+
+    It follows no redirects and ignores the proxies that the environment names.
+    """
     import openai
 
     return openai.DefaultHttpxClient(follow_redirects=False, trust_env=False)
@@ -146,7 +150,7 @@ def _connections() -> Any:
 def _complete(
     given: Mapping[str, str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> bool:
-    """Return whether a backend is named; raise InputError if one of its headers is missing."""
+    """Return whether the headers name a backend. Raise InputError if a header of it is missing."""
     named = [name for name in wanted if name in given]
     lacking = [name for name in wanted if name not in given and name not in optional]
     if named and lacking:

@@ -1,6 +1,6 @@
 """Identify callers by a table of tokens, or by signed tokens of an identity provider or proxy.
 
-The operator's file holds hashes of tokens and names of variables, never a key.
+The operator's file holds hashes of tokens and names of environment variables, but no secret.
 """
 
 import asyncio
@@ -37,18 +37,19 @@ _LEAST_SECRET = 32
 _LEEWAY_SECONDS = 30
 """Accepted difference in seconds between the clocks of two machines."""
 _FRESH_SECONDS = 300.0
-"""Age in seconds at which the keys of an address are read again."""
+"""Keys of an address are read again if they are older than this many seconds."""
 _RETRY_SECONDS = 30.0
-"""Minimum seconds between two reads of an address, also for tokens with an unknown key."""
+"""Minimum seconds between two reads of an address, even if a token names an unknown key."""
 _FETCH_SECONDS = 5.0
 _MOST_BYTES = 1_000_000
 
 
 class TableToken(Settings):
-    """A bearer token, by its SHA-256 in hex, with its labels and the corpora that it may name.
+    """A bearer token with its labels and the corpora that it may name.
 
-    The labels `"*"` are all labels. Without `corpora` the token may name all corpora.
-    `requests_per_minute` holds for all addresses together that use the token.
+    `sha256` is the token's hash in hexadecimal digits. The labels `"*"` are all labels. If
+    `corpora` is None, the token may name all corpora. `requests_per_minute` limits all addresses
+    that use the token together. None sets no limit.
     """
 
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -64,11 +65,17 @@ class TableToken(Settings):
 
 
 class Signer(Settings):
-    """Verifies JSON Web Tokens in a header, `Bearer` tokens by default.
+    """Settings to verify JSON Web Tokens.
 
-    `keys` is a file (JWK, JWKS or PEM) or an address of a JWKS. A proxy that signs with a shared
-    secret has `secret_env` instead. `audience` and expiry must match. `labels` and `corpora` name
-    the claims: a list, or text separated by commas. A caller without the claim has no labels.
+    - `header`: the header with the token, by default `authorization` with a `Bearer` token
+    - `keys`: a file (JWK, JWKS or PEM), or the https address of a JWKS
+    - `secret_env`: instead of `keys`, the environment variable with a secret shared with a proxy
+    - `audience`, `issuer`: values that a token must have; None accepts any issuer
+    - `labels`: the claim with the caller's labels, a list or a text separated by commas; a caller
+      whose token lacks the claim has no labels
+    - `corpora`: the claim with the corpora that the caller may name; None means all corpora
+
+    A token must also have an expiry in the future.
     """
 
     header: str = "authorization"
@@ -117,8 +124,8 @@ class Callers:
     async def of(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller, or None if no token of the request is valid.
 
-        If a request has a proxy's header, only that header counts. `headers` have names in lower
-        case.
+        If a request has a proxy's header, only that header counts. The names in `headers` are in
+        lower case.
         """
         given = {name: headers[name] for name in self.proxy_headers & headers.keys()}
         if not given and (token := bearer_token(headers)):
@@ -136,7 +143,10 @@ class Callers:
         return self._tokens.get(hashlib.sha256(bearer_token(headers).encode()).hexdigest())
 
     def limit_of(self, headers: Mapping[str, str]) -> tuple[str, int] | None:
-        """Return the name of the table's token and its requests per minute, if it has a limit."""
+        """Return the hash and the requests per minute of a token in the table.
+
+        Return None if the token is not in the table or has no limit.
+        """
         known = self._known(headers)
         if known is None or known.requests_per_minute is None:
             return None
@@ -190,7 +200,10 @@ class _Verifier:
         return Caller(read_labels(claims.get(settings.labels)), corpora)
 
     async def _current(self, token: str) -> KeySet:
-        """Return the keys of the address. Read them again if they are old or lack the token's."""
+        """Return the keys of the address.
+
+        Read them again if they are old, or if they lack the key that the token names.
+        """
         async with self._lock:
             age = float("inf") if self._read_at is None else time.monotonic() - self._read_at
             is_known = _key_id(token) in {key.kid for key in self._keys.keys}
@@ -227,7 +240,7 @@ def _keys_of(file: Path) -> KeySet:
 
 
 def _key_set(record: Any) -> KeySet:
-    """Return the keys of a JWK or JWKS. Keys of an unknown kind are left out."""
+    """Return the usable keys of a JWK or JWKS. Raise ValueError if there is none."""
     made: list[Key] = []
     for one in record.get("keys", [record]) if isinstance(record, dict) else []:
         try:

@@ -1,4 +1,4 @@
-"""Dify's `metadata_condition` -> a filter in SQL.
+"""Turn Dify's `metadata_condition` into a filter in SQL.
 
 Source: Dify's External Knowledge API.
 """
@@ -13,9 +13,9 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.store import quoted
 
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
-"""Operators that must hold for all of several names; the others for any of them."""
+"""Operators that must hold for each of several names. Other operators must hold for one name."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
-"""Names that are columns; every other name is a key of the metadata."""
+"""Names that are columns. Every other name is a key of the metadata."""
 _DATES = {"before": "<", "after": ">"}
 _NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
 _SQL = {
@@ -36,14 +36,14 @@ Value = str | int | float | list[str | int | float] | None
 
 
 class Condition(BaseModel):
-    """One comparison of a metadata field; a document without the field passes only `empty`."""
+    """A comparison of metadata fields. A document that lacks a field passes only `empty` for it."""
 
     name: str | list[str] = Field(min_length=1)
     comparison_operator: str
     value: Value = None
 
     def sql(self) -> str:
-        """Return the condition in SQL; raise InputError for an unknown operator or a bad value."""
+        """Return the condition in SQL. Raise InputError for an unknown operator or a bad value."""
         operator, names = self.comparison_operator, self.name
         if operator not in _OPERATORS:
             raise self._refused(f"no operator; there are: {', '.join(_OPERATORS)}")
@@ -62,7 +62,10 @@ class Condition(BaseModel):
         return sql.format(field=field, text=text, texts=text)
 
     def _dated(self, field: str) -> str:
-        """Compare dates; a number is seconds since 1970, for fields of dates and of seconds."""
+        """Return a comparison of dates in SQL.
+
+        A value that is a number means seconds since 1970. The field may hold dates or such numbers.
+        """
         sign = _DATES[self.comparison_operator]
         seconds = None
         with suppress(InputError):
@@ -106,13 +109,16 @@ class Condition(BaseModel):
 
 
 class MetadataCondition(BaseModel):
-    """Dify's conditions, joined by `and` or `or`."""
+    """Dify's conditions, joined by `and` or `or`. By default it is `and`."""
 
     logical_operator: Literal["and", "or"] | None = None
     conditions: list[Condition] | None = None
 
     def where(self) -> str | None:
-        """Return the filter, None without conditions; raise InputError for a bad condition."""
+        """Return the filter in SQL, or None if there are no conditions.
+
+        Raise InputError for a bad condition.
+        """
         if not self.conditions:
             return None
         joined = f" {(self.logical_operator or 'and').upper()} "

@@ -1,4 +1,4 @@
-"""Dify in both directions: a corpus as its external knowledge base, its dataset as a corpus.
+"""Serve a corpus to Dify as an external knowledge base, and search a Dify dataset as a corpus.
 
 Sources: Dify's External Knowledge API (`POST /retrieval`) and its Knowledge API
 (`POST /datasets/{id}/retrieve`).
@@ -42,10 +42,10 @@ class _Wanted(BaseModel):
 def retrieval(
     assistant: Assistant, body: bytes, keep: Callable[[str, Sequence[str]], None]
 ) -> tuple[int, dict[str, Any]]:
-    """Answer Dify's external knowledge request; return the status and the JSON of the reply.
+    """Answer a request of Dify to its external knowledge. Return the reply's status and JSON.
 
-    `keep` gets the query and its datasets. A record's score is its probability to be the answer,
-    0..1; records below the threshold are left out.
+    `keep` gets the query and the names of its datasets. A record's score is the probability (0 to
+    1) that the passage answers. Records below the request's threshold are left out.
     """
     try:
         wanted = _Wanted.model_validate_json(body)
@@ -86,7 +86,7 @@ def retrieval(
 
 
 def refusal(status: int, reason: str, has_token: bool) -> dict[str, Any]:
-    """Return the JSON of a request that the guards refuse."""
+    """Return the JSON of the reply to a request that `Guards` refuses."""
     if status == 401:
         return _failure(_NOT_AUTHORIZED if has_token else _BAD_HEADER, reason)
     return _failure(status, reason)
@@ -97,7 +97,10 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 
 
 class DifyDataset:
-    """A Dify dataset as a corpus of the assistant; its segments are chunks without offsets."""
+    """A Dify dataset that the assistant searches as a corpus.
+
+    Its segments become chunks that all start at 0, because Dify tells no offsets.
+    """
 
     shows_documents = False
 
@@ -112,9 +115,9 @@ class DifyDataset:
     def search(self, request: SearchRequest) -> SearchResult:
         """Retrieve segments by the query, and by boosted queries in the leading documents.
 
-        Boosted queries are full-text searches; a segment gains a tenth of its scaled score. By
-        default, each of three documents gets one. Raises InputError for a filter, which Dify's
-        segments do not support.
+        Boosted queries are full-text searches. Those of a document together add at most 0.1 to a
+        segment's score. By default, each of three documents gets one boosted query. Raise
+        InputError for a filter, which Dify's segments do not support.
         """
         if request.where is not None:
             raise InputError(f"{self.name}: `where` filters corpora, not a Dify dataset")
@@ -158,7 +161,7 @@ class DifyDataset:
         method: str = "hybrid_search",
         filtered: bool = True,
     ) -> list[ScoredChunk]:
-        """Return the segments of one request, optionally of one document."""
+        """Return the segments that one request finds, or only those of `document_id` if given."""
         model: dict[str, Any] = {
             "search_method": method,
             "reranking_enable": False,
@@ -174,7 +177,7 @@ class DifyDataset:
         return [c for c in chunks.values() if document_id in (None, c.document_id)]
 
     def document(self, document_id: str) -> Document:
-        """Raise InputError: Dify's retrieval returns segments, not documents."""
+        """Raise InputError, because Dify's retrieval returns segments and no documents."""
         raise InputError(f"{self.name}: {document_id[:200]!r} cannot be shown: Dify keeps it")
 
     def describe(self) -> dict[str, Any]:

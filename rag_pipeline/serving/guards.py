@@ -1,4 +1,4 @@
-"""Checks of every request: token, size, time, concurrency and rate limits; and the log."""
+"""Check the token, size, time, concurrency and rate of every request, and log the request."""
 
 import asyncio
 import hmac
@@ -31,19 +31,22 @@ from rag_pipeline.serving.turns import Turns
 
 log = logging.getLogger("rag_pipeline.serving")
 _OPEN_PATHS = ("/health", "/live", "/ready", "/", "/review")
-"""Paths that need no token; they contain nothing of the documents."""
+"""Paths that need no token. Their replies contain nothing from the documents."""
 _UNQUEUED = (*_OPEN_PATHS, "/metrics")
-"""Paths that are answered also while all threads work."""
+"""Paths that are answered even while all threads work."""
 _NOBODY = Caller(frozenset(), frozenset())
 _GONE = 499
-"""Status in logs and figures of a request whose client did not wait, as nginx says it."""
+"""Status, in logs and metrics, of a request whose client did not wait. nginx uses it, too."""
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
-"""Headers that a request may have once: a proxy could read the other one of two."""
+"""Headers that may occur only once. Of two, a proxy and this server could read different ones."""
 
 
 def log_to_stderr() -> None:
-    """Write one line per request to standard error, and no other log of this package."""
+    """Write the server's log to standard error: one line per request, and warnings.
+
+    Other logs of this package are not written.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -62,7 +65,7 @@ class Refused(Exception):  # noqa: N818 - the name reads well where it is raised
 
 
 class Guards:
-    """ASGI middleware that lets a request in, or refuses it with one line."""
+    """ASGI middleware that passes a request on, or refuses it with a reason of one line."""
 
     def __init__(
         self,
@@ -72,7 +75,11 @@ class Guards:
         callers: Callers | None = None,
         count: Callable[[str, int, float, float], None] | None = None,
     ) -> None:
-        """Let `turns` requests work. `count` gets path, status, seconds and seconds of waiting."""
+        """Limit the requests at work by `turns`.
+
+        `count` gets the path and status of each reply, its seconds in all, and its seconds in the
+        queue.
+        """
         self._app = app
         self._count_reply = count
         self.turns = turns
@@ -187,9 +194,10 @@ class Guards:
             raise Refused(504, f"not answered in {seconds:g} s") from None
 
     def _check_headers(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Refuse odd headers and, without a token, pages of other sites.
+        """Refuse too many, too large or repeated headers.
 
-        After DNS rebinding, a page of another site sends its own name as Host.
+        If the server needs no token, also refuse pages of other sites. After DNS rebinding, such a
+        page sends its own name as Host.
         """
         names = [name for name, _ in scope["headers"]]
         size = sum(len(name) + len(value) for name, value in scope["headers"])
@@ -205,7 +213,7 @@ class Guards:
             raise Refused(403, "pages of other sites are refused")
 
     async def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
-        """Return who calls. Refuse a request without a valid token if the server needs one."""
+        """Return the caller. If the server needs a token, refuse a request without a valid one."""
         settings, path = self._settings, scope["path"]
         if is_local(scope):
             return OPERATOR
@@ -253,7 +261,7 @@ class Guards:
 
 
 class _Reply:
-    """Sends a reply with its request id; `status` is 0 until it begins."""
+    """Sends a reply with its request id. `status` is 0 until the reply begins."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -271,7 +279,7 @@ class _Reply:
 
 @asynccontextmanager
 async def _while_client_waits(receive: Receive, reply: _Reply) -> AsyncIterator[None]:
-    """Cancel the block when the client goes away before its reply begins."""
+    """Cancel the block if the client disconnects before its reply begins."""
     task, is_gone = asyncio.current_task(), False
     assert task is not None
 

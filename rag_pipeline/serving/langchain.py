@@ -1,4 +1,4 @@
-"""LangChain: a release as a retriever, and a wrapper that measures any retriever.
+"""Offer a release to LangChain as a retriever, and measure any LangChain retriever.
 
 >>> retriever = RagPipelineRetriever(corpus=Corpus.load("contracts.yaml"), k=5)
 >>> with MeasuringRetriever(retriever=retriever, on_measured=print) as measured:
@@ -46,13 +46,17 @@ log = logging.getLogger(__name__)
 
 
 class RagPipelineRetriever(BaseRetriever):
-    """Searches a corpus's release; a newer release is searched as soon as it is open.
+    """Searches a corpus's release. A newer release is searched as soon as it is open.
 
-    A document's text is the chunk's text. Its metadata are the metadata of the corpus's document
-    with `document_id`, `start`, `end` (code points of the document's text), `score`, `title` and
-    `place`. A place has a `label` and, by format, page, section, sheet, row or slide. Only the
-    documents that the `caller` may see are searched, by default public documents. Raises the
-    errors of `Corpus.search`.
+    Only documents that the `caller` may see are searched. By default, these are the public
+    documents. Each found chunk becomes a LangChain document with the chunk's text. Its metadata are
+    those of the corpus's document, and:
+
+    - `document_id`, `title`, `score`
+    - `start`, `end`: offsets in the document's text, in code points
+    - `place`, if it is known: a `label` and, by format, page, section, sheet, row or slide
+
+    Raise the errors of `Corpus.search`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -72,7 +76,7 @@ class RagPipelineRetriever(BaseRetriever):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Metrics of the contexts of one query; see `evaluation.context_quality`."""
+    """The metrics of one query's contexts (see `evaluation.context_quality`)."""
 
     query: str
     contexts: int
@@ -85,12 +89,13 @@ def log_measured(measured: Measured) -> None:
 
 
 class MeasuringRetriever(BaseRetriever):
-    """Returns the documents of another retriever, and scores them in a thread of its own.
+    """Returns the documents of another retriever, and scores them in a separate thread.
 
-    A context's level is the cosine of its nearest sentence. A context is used if the answer uses
-    it: the answer given to `measure`, or one extracted from the contexts. At most `waiting`
-    queries wait; further ones are skipped and counted in `skipped`. A query that cannot be scored
-    is logged and counted in `failed`. `close`, or the end of a `with` block, waits for the rest.
+    The cosine of the query and a context's nearest sentence decides the context's level. A context
+    counts as used if the answer uses it. The answer is given to `measure`, or else extracted from
+    the contexts. At most `waiting` queries wait. Further queries are skipped and counted in
+    `skipped`. A query that cannot be scored is logged and counted in `failed`. `close` and the end
+    of a `with` block wait until all waiting queries are scored.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -105,13 +110,16 @@ class MeasuringRetriever(BaseRetriever):
     _worker: ThreadPoolExecutor = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Make the worker, and a place for each waiting query and the scored one."""
+        """Make the worker, and a place for each waiting query and for the one being scored."""
         super().model_post_init(context)
         self._places = BoundedSemaphore(self.waiting + 1)
         self._worker = ThreadPoolExecutor(1, "measuring")
 
     def measure(self, query: str, documents: Sequence[Document], answer: str | None = None) -> None:
-        """Score a query's contexts, best first, and the answer made from them, in the worker."""
+        """Let the worker score a query's contexts, best first, and the answer made from them.
+
+        If `answer` is None, an answer is extracted from the contexts.
+        """
         if self._places.acquire(blocking=False):
             self._worker.submit(self._work, query, documents, answer)
         else:
@@ -179,7 +187,7 @@ def _document(chunk: ScoredChunk, place: Place | None) -> Document:
 
 
 def _chunk(document: Document, rank: int) -> ScoredChunk:
-    """Return any retriever's document as a chunk; its rank replaces a missing id or source."""
+    """Return any retriever's document as a chunk. Its rank replaces a missing id or source."""
     name = document.metadata.get("document_id") or document.metadata.get("source")
     start = document.metadata.get("start")
     start = start if isinstance(start, int) else 0

@@ -1,7 +1,8 @@
-"""Answer `rag search` and `rag ask` of the same user from a running server of the same corpus.
+"""Let a running server of the same user and corpus answer `rag search` and `rag ask`.
 
 The server listens on a Unix socket in a folder that only its user can open. The socket's name is a
-hash of the corpus file's content, so another file, folder or version finds no server.
+hash of the corpus file, its content, the working directory and the version of this package. A
+command finds a server only if all of these are equal.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 NEAREST = 3
 """Number of passages that are shown if nothing answers."""
 _ALIVE_SECONDS = 1.0
-"""A server that does not say in this time that it lives is not asked."""
+"""A server is not asked if it does not reply to `/live` within this many seconds."""
 _REPLY_SECONDS = 65.0
 _WORD = re.compile(r"\w+")
 
@@ -47,7 +48,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
 def ask(corpus: "Corpus", question: str, labels: str | None, **options: Any) -> Any:
     """Return an answer as `rag ask --json` prints it.
 
-    If nothing answers, the nearest passages have their places.
+    If nothing answers the question, the nearest passages get their places.
     """
     from rag_pipeline.client.records import Answer
     from rag_pipeline.config.access import read_caller
@@ -65,7 +66,7 @@ WORK: Mapping[str, Callable[..., Any]] = {"search": search, "ask": ask}
 
 
 def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
-    """Return what a running server makes of a request, or None without a server that can."""
+    """Return a running server's reply to a request, or None if no server can answer it."""
     body = json.dumps({"file": str(file.resolve()), **asked})
     try:
         with closing(_Connection(socket_path(file))) as connection:
@@ -80,7 +81,7 @@ def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
 
 
 def answering(corpora: Sequence["Corpus"]) -> "Route":
-    """Return the route of these requests. By the network, it is not found."""
+    """Return the route of these requests. A request over the network gets status 404."""
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -104,7 +105,7 @@ def answering(corpora: Sequence["Corpus"]) -> "Route":
 
 
 def is_local(scope: "Scope") -> bool:
-    """Return whether a request came by a Unix socket. Only there, the server has no port."""
+    """Return whether a request came through a Unix socket. Only such a request has no port."""
     return (scope.get("server") or ("", 0))[1] is None
 
 
@@ -128,10 +129,10 @@ def listening_to_user(corpora: Sequence["Corpus"]) -> Iterator[list[socket.socke
 
 
 def socket_path(file: Path) -> Path:
-    """Return the path of the socket for a corpus file as it is now.
+    """Return the path of the socket for the current content of a corpus file.
 
-    The values of the variables that the file names count, too. Raises OSError if the file cannot be
-    read, or if the folder of the sockets belongs to another user.
+    The path also depends on the values of the environment variables that the file names. Raise
+    OSError if the file cannot be read, or if another user owns or may open the sockets' folder.
     """
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     folder /= f"rag-{os.getuid()}"

@@ -15,7 +15,7 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def half_of_memory() -> int:
-    """Return half of the bytes that this machine or container has."""
+    """Return half of this machine's or container's memory in bytes."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
         total = min(total, int(_LIMIT.read_text()))
@@ -23,13 +23,13 @@ def half_of_memory() -> int:
 
 
 class OpenReleases:
-    """Closes the corpora whose last search is longest ago while all together pass the budget.
+    """Closes the least recently searched corpora while the open ones exceed a budget of memory.
 
-    The corpus of the latest search stays open, also if it is larger than the budget.
+    The corpus of the latest search stays open, even if it alone exceeds the budget.
     """
 
     def __init__(self, corpora: Iterable[SearchedCorpus], budget: int) -> None:
-        """Take the budget in bytes."""
+        """Watch the released corpora. `budget` is in bytes."""
         self.corpora = [one for one in corpora if isinstance(one, ReleasedCorpus)]
         self.budget = budget
         self.closed = Counter[str]()
@@ -39,7 +39,7 @@ class OpenReleases:
             one.corpus.after_opening = self._make_room
 
     def held(self) -> dict[str, int]:
-        """Return about how many bytes each open corpus takes, oldest search first."""
+        """Return the approximate bytes of each open corpus, least recently searched first."""
         order = sorted(self.corpora, key=lambda one: one.corpus.used)
         return {one.name: size for one in order if (size := one.held_bytes())}
 

@@ -1,4 +1,4 @@
-"""Errors as clients read them: without the server's absolute paths, which only the log shows."""
+"""Remove the server's absolute paths from errors that clients read. Only the log shows them."""
 
 import json
 import logging
@@ -9,21 +9,25 @@ from typing import Any
 from rag_pipeline.errors import InputError
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
-"""The id of the request that is answered."""
+"""The id of the request that is being answered, or ""."""
 _OF_DOCUMENT = re.compile(r"^(/v1/(?:documents|pages)/).*", re.DOTALL)
 _log = logging.getLogger("rag_pipeline.serving")
 _FOLDER = r"""(?:[^/:\n'"]*[^/:\n'"\s]/)"""
 _FOLDERS = re.compile(
     rf"(?:file://|(?<![\w./:~%*\]]))/(?=\S){_FOLDER}*|(?:(?<=Not found: )|(?<=… )){_FOLDER}+"
 )
-"""An absolute path up to its last name; addresses and relative paths do not match.
+"""An absolute path up to its last name. Addresses and relative paths do not match.
 
-LanceDB leaves out the first slash after `Not found`, and a shortened message cuts paths.
+LanceDB leaves out the first slash after `Not found`. A shortened message lacks the start of a path.
 """
 
 
 def told(error: Exception) -> str:
-    """Return an error's message for a client, and log the message if it names absolute paths."""
+    """Return an error's message for a client, without absolute paths.
+
+    If the message names such paths, log it whole. An InputError names the client's own path, so it
+    is not logged.
+    """
     message = str(error)
     shown = _FOLDERS.sub("", message)
     if shown != message and type(error) is not InputError:  # such a path is the client's own
@@ -32,7 +36,7 @@ def told(error: Exception) -> str:
 
 
 def logged(path: str) -> str:
-    """Return a request's path for logs and traces: short, and without a document's id."""
+    """Return a request's path for logs: at most 200 characters, without a document's id."""
     return _OF_DOCUMENT.sub(r"\1…", path)[:200]
 
 

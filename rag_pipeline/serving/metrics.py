@@ -1,4 +1,4 @@
-"""Figures of a server in the text format of Prometheus. They contain no questions and no texts."""
+"""Metrics of a server in the text format of Prometheus. They contain no questions and no texts."""
 
 import os
 from collections import Counter
@@ -13,7 +13,7 @@ from rag_pipeline.serving.memory import OpenReleases
 from rag_pipeline.serving.turns import Turns
 
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
-"""Variable with the folder in which the workers of a server count together."""
+"""The environment variable with the folder in which the workers of a server count together."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -21,12 +21,12 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 class Metrics:
     """Counts the requests of a server, and reads the state of its corpora at each scrape.
 
-    Workers count together, but `rag_working`, `rag_waiting`, `rag_release`, `rag_open_bytes`,
-    `rag_closed` and `process_…` are those of the worker that answers.
+    The counts of all workers are added. Only `rag_working`, `rag_waiting`, `rag_release`,
+    `rag_open_bytes`, `rag_closed` and `process_…` describe the worker that answers the scrape.
     """
 
     def __init__(self, opened: OpenReleases, turns: Turns, paths: Collection[str]) -> None:
-        """Take the paths that get figures of their own. All others count as `other`."""
+        """Count each of `paths` separately, and all other paths as `other`."""
         self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
         registry, labels = self._registry, ["path"]
@@ -49,7 +49,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def count(self, path: str, status: int, seconds: float, queued: float) -> None:
-        """Count an answered request."""
+        """Count an answered request. `queued` is the part of `seconds` in the queue."""
         short = "/".join(path.split("/")[:3])
         name = short if short in self._paths else "other"
         self._requests.labels(name, str(status)).inc()
@@ -62,12 +62,12 @@ class Metrics:
                 self._counted[one.name, hit] = total
 
     def shown(self) -> bytes:
-        """Return all figures. The ledgers are read, so this blocks."""
+        """Return all metrics. This blocks, because it reads the ledgers."""
         return generate_latest(self._registry)
 
 
 class _State:
-    """Reads gauges when they are asked for, and model calls since the start from the ledgers."""
+    """Reads gauges at each scrape, and from the ledgers the model calls since its start."""
 
     def __init__(self, opened: OpenReleases, turns: Turns) -> None:
         self._opened, self._corpora = opened, opened.corpora
@@ -75,7 +75,7 @@ class _State:
         self._since = {one.name: one.corpus.workspace.ledger.position() for one in opened.corpora}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the figures."""
+        """Yield the metrics."""
         yield GaugeMetricFamily("rag_working", "Requests at work", self._turns.working)
         yield GaugeMetricFamily("rag_waiting", "Requests that wait", self._turns.waiting)
         releases = GaugeMetricFamily(

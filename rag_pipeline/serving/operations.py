@@ -1,4 +1,4 @@
-"""What operators and balancers ask a server: is it alive, may it get requests, how does it do."""
+"""Tell operators and load balancers whether a server is alive and ready, and how it performs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _WAITING_THREADS = 64
 
 
 def turns_of(own: Assistant, settings: ServerSettings, processors: int) -> Turns:
-    """Return the turns of a server's requests (see `ServerSettings.threads`)."""
+    """Return the `Turns` of a server, as many as `ServerSettings.threads` says."""
     released = [one for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
     asks = own.model is not None or bool(settings.allowed_hosts)
     asks = asks or any(any(remote_models(one.corpus.config)) for one in released)
@@ -38,7 +38,7 @@ def paths_of(routes: Sequence[BaseRoute]) -> set[str]:
 
 
 def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Route]:
-    """Return the routes."""
+    """Return the routes `/health`, `/live`, `/ready` and `/metrics`."""
 
     async def health(request: Request) -> Response:
         made = await asyncio.to_thread(health_of, own)
@@ -71,7 +71,7 @@ def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Ro
 
 
 def _open_all(opened: OpenReleases) -> None:
-    """Open each corpus. If not all fit into memory, only read the manifests of the closed ones."""
+    """Open each corpus. If they did not all fit into memory before, only read their manifests."""
     for one in opened.corpora:
         if opened.closed:
             one.corpus.searched()

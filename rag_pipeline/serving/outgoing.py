@@ -1,4 +1,4 @@
-"""Requests to other servers: to allowed hosts, without redirects, bounded in size and time."""
+"""Send requests to other servers: to allowed hosts, without redirects, limited in size and time."""
 
 import atexit
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ def check_hosts(allowed: Sequence[str]) -> None:
 
 
 def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
-    """Return the address of a header if its host is allowed; raise InputError otherwise.
+    """Return the address in a header if its host is allowed. Raise InputError otherwise.
 
-    An entry without a port allows the scheme's own port only.
+    An allowed host without a port allows only the scheme's default port.
     """
     shown = header.upper()
     if not allowed:
@@ -54,7 +54,10 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
 def post_json(
     what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Post JSON and return the reply's JSON; errors are ProviderErrors that begin with `what`."""
+    """Post JSON and return the reply's JSON.
+
+    Raise ProviderError, with a message that begins with `what`, if that fails.
+    """
     try:
         stream = _client().stream("POST", url, json=body, headers=headers)
         return bounded_json(what, stream, _SECONDS, _MOST_BYTES)
@@ -64,7 +67,10 @@ def post_json(
 
 @lru_cache(maxsize=1)
 def _client() -> httpx.Client:
-    """Return the client of all backends: no redirects, no proxies of the environment."""
+    """Return the client of all backends.
+
+    It follows no redirects and ignores the proxies that the environment names.
+    """
     client = httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
     atexit.register(client.close)
     return client

@@ -1,4 +1,4 @@
-"""A cited span -> its page of the PDF, as an image with boxes around the span."""
+"""Show a cited span on its page of the PDF, as an image with boxes around the span."""
 
 import base64
 
@@ -10,7 +10,11 @@ from rag_pipeline.loading.page_map import PageMap
 
 
 def page_view(assistant: Assistant, wanted: PageQuery) -> PageImage:
-    """Return a page, by default the first page of a span; raise InputError if there is none."""
+    """Return a page with the boxes of a span, by default the page on which the span starts.
+
+    A box is left, top, width and height, as shares (0 to 1) of the page. Raise InputError if there
+    is no such page.
+    """
     corpora = [wanted.corpus] if wanted.corpus else None
     corpus, document = assistant.find_document(wanted.document_id, corpora)
     start, end = wanted.start, wanted.end

@@ -1,4 +1,4 @@
-"""Tell MCP clients which authorization servers give tokens: metadata and challenge of RFC 9728."""
+"""Tell MCP clients which authorization servers issue tokens, as RFC 9728 says."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 
 def metadata_routes(issuers: Sequence[str]) -> list[Route]:
-    """Return the routes of the metadata, none without issuers."""
+    """Return the routes of the metadata, or [] if there are no issuers."""
 
     async def metadata(request: Request) -> Response:
         base = _address(request.scope, request.headers)
@@ -34,7 +34,7 @@ def metadata_routes(issuers: Sequence[str]) -> list[Route]:
 def challenge(
     scope: Scope, headers: Mapping[str, str], issuers: Sequence[str], has_token: bool
 ) -> str:
-    """Return the header `WWW-Authenticate` of a refused request (RFC 6750, RFC 9728)."""
+    """Return the header `WWW-Authenticate` for a refused request (RFC 6750, RFC 9728)."""
     parts = ['error="invalid_token"'] if has_token else []
     if issuers:
         parts.append(f'resource_metadata="{_address(scope, headers)}{METADATA_PATHS[1]}"')
@@ -42,6 +42,6 @@ def challenge(
 
 
 def _address(scope: Scope, headers: Mapping[str, str]) -> str:
-    """Return the server's address as the client names it, or a path without a usable name."""
+    """Return the server's address as the client names it, or "" if the name is unusable."""
     host = headers.get("host", "")
     return f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else ""

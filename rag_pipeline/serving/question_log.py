@@ -1,6 +1,7 @@
-"""The questions and judgements of people -> files, to measure with them later.
+"""Write people's questions and judgements to files, to measure with them later.
 
-Off unless a file is named. Questions may be private: only the file's owner can read it.
+Nothing is written unless a file is named. Only the file's owner can read it, because questions may
+be private.
 """
 
 import json
@@ -23,9 +24,9 @@ class KeptLines:
     """A file with a JSON line per record. Servers and threads may share it."""
 
     def __init__(self, path: Path, option: str, durable: bool = False) -> None:
-        """Raise ConfigError, which names the option, if the file cannot be written.
+        """Raise ConfigError, which names `option`, if the file cannot be written.
 
-        With `durable`, a record is on disk before `add` returns.
+        If `durable` is true, a record is on disk before `add` returns.
         """
         self._path = path
         self._durable = durable
@@ -36,7 +37,10 @@ class KeptLines:
             raise ConfigError(f"{option} {path}: cannot write it: {error.strerror}") from None
 
     def add(self, record: Mapping[str, Any]) -> bool:
-        """Add a record with the time. Return False if the file is full. Raise OSError."""
+        """Add a record with the time. Return False if the file is full.
+
+        Raise OSError if the record cannot be written.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._lock:
             if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
@@ -56,14 +60,14 @@ class KeptLines:
 
 
 class QuestionLog:
-    """A file with a JSON line per question; without a file nothing is written."""
+    """A file with a JSON line per question. If `path` is None, nothing is written."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Raise ConfigError if the file cannot be written."""
         self._lines = None if path is None else KeptLines(path, "--log-questions")
 
     def keep(self, query: str, datasets: Sequence[str] | None = None) -> None:
-        """Add a question; a failure is logged and does not fail the request."""
+        """Add a question. If that fails, log the failure and raise nothing."""
         if self._lines is None:
             return
         try:

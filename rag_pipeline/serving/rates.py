@@ -1,4 +1,4 @@
-"""Limit the requests a minute of addresses and tokens, for all processes of a server together."""
+"""Limit how many requests per minute an address or token may send to all processes of a server."""
 
 import sqlite3
 import time
@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 
 _FULL_SECONDS = 60.0
-"""After this time, any bucket is full again and need not be stored."""
+"""After this many seconds, any bucket is full again and need not be stored."""
 
 
 class Buckets:
-    """A token bucket for each name, which holds a tenth of a minute's requests.
+    """A token bucket for each name. It holds a tenth of a minute's requests, or at least one.
 
-    The buckets are in a SQLite file, or in memory without one. If the file cannot be written,
+    The buckets are in a SQLite file, or in memory if `file` is None. If the file cannot be written,
     nothing is limited.
     """
 
@@ -25,7 +25,10 @@ class Buckets:
         )
 
     def wait(self, name: str, per_minute: int) -> float:
-        """Take one request from a bucket. Return the seconds until it has one, or 0.0."""
+        """Take one request from a name's bucket, and return 0.0.
+
+        If the bucket is empty, return the seconds until it has a request.
+        """
         per_second, size = per_minute / 60, max(per_minute / 10, 1.0)
         now, held = time.monotonic(), 1.0  # the clock of all processes of a machine
         with suppress(sqlite3.Error), self._rows:

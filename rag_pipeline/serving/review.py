@@ -1,4 +1,4 @@
-"""Decisions on synthetic questions, for the web page of servers started with --review."""
+"""Let people decide on synthetic questions, on the web page of `rag serve --review`."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from rag_pipeline.workspace import Workspace
 
 
 class ReviewRequest(BaseModel):
-    """A dataset, and the questions that were skipped."""
+    """A dataset, or "" for the first one, and the ids of the questions that were skipped."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     dataset: str = Field(default="", max_length=200)
@@ -23,7 +23,10 @@ class ReviewRequest(BaseModel):
 
 
 class ReviewDecided(ReviewRequest):
-    """A decision on a question; `sure` accepts edited words although they have a fault."""
+    """A decision on a question. `query` is its edited wording, or None.
+
+    If `sure` is true, the wording is accepted even if it has a problem.
+    """
 
     query_id: str = Field(min_length=1, max_length=1000)
     decision: Literal["accept", "reject"]
@@ -32,7 +35,7 @@ class ReviewDecided(ReviewRequest):
 
 
 def reviewing() -> list[Endpoint]:
-    """Return the endpoints of the page."""
+    """Return the endpoints of the review page."""
     said = "Review synthetic questions"
 
     def ask(own: Assistant, wanted: ReviewRequest, request: Request) -> Response:
@@ -46,7 +49,10 @@ def reviewing() -> list[Endpoint]:
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
-    """Return a corpus's workspace. Questions quote any document, so the caller must see all."""
+    """Return a corpus's workspace.
+
+    Raise InputError unless the caller sees all documents, because questions may quote any of them.
+    """
     shown = {
         n: d for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus) and d.shows_all()
     }
@@ -57,7 +63,7 @@ def _workspace(own: Assistant, dataset: str) -> Workspace:
 
 
 def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
-    """Return the next question that waits for a decision, None without one."""
+    """Return the next question that waits for a decision, or None, as a JSON object."""
     found = next_waiting(_workspace(own, wanted.dataset), wanted.after)
     if found is None:
         return {"question": None}
@@ -67,7 +73,10 @@ def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
 
 
 def decide_question(own: Assistant, wanted: ReviewDecided, request: Request) -> Response:
-    """Write a decision and return the next question; or the fault of edited words."""
+    """Write a decision and return the next question.
+
+    If an edited wording has a problem and `sure` is false, return the problem with status 409.
+    """
     workspace = _workspace(own, wanted.dataset)
     found = next_waiting(workspace, [i for i in wanted.after if i != wanted.query_id])
     if found is None or found.record.query_id != wanted.query_id:

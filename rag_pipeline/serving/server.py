@@ -1,4 +1,4 @@
-"""Serve corpora over HTTP or standard input and output: how uvicorn listens and stops."""
+"""Serve corpora over HTTP, or over standard input and output. Define how uvicorn listens."""
 
 import asyncio
 import signal
@@ -32,9 +32,12 @@ from rag_pipeline.serving.workers import serve_by_workers
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
 _MOST_THREADS = 256
-"""`Turns` bounds the threads at work. Some more may end the work of requests that timed out."""
+"""Maximum number of threads.
+
+`Turns` admits fewer requests. The other threads finish the work of requests that timed out.
+"""
 _CONNECTIONS = 4
-"""Number of open connections for each request that may run; each holds at most one body."""
+"""Maximum open connections, as a multiple of `max_concurrency`. Each holds at most one body."""
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
@@ -86,7 +89,10 @@ def check_address(settings: ServerSettings) -> None:
 
 
 def bound(settings: ServerSettings) -> list[socket.socket]:
-    """Return sockets of the address; several workers may have one each. Raise ConfigError."""
+    """Return sockets that are bound to the address. Each of several workers may bind its own.
+
+    Raise ConfigError if the address cannot be used.
+    """
     made: list[socket.socket] = []
     try:
         places = socket.getaddrinfo(
@@ -111,7 +117,7 @@ def bound(settings: ServerSettings) -> list[socket.socket]:
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
-    """Return uvicorn's settings: HTTP/1.1 only, all waits for a client bounded."""
+    """Return uvicorn's settings. They allow only HTTP/1.1, and limit each wait for a client."""
 
     class Bounded(_BoundedConnection):
         client_seconds = settings.body_seconds
@@ -132,10 +138,10 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 
 
 class StoppableServer(uvicorn.Server):
-    """Serves until SIGINT or SIGTERM, then finishes open requests for a bounded time.
+    """Serves until SIGINT or SIGTERM, then finishes open requests within a limited time.
 
-    A second SIGINT stops it immediately. For `drain_seconds` it still takes new requests, and
-    `/ready` tells balancers to send no more.
+    After the signal it still takes new requests for `drain_seconds`, while `/ready` tells load
+    balancers to send no more. A second SIGINT stops it immediately.
     """
 
     def __init__(self, config: uvicorn.Config, drain_seconds: float = 0.0) -> None:
@@ -143,12 +149,12 @@ class StoppableServer(uvicorn.Server):
         self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal; uvicorn would raise it again after the stop."""
+        """Note the signal. uvicorn's own method would raise it again after the stop."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Run requests in threads that the end of the process does not wait for."""
+        """Start the server. Its requests run in threads that do not delay the process's end."""
         asyncio.get_running_loop().set_default_executor(_NotAwaited(_MOST_THREADS))
         await super().startup(sockets)
         if self.started:
@@ -156,7 +162,7 @@ class StoppableServer(uvicorn.Server):
             sys.stderr.write(f"listening on http://{host}:{self.config.port}; Ctrl-C stops\n")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell balancers, refuse new requests, and finish the open ones."""
+        """Let `/ready` answer 503, wait for `drain_seconds`, and finish the open requests."""
         if (state := getattr(self.config.app, "state", None)) is not None:
             state.is_stopping = True
         until = time.monotonic() + self._drain_seconds
@@ -170,18 +176,18 @@ class StoppableServer(uvicorn.Server):
 
 
 class _NotAwaited(ThreadPoolExecutor):
-    """Threads of timed-out requests, which may still wait for a model, do not delay the end."""
+    """Threads that do not delay the process's end, even while they still wait for a model."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class _BoundedConnection(H11Protocol):
-    """Bounds how long a client may keep the server waiting, and with how many connections.
+    """Limits how long a client may keep the server waiting, and with how many connections.
 
     uvicorn itself waits without limit for the end of a request's headers, and for a client to
-    read its reply. At a limit of connections, the one that is silent for longest makes room: a new
-    client is always let in.
+    read its reply. At a limit of connections, the connection that has been silent longest is cut
+    off. So a new client is always let in.
     """
 
     client_seconds: float
@@ -231,7 +237,10 @@ class _BoundedConnection(H11Protocol):
         return [c for c in self._open() if (c.client or ("",))[0] == address]
 
     def _make_room(self, crowd: "list[_BoundedConnection]", most: int) -> None:
-        """Cut off the most silent of more than `most` connections, but none that is answered."""
+        """If there are more than `most` connections, cut off the one that has been silent longest.
+
+        A connection whose request is at work is not cut off.
+        """
         silent = [c for c in crowd if c._waits_for_client()]
         if len(crowd) > most and silent:
             cut = min(silent, key=lambda c: c._heard)
@@ -239,7 +248,7 @@ class _BoundedConnection(H11Protocol):
             cut.transport.abort()
 
     def _waits_for_client(self) -> bool:
-        """Whether the server waits for a request, for its body, or for the reading of its reply."""
+        """Return whether the server waits for a request, its body, or the reading of its reply."""
         asked = self.cycle
         return asked is None or asked.response_complete or asked.more_body or self.flow.write_paused
 
@@ -248,7 +257,7 @@ class _BoundedConnection(H11Protocol):
         self._reading_due = self.loop.call_later(self.client_seconds, self._check_reading, unread)
 
     def _check_reading(self, before: int) -> None:
-        """Cut off a client that has read nothing since `before` bytes were unread."""
+        """Cut off a client that has read none of its `before` unread bytes in time."""
         if self.transport.get_write_buffer_size() < before:
             self._time_reading()
         else:
@@ -260,10 +269,10 @@ class _BoundedConnection(H11Protocol):
             self._reading_due = None
 
     def _watch(self) -> None:
-        """Time the wait for a request's headers.
+        """Limit the wait for a request's headers.
 
-        Between two requests the time starts with the first byte of the second one; uvicorn closes
-        idle connections.
+        Between two requests, the time starts with the first byte of the second request. uvicorn
+        closes idle connections.
         """
         waits = self.conn.their_state is h11.IDLE
         if waits and (self.cycle is None or self.conn.trailing_data[0]):

@@ -13,22 +13,34 @@ _LEAST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits are per worker. `requests_per_minute` holds for a client address over all workers.
+    """The settings of a server. Limits hold for each worker, except `requests_per_minute`.
 
-    `workers` processes share the port and, by memory map, the releases.
-
-    One address may have half of `max_concurrency` requests in work. `threads` requests work at a
-    time, by default two for each processor, divided among the workers, or 64 if models are asked
-    over the network. The others wait for at most `wait_seconds`. A request's headers, and then its
-    body, may take `body_seconds` to arrive; a client must read some of its reply every
-    `body_seconds`. Open releases of a worker may take `memory_bytes`, 0 for half of the machine's
-    memory; the longest unused one is closed first. A reply must begin within `timeout_seconds`. A
-    stopped server takes new requests for `drain_seconds`, while `/ready` answers 503, and then
-    finishes open requests within `stop_seconds`. Requests may name backends of `allowed_hosts`
-    (`host` or `host:port`) by header. Questions are added to the file `log_questions`, and
-    judgements of answers to the file `feedback`. With `review`, clients may decide on synthetic
-    questions. The file `callers` maps tokens to labels. All other requests come from `caller`, by
-    default a caller without labels.
+    - `host`, `port`: the address to listen on
+    - `token`: a bearer token that requests must send, or None
+    - `allowed_hosts`: `host` or `host:port` of backends that requests may name by header
+    - `max_body_bytes`: maximum size of a request's body
+    - `timeout_seconds`: time until a reply must begin, from the start of the work; a reply may
+      then take twice this time
+    - `body_seconds`: maximum time for the headers of a request, for its body, and between two
+      moments at which the client reads some of its reply
+    - `max_concurrency`: maximum number of requests that work or wait; one address may have half
+    - `threads`: maximum number of requests at work; None means two per processor, divided among
+      the workers but at least 2, or 64 if models may be asked over the network
+    - `workers`: number of processes, which share the port and map the same releases into memory
+    - `wait_seconds`: maximum time that a request waits for others before it is refused
+    - `requests_per_minute`: maximum number of requests of a client address to all workers
+    - `memory_bytes`: maximum size of the open releases, of which the least recently searched is
+      closed first; 0 means half of the machine's memory
+    - `stop_seconds`: time in which a stopping server finishes open requests
+    - `drain_seconds`: time before that, in which a stopping server takes new requests and `/ready`
+      answers 503
+    - `log_questions`: file to which questions are added, or None
+    - `feedback`: file to which judgements of answers are added, or None
+    - `review`: whether clients may decide on synthetic questions
+    - `callers`: file of the tokens and signers that identify callers, or None
+    - `caller`: who sends the requests that `callers` does not identify, by default a caller
+      without labels
+    - `rates`: file in which the workers count requests together; None counts in memory
     """
 
     host: str = "127.0.0.1"
@@ -52,7 +64,6 @@ class ServerSettings:
     callers: Path | None = None
     caller: Caller = ANYBODY
     rates: Path | None = None
-    """The file in which the workers count requests a minute together."""
 
     @property
     def needs_token(self) -> bool:
@@ -61,10 +72,10 @@ class ServerSettings:
 
 
 def read_token(variable: str, host: str, callers: Path | None = None) -> str | None:
-    """Return the bearer token of an environment variable.
+    """Return the bearer token in an environment variable, or None if it is empty or not set.
 
-    Raises ConfigError for a short token. Raises ConfigError for an address beyond loopback without
-    a token and without a file of callers.
+    Raise ConfigError for a token of fewer than 16 characters. Also raise it if `host` is not a
+    loopback address and there is neither a token nor a file of callers.
     """
     token = os.environ.get(variable) or None
     if token is not None and len(token) < _LEAST_TOKEN:

@@ -1,4 +1,7 @@
-"""The MCP server: the assistant as tools, corpora (called datasets) and documents as resources."""
+"""Build the MCP server.
+
+It offers the assistant as tools, and corpora (called datasets) and documents as resources.
+"""
 
 import asyncio
 import json
@@ -76,11 +79,11 @@ class FoundFile(AnswerDocument):
 
 
 class FoundChunk(Passage):
-    """A passage with its place in its document; `start` and `end` are code points of the text.
+    """A passage with its place in its document.
 
-    `place` has a `label` and, by format, page, section, sheet, row, slide, pointer or line. For
-    PDFs, `boxes` are page, left, top, right and bottom in points. `copies` are documents with the
-    same text.
+    `start` and `end` are offsets in the document's text, in code points. `place` has a `label` and,
+    by format, page, section, sheet, row, slide, pointer or line. For PDFs, `boxes` are page, left,
+    top, right and bottom in points. `copies` are documents with the same text.
     """
 
     model_config = _FORM
@@ -88,10 +91,10 @@ class FoundChunk(Passage):
 
 
 class CitedSpan(Source):
-    """A source of an answer; `verified` tells whether the document has this text there.
+    """A source of an answer.
 
-    `supports` is false if the text does not support a sentence that cites it. `copies` are
-    documents with the same text.
+    `verified` tells whether the document has this text at `start` to `end`. `supports` is false if
+    the text does not support a sentence that cites it. `copies` are documents with the same text.
     """
 
     model_config = _FORM
@@ -108,7 +111,7 @@ class _Record(BaseModel):
 
 
 class StageReport(_Record):
-    """One stage of the assistant: its duration and details."""
+    """The duration and details of one stage of the assistant."""
 
     name: str
     milliseconds: Annotated[
@@ -136,7 +139,7 @@ class AssistantAnswer(_Record):
 
 
 class ServerHealth(BaseModel):
-    """The server's state, with every dataset that it answers from."""
+    """The server's state, and every dataset that it answers from."""
 
     status: str
     version: str
@@ -150,10 +153,11 @@ def build_mcp(
     timeout_seconds: float | None = None,
     caller: Caller = ANYBODY,
 ) -> FastMCP:
-    """Return the MCP server over an assistant; headers may name backends of `allowed_hosts`.
+    """Return the MCP server of an assistant.
 
-    Each question is added to `log`. A tool that works longer than `timeout_seconds` fails. `caller`
-    is the caller by standard input. `Guards` finds the caller of a request.
+    Headers may name backends on `allowed_hosts`. Each question is added to `log`. A tool that works
+    longer than `timeout_seconds` fails. None sets no limit. `caller` asks over standard input.
+    `Guards` finds the caller of an HTTP request.
     """
     in_thread = _in_thread(timeout_seconds)
     kept = log or QuestionLog()
@@ -196,7 +200,10 @@ def build_mcp(
         where: Where = "",
         turns: Turns | None = None,
     ) -> AssistantAnswer:
-        """Answer a question: intent, file discovery, staged chunk search, cited answer."""
+        """Answer a question with checked citations.
+
+        The stages find the intent, the files, the chunks and the answer.
+        """
 
         reports: list[Future[None]] = []
 
@@ -244,7 +251,7 @@ def build_mcp(
         top_k_return: TopK = 10,
         where: Where = "",
     ) -> list[FoundChunk]:
-        """Return the passages that answer best, with their places."""
+        """Return the passages that answer best, and their places."""
         answering, names = chosen(), dataset_names(dataset_info)
         kept.keep(query, names)
         passages = answering.search(
@@ -295,9 +302,10 @@ def build_mcp(
 
 
 def dataset_names(dataset_info: str) -> list[str] | None:
-    """Read a client's list of datasets; raise ToolError for an unreadable one.
+    """Read the names of datasets from a client's text, or return None if it names none.
 
-    It is a JSON list of names or of objects with `id`, or names separated by commas.
+    The text is a JSON list of names or of objects with `id`, or names separated by commas. Raise
+    ToolError for another text.
     """
     text = dataset_info.strip()
     if not text:
@@ -322,7 +330,11 @@ def document_of(
     start: int = 0,
     characters: int | None = _SHOWN_CHARACTERS,
 ) -> DocumentPart:
-    """Return a part of a document of the first corpus that has it; raise InputError if none."""
+    """Return a part of a document from the first corpus that has it.
+
+    The part begins at the character `start`. If `characters` is None, it is the whole rest. Raise
+    InputError if no corpus has the document.
+    """
     corpus, document = assistant.find_document(document_id, corpora)
     length = len(document.text)
     end = length if characters is None else start + characters
@@ -339,7 +351,7 @@ def document_of(
 
 
 def health_of(assistant: Assistant) -> ServerHealth:
-    """Return each dataset's description, or the error that keeps it from answering."""
+    """Return each dataset's description, or the error that keeps the dataset from answering."""
     described = []
     for name, dataset in assistant.corpora.items():
         try:
@@ -358,7 +370,10 @@ def health_of(assistant: Assistant) -> ServerHealth:
 def _in_thread(
     seconds: float | None,
 ) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Do the blocking work of a tool in a thread; errors of this package become tool errors."""
+    """Return a decorator that does a tool's blocking work in a thread, for at most `seconds`.
+
+    Errors of this package become tool errors.
+    """
 
     def in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)

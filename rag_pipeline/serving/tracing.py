@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of requests and of the assistant's stages (see `calls.telemetry`).
+"""Record requests and the assistant's stages as OpenTelemetry spans (see `calls.telemetry`).
 
-Names of attributes after OpenTelemetry's semantic conventions for HTTP. Queries, documents, tokens
-and keys are never part of a span.
+The names of attributes follow OpenTelemetry's semantic conventions for HTTP. Queries, documents,
+tokens and keys are never part of a span.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def request_span(scope: Scope, request_id: str) -> Iterator[Span]:
 
 
 def answered(span: Span, status: int) -> None:
-    """Set the status of a request's span."""
+    """Set the HTTP status of a request's span. From 500 on, the span is an error."""
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
         span.set_status(Status(StatusCode.ERROR))

@@ -1,14 +1,14 @@
-"""Let a few requests work at a time; the others wait for a short, bounded time."""
+"""Let a few requests work at a time. The others wait for a short, limited time."""
 
 import asyncio
 from collections import deque
 
 
 class Turns:
-    """Counts the requests that work and wait, in one event loop.
+    """Counts the requests of one event loop that work, and those that wait.
 
-    More threads than processors only make every request slower. A queue of seconds helps nobody:
-    a client that is refused can ask another server.
+    More threads than processors only make every request slower. A wait of several seconds helps
+    nobody, because a refused client can ask another server.
     """
 
     def __init__(self, at_once: int, wait_seconds: float) -> None:

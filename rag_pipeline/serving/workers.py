@@ -1,4 +1,4 @@
-"""Serve by several processes that listen on one port and map the same release into memory."""
+"""Serve from several processes that listen on one port and map the same release into memory."""
 
 import multiprocessing
 import os
@@ -23,7 +23,10 @@ from rag_pipeline.serving.rates import Buckets
 from rag_pipeline.serving.settings import ServerSettings
 
 _LEAST_SECONDS = 10.0
-"""A worker that ends sooner ends the server: another one would end for the same reason."""
+"""If a worker ends within this many seconds, the server ends, too.
+
+Another worker would end for the same reason.
+"""
 
 
 def serve_by_workers(
@@ -31,8 +34,8 @@ def serve_by_workers(
 ) -> None:
     """Run `settings.workers` processes until SIGINT or SIGTERM. Replace a process that dies.
 
-    All listen also on the sockets `local`. Raises ConfigError if a process ends soon after its
-    start.
+    All processes also listen on the sockets `local`. Raise ConfigError if a process ends within 10
+    seconds after its start.
     """
     with tempfile.TemporaryDirectory(prefix="rag-serve-") as folder:
         figures = Path(folder) / "figures"
@@ -56,7 +59,7 @@ class _Workers:
         # A fork would copy the threads' locks of LanceDB and onnxruntime without their threads.
         self._context = multiprocessing.get_context("spawn")
         self._running: dict[BaseProcess, float] = {}
-        """The time of each process's start."""
+        """When each process started, in seconds of the monotonic clock."""
         self._is_stopping = False
 
     def run(self) -> None:
@@ -89,7 +92,10 @@ class _Workers:
         self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Pass a signal on. From a terminal, the workers get SIGINT themselves."""
+        """Tell the workers to stop. Pass on the first signal as SIGTERM.
+
+        The workers get a terminal's SIGINT themselves, and a second SIGINT stops them immediately.
+        """
         sent = signal.SIGINT if self._is_stopping and number == signal.SIGINT else signal.SIGTERM
         self._is_stopping = True
         for process in self._running:
@@ -103,7 +109,7 @@ def serve_as_worker(
     folder: Path,
     local: Sequence[socket],
 ) -> None:
-    """Serve in this process, one of several on the same port."""
+    """Serve in this process, which is one of several on the same port."""
     from rag_pipeline.serving.server import serve_here
 
     corpora = [Corpus(config, verify) for config, verify in configs]

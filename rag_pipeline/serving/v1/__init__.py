@@ -1,1 +1,1 @@
-"""The versioned HTTP interface: search, answers and documents, and OpenAI's form of them."""
+"""The versioned HTTP interface: search, answers and documents, also in OpenAI's form."""

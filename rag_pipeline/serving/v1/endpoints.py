@@ -1,4 +1,4 @@
-"""Describe an endpoint once: its models make the checks of requests and the OpenAPI document."""
+"""Describe each endpoint once. Its models check requests and make the OpenAPI document."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,9 +34,12 @@ def failure(message: str, status: int) -> dict[str, Any]:
 class Endpoint:
     """A path with the models of its request and reply.
 
-    `work` gets the assistant with the documents that the caller may see, and runs in a thread.
-    `takes` is a JSON body, or for GET the parameters of path and query. `streams` answers a request
-    whose field `stream` is set. `missing` is the status of an InputError.
+    - `takes`: the model of the JSON body, or for GET of the parameters in path and query
+    - `returns`: the model of the reply
+    - `work`: makes the reply in a thread; its assistant sees what the caller may see
+    - `streams`: answers a request whose field `stream` is true; None never streams
+    - `missing`: the HTTP status of an InputError
+    - `form`: makes the JSON of an error
     """
 
     path: str
@@ -50,7 +53,7 @@ class Endpoint:
     form: Form = failure
 
     def route(self, own: Assistant) -> Route:
-        """Return the route, which answers from an assistant."""
+        """Return the route, which answers with the assistant `own`."""
 
         async def handler(request: Request) -> Response:
             wanted, caller = await self._read(request), request.state.caller
@@ -71,7 +74,7 @@ class Endpoint:
 
 
 def clear(handler: Handler, missing: int = 400, form: Form = failure) -> Handler:
-    """Answer an error with one line."""
+    """Return a handler that answers errors of `handler` with a status and one line."""
 
     async def answered(request: Request) -> Response:
         try:

@@ -14,10 +14,10 @@ from rag_pipeline.serving.v1.endpoints import Endpoint
 
 
 def feedback_endpoint(file: Path) -> Endpoint:
-    """Return the endpoint that adds a line to a file. Raise ConfigError if it is not writable.
+    """Return the endpoint that adds each judgement to a file, as a line of JSON.
 
     A named passage must be in a document that the caller may see. The line has the caller's labels,
-    and the text and content hash of each passage.
+    and the text and content hash of each passage. Raise ConfigError if the file is not writable.
     """
     lines = KeptLines(file, "--feedback", durable=True)
 
@@ -49,7 +49,10 @@ def feedback_endpoint(file: Path) -> Endpoint:
 
 
 def quoted_passage(seen: Assistant, corpus: str, passage: NamedPassage) -> dict[str, Any]:
-    """Return a passage with its text. Raise InputError for a document that is not seen."""
+    """Return a passage with its text and its document's content hash.
+
+    Raise InputError if the caller sees no such document, or if the document has no such span.
+    """
     _, document = seen.find_document(passage.document_id, [corpus])
     if not passage.start < passage.end <= len(document.text):
         span = f"{passage.start} to {passage.end}"

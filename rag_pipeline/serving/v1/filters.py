@@ -1,4 +1,4 @@
-"""OpenAI's filters of attributes -> a filter in SQL.
+"""Turn OpenAI's filters of attributes into a filter in SQL.
 
 Source: OpenAI's API reference, `POST /v1/vector_stores/{id}/search`.
 """
@@ -18,7 +18,7 @@ _COLUMNS = {
     "filename": "document_id",
     "title": "title",
 }
-"""Keys that are columns; every other key is a key of the metadata."""
+"""Keys that are columns. Every other key is a key of the metadata."""
 _MOST = 100
 """Maximum number of comparisons, and of values in a list."""
 
@@ -76,7 +76,10 @@ class Compound(_Part):
 
 
 def where_of(filters: Comparison | Compound | None) -> str | None:
-    """Return the filter in SQL. Raise InputError for too many comparisons or a bad value."""
+    """Return the filter in SQL, or None if there is none.
+
+    Raise InputError for more than 100 comparisons or a bad value.
+    """
     if isinstance(filters, Compound) and filters.count() > _MOST:
         raise InputError(f"filters: {filters.count()} comparisons; at most {_MOST} are allowed")
     return None if filters is None else filters.sql()

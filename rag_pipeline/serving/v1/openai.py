@@ -1,7 +1,6 @@
-"""OpenAI's interface over corpora: search of vector stores, models, chat completions.
+"""Offer corpora by OpenAI's interface: search in vector stores, models and chat completions.
 
-The name of a corpus is the id of a vector store and the name of a model. Source: OpenAI's API
-reference.
+A corpus's name is the id of its vector store and of its model. Source: OpenAI's API reference.
 """
 
 import json
@@ -42,14 +41,17 @@ class _Asked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """Leave out nulls: clients send one for each parameter that is not set."""
+        """Leave out nulls, because clients send a null for each parameter that is not set."""
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if value is not None}
 
 
 class RankingOptions(_Asked):
-    """`score_threshold` cuts by the probability that a passage answers."""
+    """Options of the ranking.
+
+    Passages that answer with a probability (0 to 1) below `score_threshold` are left out.
+    """
 
     ranker: Literal["auto", "default-2024-11-15"] = "auto"
     score_threshold: float = Field(0.0, ge=0.0, le=1.0)
@@ -67,7 +69,7 @@ class VectorStoreQuery(_Asked):
 
     @property
     def queries(self) -> list[str]:
-        """Return the query, or all queries."""
+        """Return all queries as a list, also a single query."""
         return [self.query] if isinstance(self.query, str) else self.query
 
 
@@ -79,7 +81,7 @@ class TextContent(Record):
 
 
 class VectorStoreResult(Record):
-    """A passage of a document. `score` is its probability to answer."""
+    """A passage of a document. `score` is the probability (0 to 1) that the passage answers."""
 
     file_id: str
     filename: str
@@ -99,7 +101,7 @@ class VectorStorePage(Record):
 
 
 class ModelFacts(Record):
-    """A corpus as a model. `created` is the time of its release in seconds since 1970."""
+    """A corpus as a model. `created` is the time of its release in seconds since 1970, or 0."""
 
     id: str
     object: Literal["model"] = "model"
@@ -136,7 +138,7 @@ class Message(_Asked):
 
 
 class ChatBody(_Asked):
-    """A conversation; its last message is the question. Other fields of OpenAI are ignored."""
+    """A conversation. Its last message is the question. Other fields of OpenAI are ignored."""
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[Message] = Field(min_length=1, max_length=1000)
@@ -145,7 +147,10 @@ class ChatBody(_Asked):
 
 
 class UrlCitation(Record):
-    """The place of a source's number in the message, and the address of its document."""
+    """Where the message cites a source, and the address of the source's document.
+
+    `start_index` and `end_index` are the offsets of the source's number in the message.
+    """
 
     start_index: int
     end_index: int
@@ -154,7 +159,7 @@ class UrlCitation(Record):
 
 
 class Annotation(Record):
-    """A citation."""
+    """A citation of a source in a message."""
 
     type: Literal["url_citation"] = "url_citation"
     url_citation: UrlCitation
@@ -170,7 +175,7 @@ class ChatMessage(Record):
 
 
 class Choice(Record):
-    """The only choice."""
+    """The only choice of a completion."""
 
     index: Literal[0] = 0
     message: ChatMessage
@@ -179,7 +184,7 @@ class Choice(Record):
 
 
 class ChatCompletion(Record):
-    """An answer. `rag_pipeline` is the answer as `/v1/ask` returns it."""
+    """An answer as a chat completion. `rag_pipeline` is the answer as `/v1/ask` returns it."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -197,7 +202,7 @@ def openai_failure(message: str, status: int) -> dict[str, Any]:
 
 
 def openai_endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
-    """Return the endpoints. Each question is added to `log`. A stream ends after `seconds`."""
+    """Return the endpoints. Each question is added to `log`. A stream lasts at most `seconds`."""
 
     def search(seen: Assistant, wanted: VectorStoreQuery, request: Request) -> VectorStorePage:
         name = _known(seen, request.path_params["vector_store_id"])
@@ -263,7 +268,10 @@ def _known(seen: Assistant, name: str) -> str:
 
 
 def vector_store_page(seen: Assistant, wanted: VectorStoreQuery, name: str) -> VectorStorePage:
-    """Return the passages of a corpus that answer one or several queries best."""
+    """Return the passages of a corpus that answer one or several queries best, best first.
+
+    Raise InputError for a bad filter, or if queries should be rewritten but no chat model is set.
+    """
     queries = wanted.queries
     if wanted.rewrite_query:
         model = seen.model
@@ -306,7 +314,10 @@ def _seconds(facts: CorpusFacts) -> int:
 
 
 def _question(seen: Assistant, wanted: ChatBody) -> AskBody:
-    """Return the last message as a question, with the user's messages before it as turns."""
+    """Return the last message as a question.
+
+    The user's earlier messages are its turns. Those of system and developer are its instructions.
+    """
     _known(seen, wanted.model)
     *before, last = wanted.messages
     if last.role != "user":

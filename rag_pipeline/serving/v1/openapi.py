@@ -21,7 +21,7 @@ _REFUSALS = {
 
 
 def openapi(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the description of all endpoints."""
+    """Return the OpenAPI document of all endpoints."""
     models: dict[tuple[Any, JsonSchemaMode], None] = {(Failure, "serialization"): None}
     for one in endpoints:
         models |= {(one.takes, "validation"): None, (one.returns, "serialization"): None}

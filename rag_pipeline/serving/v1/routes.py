@@ -22,7 +22,7 @@ from rag_pipeline.serving.v1.streaming import event_stream
 
 
 def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
-    """Return the endpoints. Each question is added to `log`. A stream ends after `seconds`."""
+    """Return the endpoints. Each question is added to `log`. A stream lasts at most `seconds`."""
 
     def search(seen: Assistant, wanted: SearchBody, request: Request) -> Passages:
         log.keep(wanted.query, wanted.corpora)
@@ -86,7 +86,7 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
 
 def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
-    """Return the passages of a search with their places."""
+    """Return the passages that a search finds, and their places."""
     names, document_id = wanted.corpora or None, wanted.document_id or None
     chosen = seen.chosen(wanted.query, names, document_id)
 

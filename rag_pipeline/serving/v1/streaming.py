@@ -1,4 +1,4 @@
-"""Send the stages and the result of some work as server-sent events while it runs in a thread."""
+"""Send stages and result of a work as server-sent events, while the work runs in a thread."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -25,8 +25,9 @@ async def event_stream(
 ) -> Response:
     """Return the reply as soon as the work begins its first stage.
 
-    Before that, an error of the work is raised. A later error, or a work that takes longer than
-    `seconds`, ends the stream with the events of its message.
+    `at_stage`, `of_result` and `of_failure` make the events. An error of this package before the
+    first stage is raised. A later error ends the stream with the events of its message. So does
+    work that takes longer than `seconds`.
     """
     loop, sent = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
