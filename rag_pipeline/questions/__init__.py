@@ -1,6 +1,6 @@
 """Make synthetic questions for evaluation from the user's own documents.
 
-`facts` reads facts; `asking`, `forms`, `german_forms` and `wording` turn them into questions.
+`facts` reads facts. `asking`, `forms`, `german_forms` and `wording` turn them into questions.
 `certification` tries each question on the documents. `generation` selects questions, `written` uses
-a chat model, `review` shows them to people.
+a chat model, and `review` shows them to people.
 """

@@ -1,4 +1,4 @@
-"""Ask about a sentence by the first form of its language that fits it as a whole."""
+"""Turn a sentence into a question, by the first form of its language that fits it as a whole."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ _ELSEWHERE = re.compile(
     r"dabei|dafür|damit|darin|dazu)\b",
     re.IGNORECASE,
 )
-"""A reference to another sentence. An answer with one is not whole."""
+"""A reference to another sentence. An answer that holds such a reference is not complete."""
 _NOUN_AND_VERB = re.compile(
     r"the (?:(?:two|three|first|second|last|other|possible) )?([a-z-]+) "
     r"(?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
@@ -23,7 +23,7 @@ _NOUN_AND_VERB = re.compile(
 
 
 def _is_about_vague(clause: str, about: str) -> bool:
-    """Return whether the subject of a condition is vague, in any length of a German noun."""
+    """Return whether a condition's subject is vague. German nouns of any length may be vague."""
     noun = _NOUN_AND_VERB.match(clause)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
@@ -31,10 +31,10 @@ def _is_about_vague(clause: str, about: str) -> bool:
 def asked_of(
     sentence: str, language: str, about: str = "", persons: Collection[str] = ()
 ) -> Iterator[Asked]:
-    """Yield the questions of a sentence. Its first word is lower case, unless it is a name.
+    """Yield the question that a sentence answers, or nothing.
 
-    `about` is the title of its document and the heading of its section. `persons` are the names of
-    persons in the document.
+    The sentence begins in lower case, unless its first word is a name. `about` is the title of its
+    document and the heading of its section. `persons` are the names of persons in the document.
     """
     for pattern, make in _FORMS.get(language, ()):
         if found := pattern.fullmatch(sentence.rstrip(". ")):

@@ -35,17 +35,20 @@ _PASSAGE = 400
 _FOUND = 10
 """A search of all documents must find the span among this number of first passages."""
 _FOUND_INSIDE = 5
-"""The same for a search of its own document without the document's name."""
+"""A search inside the document, without its name, must find the span among this number."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
-"""A sentence also answers if it covers more than this share of the gold sentence's terms."""
+"""Another sentence answers, too, if it covers more than this share of what the gold one covers."""
 _LEAST_COVERED = 0.3
-"""Minimum share of the question's terms, by rarity, in the gold sentence and its headings."""
+"""The gold sentence and its headings must cover this share of a question's terms, by rarity."""
 _ABSENT = 0.35
-"""A sentence that covers more of a question than this share may answer it."""
+"""A sentence may answer a question if it covers more than this share of its terms, by rarity."""
 _LEAST_ASKED = 2
 _NAMED = 1.0
-"""Minimum lead of a named document over all others: rarity, in nats, of the words it shares."""
+"""Minimum lead in nats of a named document over all others.
+
+Documents are compared by the rarity of the words that they share with the question.
+"""
 _UNIT = r"(?:days|weeks|months|years|hours|minutes)"
 _EXPECTS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
@@ -111,7 +114,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder.cleanup()
 
     def problem(self, query: str, gold: GoldSpan, answer: str | None = None) -> str | None:
-        """Return the problem of a question, or None. `answer` is its answer if known."""
+        """Return the problem of a question, or None. `answer` is its answer, or None if unknown."""
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         if not text.strip():
             return "unanswerable: there is no such span"
@@ -133,9 +136,11 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._rival_problem(query, terms, asked, gold, wanted)
 
     def may_answer(self, query: str, document_id: str) -> str | None:
-        """Return why a document may answer a question, or None if nothing in it does.
+        """Return the problem of a question that a document should not answer, or None.
 
-        A sentence may answer if it covers much of the question and has the wanted kind of quantity.
+        It is a problem if the documents know fewer than 2 of the question's terms, or if a sentence
+        of this document may answer. Such a sentence covers much of the question and has the wanted
+        kind of quantity.
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
@@ -166,7 +171,10 @@ class Certifier(AbstractContextManager["Certifier"]):
         self.refused[problem.partition(":")[0]] += 1
 
     def _answer_problem(self, query: str, gold: GoldSpan, said: str, text: str) -> str | None:
-        """Return a problem of the answer: question or title holds it, or the span lacks it."""
+        """Return the problem of the answer, or None.
+
+        It is a problem if the question or the title holds the answer, or if the span lacks it.
+        """
         answer, in_query, in_span = (set(self._tokenizer.tokenize(t)) for t in (said, query, text))
         values = quantities(said)
         told = _hold(query, values) if values else answer and answer <= in_query
@@ -236,7 +244,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._read[chunk_id]
 
     def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
-        """Return the rank of the first passage that answers. It is infinite without one."""
+        """Return the rank, from 1, of the first passage that answers, or infinity if none does."""
         for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
             if answers(self._passages[chunk_id], gold):
                 return rank

@@ -1,7 +1,7 @@
-"""Find facts in documents by rules for English and German, with the sentences that state them.
+"""Find facts in English and German documents by rules, with the sentences that state them.
 
-Facts are quantities, parties, definitions, abbreviations, options of programs, sections with a
-heading, and sentences of a known form (`forms`). Other languages give none.
+Facts are quantities, parties, definitions, abbreviations, options of programs, sections that have a
+heading, and sentences of a known form (`forms`). Documents in other languages give no facts.
 """
 
 import re
@@ -32,7 +32,7 @@ _SECTION = 600
 """Maximum characters of a section that is gold."""
 _HEAD = 2_000
 _LEAST_KNOWN = 0.7
-"""Minimum share of the words of a sentence that a dictionary of its language holds."""
+"""A dictionary of the language must hold this share of a sentence's words."""
 _NUMBERING = re.compile(
     r"(?:#{1,6}\s+|>\s+|[-*•·]\s+|(?:section|article|clause|§)\s*(?=\d))?"
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,4})[.)]\s+|\d{1,3}(?:\.\d{1,3})+\s+)?",
@@ -65,17 +65,17 @@ _NO_TOPIC = re.compile(
     r"install|keep|maintain|make|protect|provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
     re.IGNORECASE,
 )
-"""Marks, numbers and imperatives. A heading with one of these names no topic."""
+"""Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
 _OUTSIDE = re.compile(
     r"\b(?:above|below|following|as follows|foregoing|see|folgende\w*|obige\w*|oben|unten|siehe)\b",
     re.IGNORECASE,
 )
-"""References out of a section."""
+"""References to text outside of a section."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
 _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
 )
-"""An initial or abbreviation: its stop ends no sentence."""
+"""An initial or abbreviation at the end of a text. Its full stop does not end a sentence."""
 _OPTION = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*] )?`?(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30})"
     r"[^\s`,]{0,20})`?(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
@@ -87,13 +87,13 @@ _OPTION = re.compile(
 _OF_ITSELF = re.compile(
     r"\b([Tt])his (?:[A-Z][\w-]+ ){0,4}((?i:agreement|contract|lease|policy|undertaking))\b"
 )
-"""A document that names itself. A question has "the Agreement", not "this Agreement"."""
+"""A document's reference to itself. A question says "the Agreement", not "this Agreement"."""
 _LED = re.compile(
     r"^(?:(?:However|Furthermore|Moreover|Additionally|In addition), |(?:The |Each )?\w+(?: \w+)? "
     r"(?:(?:hereby|further|expressly) )?(?:acknowledges?|agrees?|understands?)"
     r"(?: and (?:acknowledges?|agrees?))? that (?!it\b|they\b|he\b))(\w)"
 )
-"""Words before a clause that stands for itself: "However, …", "Each party agrees that …"."""
+"""Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
 _LINKS = frozenset(
     "of the and for in to on a an with by der die das des und für von zur zum".split()
@@ -119,10 +119,14 @@ _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 class StatedFact:
     """A fact, the span of the document that states it, and the parts of a question.
 
-    `sentence` is the text of the span on one line without number and markup. `value` is the span of
-    the answer in it, and `quantity` its value. `about` is the section's heading and the document's
-    title. `subject` is the defined term or the heading of a section. `names` are the parties.
-    `question` is the question of the sentence's form.
+    - `start`, `end`: the span in the document's text
+    - `sentence`: the text of the span on one line, without numbering and markup
+    - `value`: the span of the answer in `sentence`
+    - `about`: the heading of the section and the title of the document
+    - `quantity`: the value of a quantity, or None
+    - `subject`: the defined term, abbreviation, option or heading, or ""
+    - `names`: the names of parties
+    - `question`: the question that the sentence's form gives, or ""
     """
 
     kind: FactKind
@@ -145,12 +149,12 @@ class StatedFact:
 
     @property
     def answer(self) -> str:
-        """Return the text of the answer."""
+        """Return the text of the answer, which is the part `value` of the sentence."""
         return self.sentence[slice(*self.value)].strip()
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
-    """Yield the facts of a document in order."""
+    """Yield the facts of a document: first its options, then its sentences and sections."""
     language = language_of(document.text) or "en"
     if language in ("en", "de"):
         for fact in (*_options(document, language), *_said(document, language)):
@@ -158,7 +162,7 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
 
 
 def _said(document: Document, language: str) -> Iterator[StatedFact]:
-    """Yield the facts of a document's sentences and sections."""
+    """Yield the facts that a document's sentences and sections state."""
     text = document.text
     heading, level_start, is_listed, before, base = "", 0, False, "", 0
     spans = sentence_spans(text)
@@ -240,7 +244,7 @@ def _indent(text: str, at: int) -> int:
 
 
 def _options(document: Document, language: str) -> Iterator[StatedFact]:
-    """Yield the described options that the document lists once."""
+    """Yield the options that the document describes, except those that it lists repeatedly."""
     every = list(_OPTION.finditer(document.text))
     named = Counter(found["name"] for found in every)
     for found in every:
@@ -254,10 +258,10 @@ def _options(document: Document, language: str) -> Iterator[StatedFact]:
 
 
 def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
-    """Yield "long form (LF)" if the letters are the initials of the words before.
+    """Yield the abbreviations that a sentence defines as "long form (LF)".
 
-    A strict case of Schwartz and Hearst, A simple algorithm for identifying abbreviation
-    definitions in biomedical text, 2003.
+    The letters must be the initials of the words before them. This is a strict case of Schwartz and
+    Hearst, A simple algorithm for identifying abbreviation definitions in biomedical text, 2003.
     """
     every = list(_SHORT.finditer(found[3]))
     for said in every if len(every) <= 2 else ():
@@ -275,7 +279,7 @@ def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[Sta
 
 
 def _is_said(sentence: str, language: str) -> bool:
-    """Return whether a text is prose in a language, unlike a signature line, figures or code."""
+    """Return whether a text is prose in a language, and no signature line, figures or code."""
     if _MARKUP.search(sentence):
         return False
     words = re.findall(r"[^\W\d_]{2,}", sentence)
@@ -302,7 +306,7 @@ def _small(text: str, small: frozenset[str]) -> str:
 
 
 def _is_about(heading: str, body: str, language: str) -> bool:
-    """Return whether the section is prose, is whole, and uses the words of its heading."""
+    """Return whether a section is complete prose and uses the words of its heading."""
     said = {word.casefold()[:4] for word in re.findall(r"[^\W\d_]{3,}", body)}
     asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
     return (
@@ -315,7 +319,7 @@ def _is_about(heading: str, body: str, language: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return a sentence on one line without defining asides and Markdown."""
+    """Return a sentence on one line, without Markdown and without brackets that define a term."""
     return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 

@@ -1,4 +1,4 @@
-"""The queries file, the file of rejected questions, and the line in the corpus file."""
+"""Read and change the queries file, its rejected questions, and its name in the corpus file."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _CORPUS = re.compile(r"^([ \t]*)corpus:.*\n", re.MULTILINE)
 
 
 def queries_file(config: CorpusConfig) -> Path:
-    """Return the path of the corpus's queries file, also before it exists."""
+    """Return the path of the corpus's queries file, even if the file does not exist yet."""
     if config.queries_path is not None:
         return config.queries_path
     own = config.path(QUERIES)
@@ -32,7 +32,7 @@ def read_questions(path: Path) -> list[QueryRecord]:
 
 
 def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Append the rows with new ids that were not rejected, and return their number."""
+    """Append the rows whose ids are new and were not rejected, and return their number."""
     with _alone(path):
         known = {r.query_id for r in read_questions(path)} | rejected(path)
         new = [row for row in rows if row["query_id"] not in known]
@@ -43,7 +43,7 @@ def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def without_synthetic(path: Path) -> int:
-    """Drop the synthetic questions without a review, and return their number."""
+    """Drop the synthetic questions that nobody has reviewed, and return their number."""
     with _alone(path):
         lines = read_lines(path) if path.is_file() else []
         kept = [line for line in lines if not _is_unread(line)]
@@ -60,9 +60,9 @@ def _is_unread(line: str) -> bool:
 
 
 def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
-    """Change fields of a question. With None, move it to the rejected questions.
+    """Change fields of a question. If `change` is None, move it to the rejected questions.
 
-    Raises InputError for an unknown question.
+    Raise InputError for an unknown question.
     """
     with _alone(path):
         lines = read_lines(path)
@@ -88,15 +88,18 @@ def rejected(path: Path) -> set[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a JSON Lines file without a byte order mark.
+    """Return the lines of a JSON Lines file. A byte order mark is left out.
 
-    `str.splitlines` would also split at U+2028 inside of a record.
+    `str.splitlines` would also split at U+2028 inside a record.
     """
     return path.read_bytes().decode("utf-8-sig").split("\n")
 
 
 def name_in_corpus_file(file: Path, queries: Path) -> None:
-    """Write `queries: …` into a corpus file without it. Raise ConfigError if that fails."""
+    """Write the line `queries: …` into a corpus file that lacks it.
+
+    If the file then does not load or names another path, restore it and raise ConfigError.
+    """
     text = file.read_text(encoding="utf-8")
     base = load_config(file).path(".").resolve()
     path = queries.resolve()
@@ -119,7 +122,7 @@ def name_in_corpus_file(file: Path, queries: Path) -> None:
 
 
 def counts(records: Collection[QueryRecord]) -> tuple[int, int]:
-    """Return the numbers of questions by people and of synthetic ones."""
+    """Return the number of people's questions, and the number of synthetic questions."""
     synthetic = sum(r.synthetic for r in records)
     return len(records) - synthetic, synthetic
 
@@ -130,7 +133,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the folder of a file against other reviewers. Raise ConfigError if it is read-only."""
+    """Lock a file's folder against other reviewers. Raise ConfigError if writing fails."""
     try:
         with locked(path.parent):
             yield

@@ -60,7 +60,7 @@ _ACTS = (
     r"govern|include|have|take effect|prevail|contain|match|start|begin|end|exceed|follow|occur|"
     r"also|only|so|first|then)\b)[a-z]+"
 )
-"""Verbs of a duty, without those of facts that "shall" states."""
+"""Verbs of a duty. Verbs with which "shall" states a fact are left out."""
 DUTY = re.compile(
     rf"be (?!governed|interpreted|construed|deemed|considered|entitled)"
     rf"(?:set|\w+(?:ed|en|id|pt|de|ld|nt|ne|ut|ught|un|rn))\b|{_ACTS}"
@@ -69,13 +69,14 @@ DUTY = re.compile(
 ITSELF = re.compile(
     r"\b[Tt]he (?:Agreement|Contract|Lease|Policy)\b(?! (?:[Aa]greement|of|number|holder|period)\b)"
 )
-"""A document that names itself. A question has the document's name instead."""
+"""A document's reference to itself. A question has the document's name instead."""
 
 
 class Asked(NamedTuple):
-    """A question without its mark, its kind, and the start and end in the sentence of its answer.
+    """A question about a sentence, without the question mark.
 
-    Without an end the answer is the rest of the sentence.
+    `kind` is the kind of its form. The answer is the sentence from `answer` to `end`, or to the
+    sentence's end if `end` is None.
     """
 
     kind: FormKind
@@ -102,7 +103,11 @@ def is_subject(words: str) -> bool:
 
 
 def is_clause(words: str, *, commas: bool = False) -> bool:
-    """Return whether a text can end a question: short, without lists, asides or references."""
+    """Return whether a text can end a question.
+
+    It must be short, and hold no lists, asides or references. If `commas` is true, it may hold
+    commas.
+    """
     return (
         len(words.split()) <= MOST_WORDS[1]
         and not _UNCLEAN.search(words)
@@ -122,10 +127,11 @@ _ONE_NOUN = re.compile(
 
 
 def is_vague(subject: str, about: str) -> bool:
-    """Return whether a subject ends in a common noun with "the" that title and heading lack.
+    """Return whether a subject ends in "the" and a common noun that `about` lacks.
 
-    A reader of the question alone asks which one is meant: "the sequence", "die Frist", "the
-    nature of the algorithm".
+    `about` is the document's title and the section's heading. Without them, a reader cannot know
+    which one is meant: "the sequence", "die Frist", "the nature of the algorithm". A German subject
+    must be an article and a noun of at most 9 letters.
     """
     noun = _ONE_NOUN.fullmatch(subject)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
@@ -158,7 +164,7 @@ def _condition(found: re.Match[str]) -> Asked | None:
 
 
 def _is_agent(subject: str) -> bool:
-    """Return whether a subject is a defined term or name, or one of those addressed."""
+    """Return whether a subject is a defined term or a name: "the Tenant", "Each Party", "Acme"."""
     return is_subject(subject) and bool(re.match(r"(?:(?:the|each|either) )?[A-Z]", subject))
 
 
@@ -263,7 +269,7 @@ _BASES = {
     "measure require cause include show report contain develop lower award appoint defeat attack "
     "explain examine compare order cover".split()
 } | {"found": "find", "won": "win", "lost": "lose", "held": "hold"}
-"""Past forms and their verbs."""
+"""Past forms of verbs, and their base forms."""
 _THING = r"(?:the|an?|all|any|each|every|its|his|her|their|both|only|up to|several) "
 _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (

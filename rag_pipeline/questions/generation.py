@@ -31,20 +31,20 @@ _ENTITY: dict[FactKind, str] = {
 }
 _SEED = 15
 _TRIED = 3
-"""Maximum number of wordings of a fact, each tried whole and shorter."""
+"""Maximum number of wordings of a fact that are tried, with or without its document's name."""
 _SKETCH = 128
 """Number of hashes that stand for a document."""
 _COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
 _LISTED: tuple[FactKind, ...] = ("option", "abbreviation", "section")
-"""Kinds of facts that some documents list by hundreds, and that are asked alike."""
+"""Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 20
-"""Number of questions up to which `_LISTED` kinds fill up. Of more they are a third at most."""
+"""`_LISTED` kinds fill up to this many questions. Of more questions, they are at most a third."""
 _ASKED_ALIKE = 3
-"""Maximum number of documents of which one question is asked."""
+"""Maximum number of documents about which the same question is asked."""
 _ALONE: tuple[FactKind, ...] = ("definition", "abbreviation")
-"""Kinds of facts that are asked without the name of their document if that is enough."""
+"""Kinds of facts whose questions name no document if they pass without a name."""
 
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
@@ -52,7 +52,10 @@ QuestionRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MadeQuestions:
-    """The rows of a queries file, and the numbers of refused questions by reason."""
+    """The rows of a queries file, and the number of refused questions by reason.
+
+    `facts` is the number of facts found, or of a model's prompts.
+    """
 
     rows: list[QuestionRow]
     refused: Counter[str] = field(default_factory=Counter)
@@ -70,11 +73,11 @@ def make_questions(
 ) -> MadeQuestions:
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
-    Questions name their document, except definitions that only one document has, and questions
-    about a single document. Up to `several` questions need two documents, and up to `unanswerable`
-    questions have no answer. Documents and kinds of facts take turns. Near copies of a document
-    are left out. The same documents give the same questions. `progress` gets the number of tried
-    facts and the number of all facts to try.
+    Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
+    Questions name their document. Exceptions are definitions and abbreviations that only one
+    document has, and all questions if there is only one document. Documents and kinds of facts take
+    turns. Near copies of a document are left out. The same documents give the same questions.
+    `progress` gets the number of tried facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []
@@ -118,10 +121,11 @@ def make_questions(
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents without near copies; the copy with the shortest id stays.
+    """Leave out near copies of documents. Of such copies, keep the one with the shortest id.
 
-    Copies share nine tenths of their runs of three words (estimated by the least hashes: Broder,
-    On the resemblance and containment of documents, 1997), and one has all figures of the other.
+    Copies share nine tenths of their runs of three words, and one has all figures of the other.
+    The share is estimated by the least hashes (Broder, On the resemblance and containment of
+    documents, 1997).
     """
     kept: set[str] = set()
     read: list[tuple[set[int], set[str]]] = []
@@ -147,10 +151,10 @@ def _are_copies(one: tuple[set[int], set[str]], other: tuple[set[int], set[str]]
 
 
 def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> str | None:
-    """Return a question that passes.
+    """Return a question about a fact that passes, or None.
 
-    If there are several documents, most questions name theirs. Another document may have another
-    "tenant".
+    If there are several documents, most questions name their document, because another document
+    may have another "tenant".
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
@@ -171,7 +175,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
-    """Yield facts. Folders and formats take turns, their documents, and the documents' facts."""
+    """Yield facts in turns: by folder and format, then by document, then by kind of fact."""
     queues: defaultdict[tuple[str, str], list[list[StatedFact]]] = defaultdict(list)
     for number, (document, facts) in enumerate(by_document):
         path = PurePosixPath(document.document_id)

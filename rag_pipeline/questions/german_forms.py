@@ -43,7 +43,10 @@ def is_german_subject(words: str) -> bool:
 
 
 def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | None]:
-    """Return a function that fills the template with the groups of a match of its pattern."""
+    """Return a function that fills the template with the groups of a match.
+
+    It returns None if the match does not make a clear question.
+    """
 
     def make(found: re.Match[str]) -> Asked | None:
         parts = {k: v or "" for k, v in found.groupdict().items()}

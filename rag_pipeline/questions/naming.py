@@ -48,11 +48,12 @@ _NO_PART = frozenset("a an and as for of on the to".split())
 
 
 def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the names of each document, by document id. The list may be empty.
+    """Return the names of each document by document id. A list of names may be empty.
 
-    A name has up to two proper names that few other documents have, and the kind of document from
-    title or file name. A name that fits two documents is left out. The title replaces a missing
-    name if it is unique, or else the file name does. Documents that are not English have titles.
+    A name consists of up to two proper names that few other documents have, and of the kind of
+    document. Title or file name tells the kind. A name that fits two documents is left out. If a
+    document has no name or is not English, its title is used if it is unique, or else its file
+    name.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
@@ -83,7 +84,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
 
 
 def _proper(document: Document, small: set[str]) -> Iterator[str]:
-    """Yield proper names of title and file name that are in the text, then of companies."""
+    """Yield the proper names of title and file name that the text holds, and then company names."""
     known = dictionary("en")
     for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
         if word.lower() not in known and word.lower() not in small:

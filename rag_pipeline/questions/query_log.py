@@ -1,4 +1,4 @@
-"""Draw a representative sample of the questions in a server's log, for people to label."""
+"""Draw a representative sample of the questions in a server's log, so that people label it."""
 
 import hashlib
 import json
@@ -26,9 +26,10 @@ EmbedTexts = Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuestion:
-    """A question that represents `asked` questions of a log. `like` holds some of them.
+    """A question that represents similar questions of a log.
 
-    `named` are the passages that people named as its answer, as gold spans with their quotes.
+    `asked` is how often they were asked. `like` holds some of their other wordings. `named` holds
+    the passages that people named as the answer, as gold spans with their quotes.
     """
 
     query: str
@@ -45,10 +46,10 @@ class LoggedQuestion:
 
 
 def read_log(path: Path) -> Counter[str]:
-    """Count the questions of a log or of feedback, each in its most frequent wording.
+    """Count the questions in a log or in feedback, each in its most frequent wording.
 
-    A line is a JSON object with `query`, as `rag serve --log-questions` writes it, or a question.
-    Raises InputError for an unreadable file, naming the line.
+    A line is a question, or a JSON object with `query`, as `rag serve --log-questions` writes it.
+    Raise InputError for an unreadable file or line.
     """
     wordings: dict[str, Counter[str]] = {}
     for number, line in enumerate(_lines(path), 1):
@@ -61,8 +62,9 @@ def read_log(path: Path) -> Counter[str]:
 def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
     """Return the judged questions of a corpus, with the passages that people named.
 
-    `/v1/feedback` writes such a file. A right passage counts, or else the sources of a helpful
-    answer. A wrong answer without a right passage leaves the question without passages.
+    `/v1/feedback` writes such a file. A judgement gives the passage that it names as right. If it
+    names none, a helpful answer gives its sources, and any other answer gives no passages. Raise
+    InputError for an unreadable file or line.
     """
     judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}
     for number, line in enumerate(_lines(path), 1):
@@ -85,7 +87,7 @@ def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
 
 
 def new_of(judged: Sequence[LoggedQuestion], known: Collection[str]) -> list[LoggedQuestion]:
-    """Return the questions that are not in `known`."""
+    """Return the questions that are not in `known`. Case, spaces and final marks do not count."""
     left_out = {*map(_key, known)}
     return [one for one in judged if _key(one.query) not in left_out]
 
@@ -119,9 +121,9 @@ def sample(
 ) -> list[LoggedQuestion]:
     """Return at most `number` questions, one per cluster, the largest cluster first.
 
-    Clusters are made by k-means over the questions' vectors, weighted by their counts. The question
-    nearest to the middle represents its cluster. Questions in `known` are left out. The same log
-    gives the same sample.
+    k-means makes the clusters from the questions' vectors. A question's count is its weight. The
+    question nearest to the middle represents its cluster. Questions in `known` are left out. The
+    same log gives the same sample.
     """
     left_out = {*map(_key, known)}
     queries = sorted(q for q in asked if _key(q) not in left_out)
@@ -143,9 +145,9 @@ def sample(
 
 
 def _clusters(vectors: Any, weights: Any, number: int) -> Any:
-    """Return the cluster of each row by weighted k-means over cosines, which scipy does not offer.
+    """Return the cluster of each row, by weighted k-means over cosines. scipy does not offer it.
 
-    It starts as k-means++ (Arthur and Vassilvitskii, 2007).
+    The middles are initialized as in k-means++ (Arthur and Vassilvitskii, 2007).
     """
     random = np.random.default_rng(_SEED)
     middles = vectors[[int(weights.argmax())]]
@@ -169,6 +171,6 @@ def _clusters(vectors: Any, weights: Any, number: int) -> Any:
 
 
 def labelled(row: dict[str, Any], gold: Sequence[GoldSpan]) -> dict[str, Any]:
-    """Return a row of the queries file with its gold spans, or with the tag `unanswerable`."""
+    """Return the row with its gold spans, or with the tag `unanswerable` if it has none."""
     tags = ["asked"] if gold else ["asked", "unanswerable"]
     return {**row, "gold_spans": [asdict(span) for span in gold], "tags": tags}

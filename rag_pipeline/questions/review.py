@@ -28,7 +28,7 @@ class WaitingQuestion:
 
 
 def waiting(config: CorpusConfig) -> list[QueryRecord]:
-    """Return the synthetic questions without a review."""
+    """Return the synthetic questions that nobody has reviewed."""
     path = config.queries_path
     return [
         r
@@ -38,7 +38,7 @@ def waiting(config: CorpusConfig) -> list[QueryRecord]:
 
 
 def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQuestion | None:
-    """Return the first waiting question that is not in `after`, or None without one."""
+    """Return the first waiting question whose id is not in `after`, or None if there is none."""
     records = waiting(workspace.config)
     record = next((r for r in records if r.query_id not in after), None)
     if record is None:
@@ -54,7 +54,10 @@ def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQues
 def decide(
     config: CorpusConfig, record: QueryRecord, decision: ReviewDecision, words: str | None = None
 ) -> None:
-    """Accept or reject a question. `words` replace its wording."""
+    """Accept or reject a question. If it is accepted, `words` replace its wording.
+
+    Raise InputError if the corpus names no queries file, or if the file lacks the question.
+    """
     path: Path | None = config.queries_path
     if path is None:
         raise InputError(f"{config.where}: names no queries file")
@@ -68,7 +71,7 @@ def decide(
 
 
 def problem_of_words(workspace: Workspace, found: WaitingQuestion, words: str) -> str | None:
-    """Return the problem of a new wording of a question, by a trial on all documents."""
+    """Try a new wording of a question on all documents, and return its problem or None."""
     if not found.gold or words.strip() == found.record.query:
         return None
     documents = read_documents(workspace, sorted(workspace.documents().state()))

@@ -22,9 +22,10 @@ def questions_of_two(
     certifier: Certifier,
     random: Random,
 ) -> Iterator[tuple[str, tuple[StatedFact, StatedFact]]]:
-    """Yield questions that two documents answer together, one per pair of documents.
+    """Yield questions that two documents answer together, at most one per pair of documents.
 
-    Both facts have one kind and similar sentences. The question passes with either name.
+    Both facts are of the same kind and have similar sentences. The question about either document
+    alone passes, too.
     """
     asked: set[frozenset[str]] = set()
     for one, other in pairs_alike([f for f in facts if names[f.document_id]]):
@@ -38,7 +39,10 @@ def questions_of_two(
 
 
 def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, StatedFact]]:
-    """Yield pairs of quantities of one kind in similar sentences of two documents."""
+    """Yield pairs of English facts of two documents.
+
+    Both facts state a quantity of the same kind, and their sentences are similar.
+    """
     words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
     by_kind: defaultdict[FactKind, list[StatedFact]] = defaultdict(list)
     for fact in facts:

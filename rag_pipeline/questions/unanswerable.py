@@ -1,4 +1,4 @@
-"""Make questions without an answer from facts, to measure whether a configuration abstains.
+"""Make unanswerable questions from facts, to measure whether a configuration abstains.
 
 There are two sorts. `not_stated` asks about a fact of one document in another document that lacks
 it. `no_such_document` asks about a document with an invented name.
@@ -31,7 +31,7 @@ def unanswerable_questions(
     certifier: Certifier,
     random: Random,
 ) -> Iterator[tuple[str, Sort]]:
-    """Yield questions without an answer, each with its sort. The sorts take turns."""
+    """Yield questions that have no answer, each with its sort. The sorts take turns if possible."""
     named_ids = sorted(d.document_id for d in documents if names[d.document_id])
     invented = _Inventor(documents, random)
     titles = {d.title.casefold() for d in documents}
@@ -62,7 +62,7 @@ def unanswerable_questions(
 
 
 class _Inventor:
-    """Invents names that are similar to those of the documents and occur in none."""
+    """Invents names that are similar to the documents' names but occur in no document."""
 
     def __init__(self, documents: Collection[Document], random: Random) -> None:
         words: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class _Inventor:
         return [w for w in words if w.istitle() and w.casefold() not in self._small]
 
     def instead_of(self, name: str) -> str | None:
-        """Return a name with other proper names, or None if it has none."""
+        """Return a name with invented proper names, or None if `name` holds no proper name."""
         new = {word: self._new() for word in sorted(set(self.proper(f" {name}")))}
         return _WORD.sub(lambda m: new.get(m.group(), m.group()), name) if new else None
 

@@ -28,7 +28,7 @@ _FOLLOWS = re.compile(
     r"(?:of|from|after|before|to|for|in|on|at|by|per|upon|following|prior to|during|under|with|"
     r"when|if|until|an?|each|every|following)\b"
 )
-"""The first word after a value without a noun: "30 days after", not "30 days notice"."""
+"""The first word after a value that no noun follows: "30 days after", not "30 days notice"."""
 _PROVISO = re.compile(
     r"(?:;|,)\s+(?:and|but|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
     r"\s(?:unless|except)\b.*$"
@@ -106,11 +106,11 @@ _GERMAN_SUM_OF = re.compile(
     r"(?:der|die|das|eine?) [^,]*\b(?:die|eine) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von)\s+"
     r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
 )
-"""A feminine German noun before its value, without a condition that stands first."""
+"""A feminine German noun before its value, in a sentence that does not begin with a condition."""
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
-    """Yield questions that the fact answers in several wordings, without a document's name."""
+    """Yield several wordings of the question that a fact answers. They name no document."""
     made: Iterable[str | None] = [fact.question]
     if fact.kind in _FORMS and not fact.question:
         forms = [
@@ -127,7 +127,7 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
 
 
 def with_name(question: str, name: str, random: Random, language: str = "en") -> str:
-    """Return the question with the name of the document."""
+    """Return the question with the document's name in it. `random` chooses the form."""
     bare = question.rstrip("?").rstrip()
     if language == "de":
         name = name.replace("“", "„").replace("”", "“")
@@ -170,7 +170,7 @@ def _german_quantity(fact: StatedFact) -> Iterator[str]:
 
 
 def _turned(fact: StatedFact, random: Random) -> str | None:
-    """Return the clause as a question for the value, or None if the clause is unfit."""
+    """Return the fact's clause as a question for its value, or None if the clause is unsuitable."""
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     lead = _BEFORE.search(clause)
     assert lead is not None

@@ -1,6 +1,6 @@
-"""Write questions about passages with a chat model, certified like those of the rules.
+"""Let a chat model write questions about passages, and certify them like those made by rules.
 
-A question needs a verbatim quote of its passage, which becomes its gold span. Questions that the
+A question needs a verbatim quote from its passage, which becomes its gold span. Questions that the
 model calls unanswerable are tried on the document.
 """
 
@@ -32,9 +32,9 @@ from rag_pipeline.questions.two_documents import pairs_alike
 SourceSpan = tuple[Document, Span]
 _PASSAGE = 1_500
 _EACH = 2
-"""Maximum number of questions per passage, with and without an answer."""
+"""Maximum number of answered questions per passage, and of unanswered questions."""
 _SPARE = 1.5
-"""Factor of shown passages per wanted question, because some questions do not pass."""
+"""The model is asked for this many questions per wanted question, because some do not pass."""
 _PROMPT, _BOTH = template_of(__file__), template_of(__file__, "written_of_two")
 _TEXT = {"type": "string"}
 _ANSWERED = object_schema(dict.fromkeys(("question", "answer", "quote"), _TEXT))
@@ -59,10 +59,12 @@ def write_questions(
     several: int = 0,
     unanswerable: int = 0,
 ) -> MadeQuestions:
-    """Return up to `wanted`, `several` and `unanswerable` certified questions as rows.
+    """Return certified questions that a chat model writes, as rows for a queries file.
 
-    Raises the first failure if every prompt failed. Else, failures count as refused. The same
-    documents give the same prompts.
+    Up to `wanted` questions ask about one document, up to `several` about two, and up to
+    `unanswerable` have no answer. `progress` gets the number of kept questions and the number of
+    all wanted questions. Failed prompts count as refused. If all prompts fail, raise the first
+    failure. The same documents give the same prompts.
     """
     documents = distinct_documents(documents)
     passages, pairs = _sources(documents, wanted, several, unanswerable)
@@ -102,7 +104,7 @@ def write_questions(
 def prompts_of(
     documents: Sequence[Document], wanted: int, several: int = 0, unanswerable: int = 0
 ) -> list[Prompt]:
-    """Return the prompts of `write_questions`."""
+    """Return the prompts that `write_questions` sends for the same arguments."""
     return _prompts(*_sources(distinct_documents(documents), wanted, several, unanswerable))
 
 
@@ -135,7 +137,7 @@ class _Checked:
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
     ) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions that pass, with their document's name if necessary."""
+        """Yield the rows of the questions that pass. Add the document's name where it is needed."""
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
             if gold is None:
@@ -150,7 +152,7 @@ class _Checked:
                 self._certifier.refuse(str(problem))
 
     def unanswered(self, document: Document, written: Sequence[str]) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions without an answer in their document."""
+        """Yield the rows of the questions that their document does not answer."""
         names = self._names[document.document_id]
         for question in written[:_EACH] if names else ():
             problem = self._certifier.may_answer(question, document.document_id)
