@@ -15,32 +15,35 @@ _LEAST_TOKEN = 16
 class ServerSettings:
     """The settings of a server. Limits hold for each worker, except `requests_per_minute`.
 
-    - `host`, `port`: the address to listen on
-    - `token`: a bearer token that requests must send, or None
-    - `allowed_hosts`: `host` or `host:port` of backends that requests may name by header
-    - `max_body_bytes`: maximum size of a request's body
-    - `timeout_seconds`: time until a reply must begin, from the start of the work; a reply may
-      then take twice this time
-    - `body_seconds`: maximum time for the headers of a request, for its body, and between two
-      moments at which the client reads some of its reply
-    - `max_concurrency`: maximum number of requests that work or wait; one address may have half
-    - `threads`: maximum number of requests at work; None means two per processor, divided among
-      the workers but at least 2, or 64 if models may be asked over the network
-    - `workers`: number of processes, which share the port and map the same releases into memory
-    - `wait_seconds`: maximum time that a request waits for others before it is refused
-    - `requests_per_minute`: maximum number of requests of a client address to all workers
-    - `memory_bytes`: maximum size of the open releases, of which the least recently searched is
-      closed first; 0 means half of the machine's memory
-    - `stop_seconds`: time in which a stopping server finishes open requests
-    - `drain_seconds`: time before that, in which a stopping server takes new requests and `/ready`
-      answers 503
-    - `log_questions`: file to which questions are added, or None
-    - `feedback`: file to which judgements of answers are added, or None
-    - `review`: whether clients may decide on synthetic questions
-    - `callers`: file of the tokens and signers that identify callers, or None
-    - `caller`: who sends the requests that `callers` does not identify, by default a caller
-      without labels
-    - `rates`: file in which the workers count requests together; None counts in memory
+    - `host`, `port`: the address to listen on, 127.0.0.1:9003 by default
+    - `token`: a bearer token that admits requests; None (default) needs no token without `callers`
+    - `allowed_hosts`: `host` or `host:port` of backends that requests may name by header; none by
+      default
+    - `max_body_bytes`: maximum bytes of a request's body, 1,000,000 by default
+    - `timeout_seconds`: seconds of work until a reply must begin, 60 by default; a begun reply may
+      take twice as long
+    - `body_seconds`: maximum seconds until a request's headers, and then its body, have arrived.
+      A client may also read none of its reply for at most this time. 10 by default
+    - `max_concurrency`: maximum requests that work or wait, 128 by default; one address may have
+      half of them
+    - `threads`: maximum requests at work. None (default) means 64 if models may be asked over the
+      network. Else it means two per processor, divided among the workers, but at least 2
+    - `workers`: number of processes, which share the port and map the releases into memory; 1 by
+      default
+    - `wait_seconds`: maximum seconds that a request waits for its turn, 0.5 by default
+    - `requests_per_minute`: maximum requests of a client address to all workers, 6,000 by default
+    - `memory_bytes`: maximum bytes of all open releases; the least recently searched is closed
+      first; 0 (default) means half of the machine's memory
+    - `stop_seconds`: seconds in which a stopping server finishes open requests, 10 by default
+    - `drain_seconds`: seconds before that, in which it still takes new requests while `/ready`
+      answers 503; 0 by default
+    - `log_questions`: file to which questions are added; None (default) adds none
+    - `feedback`: file to which judgements of answers are added; None (default) takes none
+    - `review`: whether clients may decide on synthetic questions, false by default
+    - `callers`: file of tokens and signers that identify callers, or None (default)
+    - `caller`: who sends the requests that `callers` does not identify; by default a caller without
+      labels
+    - `rates`: file in which all workers count requests a minute; None (default) counts in memory
     """
 
     host: str = "127.0.0.1"
