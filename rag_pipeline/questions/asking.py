@@ -13,6 +13,15 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 """A reference to another sentence. An answer that holds such a reference is not complete."""
+_RUNS_ON = re.compile(
+    r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
+    r"\b(?:and|und) (?:is|are|was|were|can|may|will|has|have|does|ist|sind|wird|werden|kann)\b"
+)
+"""A further statement. An answer with one says more than was asked for."""
+_FEWEST_WORDS = 4
+_FULL_NAME = re.compile(r"[A-Z]\w+ [A-Z]")
+_LETTER = re.compile(r"(?<![\w’'.-])[b-hj-z](?![\w’'.-])")
+"""A letter that stands alone: a symbol, or the rest of a word."""
 _NOUN_AND_VERB = re.compile(
     r"the (?:(?:two|three|first|second|last|other|possible) )?([a-z-]+) "
     r"(?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
@@ -26,6 +35,17 @@ def _is_about_vague(clause: str, about: str) -> bool:
     """Return whether a condition's subject is vague. German nouns of any length may be vague."""
     noun = _NOUN_AND_VERB.match(clause)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
+
+
+def _is_whole(sentence: str, asked: Asked) -> bool:
+    """Return whether an answer refers to no other sentence, has content, and is one statement."""
+    answer = sentence[asked.answer : asked.end].rstrip(".")
+    if _ELSEWHERE.search(sentence, asked.answer):
+        return False
+    if asked.kind not in ("statement", "definition") or asked.end is not None:
+        return True
+    has_content = len(answer.split()) >= _FEWEST_WORDS or _FULL_NAME.search(answer)
+    return bool(has_content) and not _RUNS_ON.search(answer)
 
 
 def asked_of(
@@ -42,7 +62,7 @@ def asked_of(
             if found.groupdict().get("person", "") not in ("", *persons):
                 continue
             if asked is not None:
-                is_said = not _ELSEWHERE.search(sentence, asked.answer)
+                is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
                 parts = found.groupdict(default="")
                 is_clear = not is_vague(parts.get("s", ""), about)
                 if is_said and is_clear and not _is_about_vague(parts.get("clause", ""), about):

@@ -67,7 +67,8 @@ _NO_TOPIC = re.compile(
 )
 """Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
 _OUTSIDE = re.compile(
-    r"\b(?:above|below|following|as follows|foregoing|see|folgende\w*|obige\w*|oben|unten|siehe)\b",
+    r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
+    r"folgende\w*|obige\w*|oben|unten|siehe)\b",
     re.IGNORECASE,
 )
 """References to text outside of a section."""

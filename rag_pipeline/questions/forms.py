@@ -179,7 +179,8 @@ def _asks(template: str) -> Callable[[re.Match[str]], Asked | None]:
         if not is_subject(found["s"]) or ITSELF.match(found["s"]):
             return None
         verb = found["v"]
-        base = _BASES.get(verb) or re.sub(r"s(?= of| on| to|$)", "", verb, count=1)
+        base = re.sub(r"ies$", "y", verb)
+        base = _BASES.get(verb) or re.sub(r"s(?= of| on| to|$)", "", base, count=1)
         question = template.format(**found.groupdict(), base=base)
         return Asked("statement", question, found.start("o"))
 
@@ -210,7 +211,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
     if verb == "does" and re.search(r" and \w+s\b", rest):
         return None
     if re.search(
-        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless)\b|"
+        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless|but)\b|"
         r"^(?:mean|be either|be both|be able) ",
         rest,
     ):

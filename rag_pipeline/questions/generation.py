@@ -43,9 +43,6 @@ _FEW = 20
 """`_LISTED` kinds fill up to this many questions. Of more questions, they are at most a third."""
 _ASKED_ALIKE = 3
 """Maximum number of documents about which the same question is asked."""
-_ALONE: tuple[FactKind, ...] = ("definition", "abbreviation")
-"""Kinds of facts whose questions name no document if they pass without a name."""
-
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
 
@@ -74,8 +71,8 @@ def make_questions(
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
-    Questions name their document. Exceptions are definitions and abbreviations that only one
-    document has, and all questions if there is only one document. Documents and kinds of facts take
+    Questions name their document. Exceptions are abbreviations that only one document
+    has, and all questions if there is only one document. Documents and kinds of facts take
     turns. Near copies of a document are left out. The same documents give the same questions.
     `progress` gets the number of tried facts and the number of all facts to try.
     """
@@ -160,7 +157,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
     for question in islice(questions_of(fact, random), _TRIED):
-        tried = [question] if fact.kind in _ALONE or certifier.is_alone else []
+        tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
         held = [name for name in names if name.strip("“”").casefold() in question.casefold()]
         if held:
             tried = [question]

@@ -28,7 +28,8 @@ _STARTS = (
 )
 """The first word of a German main clause after a clause with "wenn": its finite verb."""
 _IF = (
-    r"(?P<clause>(?!Sie\b)[^,]{12,130} [a-zäöüß]+(?:t|n|e)), (?:so |dann )?"
+    r"(?P<clause>(?!Sie\b)(?=(?:der|die|das|eine?|jede[rs]?|alle|beide|[A-ZÄÖÜ][\wäöüß-]+) )"
+    r"[^,]{12,130} [a-zäöüß]+(?:t|n|e)), (?:so |dann )?"
     rf"(?P<o>{_STARTS}.{{15,}})"
 )
 _RULES = r"(?:muss|müssen|darf|dürfen|kann|können|sollte\w*|soll|ist|sind|hat|haben|gilt|gelten) "
@@ -93,11 +94,6 @@ GERMAN: tuple[tuple[FormKind, str, str], ...] = (
     ("rule", "SUBJECT (?P<v>darf|dürfen|kann|können|ist|sind|wird|werden) "
      f"(?P<rest>{_LED}{_SAID}?) nicht(?P<o> {_SAID})",
      "{v} {s} {rest}{o}"),
-    ("statement", r"SUBJECT (?P<v>(?!(?:ist|hat|wird|gibt|lässt|folgt|dient|gehört|hilft|"
-     r"entspricht|steht|liegt|bedeutet|beträgt|sind|haben|werden|können|müssen|dürfen|sollen|"
-     r"sollten)\b)[a-zäöüß]+(?:t|en)) "
-     r"(?P<o>(?:den|die|das|einen|eine|ein|alle|jeden|jedes) [^,]*?[A-ZÄÖÜ][^,]*?)"
-     rf"{_PARTICLE}", "was {v} {s}{p}"),
     ("statement", r"SUBJECT (?P<v>befindet|befinden) sich (?P<o>(?:in|im|auf|unter|am|bei) [^,]+)",
      "wo {v} sich {s}"),
 )  # fmt: skip

@@ -32,7 +32,8 @@ _NO_TITLE = re.compile(
 )
 """A title that says where a document is attached, or is markup or a broken head line."""
 _NUMBER = re.compile(
-    r"(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)", re.I
+    r"^(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?(?:[A-Z]\.)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)",
+    re.I,
 )
 """The number of a section at the start of its page: "8.2. Names"."""
 _PART = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&")

@@ -55,6 +55,10 @@ SENTENCES: dict[str, set[str]] = {
     "If the two limits are hit, the Landlord may end the lease.": set(),
     "The Agreement can not be amended unless both parties sign a paper.": set(),
     "The term shall mean .": set(),
+    "The red valve contains the main part.": set(),
+    "The red valve contains three small parts, and a lid holds them in a box.": set(),
+    "The mode t supports three small parts of a box.": set(),
+    "The red valve specifies three small parts of a box.": {"What does the red valve specify?"},
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
     "This Supply Agreement shall be governed by the laws of Iowa.": {
         "What will the Agreement be governed by?"
