@@ -61,7 +61,7 @@ _EXPECTS = tuple(
         (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b", "MONEY"),
     )
 )
-"""Patterns of questions and the kind of quantity they ask for. The first match counts."""
+"""Patterns of questions, and the kind of quantity that each asks for. The first match counts."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
     r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
@@ -159,7 +159,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return None
 
     def finds(self, query: str, gold: GoldSpan) -> bool:
-        """Return whether a search of all documents or of its own document finds the span."""
+        """Return whether a search of all documents or of the span's document finds the span."""
         inside = self._inside[gold.document_id]
         return (
             self._rank(query, gold, None) <= _FOUND

@@ -112,7 +112,7 @@ _PERSON = re.compile(
     r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
     r"undertakes|requests|intends)\b"
 )
-"""A name with a verb of thought or speech, which only a person or an organization has."""
+"""A name before a verb of thought or speech. Only persons and organizations have such verbs."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
@@ -145,7 +145,7 @@ class StatedFact:
 
     @property
     def gold(self) -> GoldSpan:
-        """Return the span of the document."""
+        """Return the span of the document that states the fact."""
         return GoldSpan(self.document_id, self.start, self.end)
 
     @property

@@ -1,4 +1,4 @@
-"""Read and change the queries file, its rejected questions, and its name in the corpus file."""
+"""Read and change the queries file, the rejected questions, and the corpus file's `queries`."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
 
 
 def rejected(path: Path) -> set[str]:
-    """Return the ids of the rejected questions."""
+    """Return the ids of the questions that were rejected from a queries file."""
     file = path.with_suffix(_REJECTED)
     if not file.is_file():
         return set()

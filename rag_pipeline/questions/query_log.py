@@ -1,4 +1,4 @@
-"""Draw a representative sample of the questions in a server's log, so that people label it."""
+"""Draw a representative sample of the questions in a server's log. People then label it."""
 
 import hashlib
 import json

@@ -1,8 +1,7 @@
 """Use the backends that a request's headers name, if the operator allows their hosts.
 
-If no hosts are allowed, such headers are refused, because clients must not reach the server's
-network through it. Keys in headers are kept for their request only. They are never logged, cached
-or shown.
+If no hosts are allowed, such headers are refused, because clients must not reach the network behind
+the server. Keys in headers are kept for their request only. They are never logged, cached or shown.
 """
 
 import re

@@ -69,7 +69,8 @@ class Signer(Settings):
 
     - `header`: the header with the token, by default `authorization` with a `Bearer` token
     - `keys`: a file (JWK, JWKS or PEM), or the https address of a JWKS
-    - `secret_env`: instead of `keys`, the environment variable with a secret shared with a proxy
+    - `secret_env`: instead of `keys`, the environment variable with a secret that a proxy shares;
+      the secret has at least 32 characters
     - `audience`, `issuer`: values that a token must have; None accepts any issuer
     - `labels`: the claim with the caller's labels, a list or a text separated by commas; a caller
       whose token lacks the claim has no labels

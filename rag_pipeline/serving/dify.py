@@ -99,7 +99,7 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 class DifyDataset:
     """A Dify dataset that the assistant searches as a corpus.
 
-    Its segments become chunks that all start at 0, because Dify tells no offsets.
+    Its segments become chunks that all start at 0, because Dify's replies hold no offsets.
     """
 
     shows_documents = False

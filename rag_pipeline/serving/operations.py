@@ -23,7 +23,7 @@ _WAITING_THREADS = 64
 
 
 def turns_of(own: Assistant, settings: ServerSettings, processors: int) -> Turns:
-    """Return the `Turns` of a server, as many as `ServerSettings.threads` says."""
+    """Return the `Turns` of a server, for as many requests as `ServerSettings.threads` says."""
     released = [one for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
     asks = own.model is not None or bool(settings.allowed_hosts)
     asks = asks or any(any(remote_models(one.corpus.config)) for one in released)

@@ -33,7 +33,7 @@ class ServerSettings:
     - `wait_seconds`: maximum seconds that a request waits for its turn, 0.5 by default
     - `requests_per_minute`: maximum requests of a client address to all workers, 6,000 by default
     - `memory_bytes`: maximum bytes of all open releases; the least recently searched is closed
-      first; 0 (default) means half of the machine's memory
+      first; 0 (default) means half of the memory of the machine or container
     - `stop_seconds`: seconds in which a stopping server finishes open requests, 10 by default
     - `drain_seconds`: seconds before that, in which it still takes new requests while `/ready`
       answers 503; 0 by default

@@ -17,7 +17,7 @@ from rag_pipeline.serving.messages import logged
 
 @contextmanager
 def request_span(scope: Scope, request_id: str) -> Iterator[Span]:
-    """Trace a request; spans inside the block become its children."""
+    """Trace a request. Spans inside the block become its children."""
     method, path = scope["method"], logged(scope["path"])
     attributes = {"http.request.method": method, "url.path": path, "rag.request_id": request_id}
     with _tracer().start_as_current_span(

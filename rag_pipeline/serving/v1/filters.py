@@ -30,7 +30,7 @@ class _Part(BaseModel):
 
 
 class Comparison(_Part):
-    """A comparison of an attribute. A document without the attribute passes none."""
+    """A comparison of an attribute. A document that lacks the attribute passes no comparison."""
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: str = Field(min_length=1, max_length=200)

@@ -69,7 +69,7 @@ class VectorStoreQuery(_Asked):
 
     @property
     def queries(self) -> list[str]:
-        """Return all queries as a list, also a single query."""
+        """Return the queries as a list, even if there is only one."""
         return [self.query] if isinstance(self.query, str) else self.query
 
 

@@ -1,4 +1,4 @@
-"""The endpoints of `/v1`: passages, answers, documents and corpora."""
+"""Define the endpoints of `/v1`: passages, answers, documents, pages and corpora."""
 
 from collections.abc import Callable
 
