@@ -40,7 +40,7 @@ def _is_about_vague(clause: str, about: str) -> bool:
 def _is_whole(sentence: str, asked: Asked) -> bool:
     """Return whether an answer refers to no other sentence, has content, and is one statement."""
     answer = sentence[asked.answer : asked.end].rstrip(".")
-    if _ELSEWHERE.search(sentence, asked.answer):
+    if _ELSEWHERE.search(sentence, asked.answer) or answer.startswith(","):
         return False
     if asked.kind not in ("statement", "definition") or asked.end is not None:
         return True

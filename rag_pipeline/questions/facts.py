@@ -104,8 +104,8 @@ EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
     "summary notes appendix annex schedule abstract conclusion references scope purpose install "
     "quick start getting started readme options name bezeichnung beschreibung signatures signature "
-    "details about other history features usage description table of toc index title between and "
-    "fixed added changed removed whereas".split()
+    "details about other history changelog changes migrations news features usage "
+    "description table of toc index title between and fixed added changed removed whereas".split()
 )
 _PERSON = re.compile(
     r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"

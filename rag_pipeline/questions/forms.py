@@ -53,7 +53,9 @@ _EVENT = re.compile(
     r"(?:(?:the|an?|any|all|each|either) [^,]{0,60}?|(?!I )[A-Z][^,]{0,40}? )"
     r"\b(?:shall|will|is|are|has) \w"
 )
-_WISHES = re.compile(r"you (?:\w+ )?(?:(?:would )?like|wish|want|need|have (?:any|a|further))\b")
+_WISHES = re.compile(
+    r"(?:you|users?) (?:\w+ )?(?:(?:would )?like|wish|want|need|have (?:any|a|further))\b"
+)
 _ACTS = (
     r"(?!(?:not|be|become|remain|survive|continue|constitute|mean|terminate|expire|apply|inure|"
     r"retain|"
@@ -144,7 +146,9 @@ def _condition(found: re.Match[str]) -> Asked | None:
         or len(clause.split()) < 4
         or not _IF_FINITE.search(clause)
         or re.match(
-            r"(?:\w+(?:ing|ed)|so|not|only|there|needed|no|either (?:is|are|has|have)) ", clause
+            r"(?:\w+(?:ing|ed)|so|not|only|there|needed|no|(?!the |any |all )[a-z]+ "
+            r"(?:is|was|has)|either (?:are|have)) ",
+            clause,
         )
         or POINTING.match(main)
     ):
@@ -243,7 +247,8 @@ def _means(template: str) -> Callable[[re.Match[str]], Asked | None]:
         is_thing = found.start("o") < found.start("rest")
         if not is_clause(rest) or len(rest.split()) < 3 or re.match(r"(?:be|do|help|make) ", rest):
             return None
-        if is_thing and (not is_subject(means) or is_vague(means, "")):
+        is_named = re.search(r"[a-z]{3}", means) and is_subject(means)
+        if is_thing and (not is_named or is_vague(means, "")):
             return None
         end = found.end("o") if is_thing else None
         return Asked("statement", template.format(rest=rest), found.start("o"), end)

@@ -61,6 +61,7 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
             or _NO_GERMAN.search(parts.get("v", ""))
             or held.count(",") > 1
             or (kind == "condition" and _NO_GERMAN.match(parts["o"]))
+            or (kind == "rule" and re.search(r"\bund [a-zäöüß]+t\b", parts["o"]))
         ):
             return None
         question = " ".join(template.format(**parts).split())

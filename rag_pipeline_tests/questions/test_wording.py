@@ -56,6 +56,8 @@ SENTENCES: dict[str, set[str]] = {
     "The Agreement can not be amended unless both parties sign a paper.": set(),
     "The term shall mean .": set(),
     "The red valve contains the main part.": set(),
+    "If valve is open in the morning, the Landlord may end the lease.": set(),
+    "If users want to see the old house, the gate is open.": set(),
     "The red valve contains three small parts, and a lid holds them in a box.": set(),
     "The mode t supports three small parts of a box.": set(),
     "The red valve specifies three small parts of a box.": {"What does the red valve specify?"},
@@ -193,6 +195,8 @@ GERMAN = {
     "Falls die Pakete Dinge von anderen, im Lager befindlichen Paketen sind, ist das gut.": None,
     "Darin enthalten ist das Programm für den Versand.": None,
     "Der Mieter darf keine Hunde in der Wohnung halten.": None,
+    "Die Farbe der Wohnung wird nicht beim Mieten bezahlt und zählt zur Miete.": None,
+    "Wenn an das Ende der Wohnung gesetzt wird, darf der Mieter das Haus verlassen.": None,
 }  # fmt: skip
 
 
