@@ -203,7 +203,10 @@ def read_result(
 def passage_chances(
     found: SearchResult, reader: Reader, calibration: Calibration = DEFAULT
 ) -> list[float]:
-    """Return for each chunk the probability that it answers the query, or 0 if it was not read."""
+    """Return each chunk's probability of answering the query.
+
+    The probability is 0 if `read_passages` leaves the chunk out.
+    """
     chances = [0.0] * len(found.chunks)
     read = read_passages(found.query, found.chunks, reader)
     if read:

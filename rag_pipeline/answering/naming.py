@@ -1,4 +1,4 @@
-"""Find the names in a question that passages do not hold: people, places, products, years."""
+"""Find a question's names (people, places, products, years) that do not occur in the passages."""
 
 import re
 from collections.abc import Iterable, Sequence

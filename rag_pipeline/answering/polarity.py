@@ -220,7 +220,7 @@ def _sides(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_bounded_otherwise(one: str, other: str) -> bool:
-    """Return whether a quantity is the least in one clause and the most in the other."""
+    """Return whether a quantity is a minimum in one clause and a maximum in the other."""
     limits, others = _limits(one), _limits(other)
     both = limits.keys() & others.keys()
     return any(limits[value] != others[value] for value in both)

@@ -111,7 +111,9 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
     """Return a warning for each document that is left out, may not be in force, or is amended.
 
     A document is left out if a cited document replaces it. The other warnings are about cited
-    documents: drafts and old versions by their names, and documents that a found one amends.
+    documents. A cited document may not be in force if the retrieved documents' names show that it
+    is a draft, a copy or an old version. A cited document is amended if a retrieved document amends
+    it.
     """
     ids = {chunk.document_id for chunk in found.chunks}
     standing, cited = standings(ids), {citation.document_id for citation in answer.citations}

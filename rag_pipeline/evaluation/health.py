@@ -38,7 +38,10 @@ _CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Means over the queries with judged contexts. They are None if there are no such queries."""
+    """Means of context metrics over the queries with judged contexts.
+
+    A mean over no queries is None.
+    """
 
     queries: int
     missing: int

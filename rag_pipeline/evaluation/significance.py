@@ -183,11 +183,11 @@ def loss_p_values(
 
 
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Adjust p values for their number by Holm's step-down method.
+    """Adjust p values for the number of tests by Holm's step-down method.
 
-    A value of None stays None and does not count. The i-th smallest of m values becomes (m - i + 1)
-    p, but at least the value before it and at most 1. Source: Holm, A simple sequentially rejective
-    multiple test procedure, 1979.
+    A value of None stays None and does not count. The i-th smallest of m values, p, becomes
+    `(m - i + 1) * p`, but at least the adjusted value of rank i - 1, and at most 1. Source: Holm,
+    A simple sequentially rejective multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)

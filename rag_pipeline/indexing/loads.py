@@ -175,8 +175,8 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
 def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
     """Drop missing documents, maintain the table, and return the report of all shards.
 
-    Objects that share an id are read again here in order, and the first object keeps the id. The
-    rows of shared ids stay until they are replaced.
+    Read objects that share an id again, in the order of their keys. The first object keeps the id.
+    Rows with a shared id stay until new rows replace them.
     """
     started = time.perf_counter()
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")

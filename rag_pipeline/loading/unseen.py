@@ -47,7 +47,10 @@ def without_zero_width(text: str) -> tuple[str, int]:
 
 
 def unseen_metadata(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the metadata field `unseen`, which holds the counts above 0 by reason, or {}."""
+    """Return the metadata field `unseen`: the count for each reason, as JSON.
+
+    Reasons with a count of 0 are omitted. Return {} if all counts are 0.
+    """
     found = {reason: count for reason, count in sorted(counts.items()) if count}
     return {"unseen": json.dumps(found)} if found else {}
 

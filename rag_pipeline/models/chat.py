@@ -151,7 +151,11 @@ def _in_warm_order(
 def _note(
     prompts: Mapping[bytes, Prompt], settings: ChatSettings, cache: RecordingCache
 ) -> dict[bytes, Reply | ProviderError]:
-    """Note the prompts of a dry run. Return known replies, and stand-ins or errors for others."""
+    """Record the prompts of a dry run.
+
+    Return the stored reply for each known prompt, and a stand-in or an error for each other prompt.
+    Raise UnknownReplyError instead if the cache has no stand-ins (`stands_in` is False).
+    """
     prefixes: set[str] = set()
 
     def tokens(key: bytes) -> costs.ChargedTokens:

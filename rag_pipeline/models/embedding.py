@@ -123,7 +123,10 @@ def embed_tokens(
 
 
 def _note(inputs: Mapping[bytes, Sequence[str]], embedder: Embedder, cache: RecordingCache) -> None:
-    """Note the inputs of a dry run; raise UnknownReplyError if a vector is unknown."""
+    """Record the inputs of a dry run.
+
+    Raise UnknownReplyError if a vector is unknown, or if the cache reads no vectors.
+    """
 
     def tokens(key: bytes) -> ChargedTokens:
         return ChargedTokens(sum(estimate_tokens(text) for text in inputs[key]))

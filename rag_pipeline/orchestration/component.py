@@ -80,7 +80,7 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldSettings]:
-        """Return the settings of a scaffold."""
+        """Return the Pydantic class of a scaffold's settings."""
         return ScaffoldSettings
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldSettings]) -> None:
@@ -118,7 +118,7 @@ class RagPipeline(dg.Component):
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
-        """Return the model of the attributes."""
+        """Return the Pydantic class of the component's attributes."""
         return _Attributes
 
     @classmethod

@@ -333,7 +333,7 @@ def unchanged(
 
 
 class Statuses:
-    """Dagster's staleness of partitions, stored at the first look."""
+    """Staleness of partitions as Dagster reports it, cached at the first read."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
         loading = _Loading(instance)

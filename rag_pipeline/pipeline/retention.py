@@ -162,7 +162,7 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
 
 
 def _name_of(path: str) -> str:
-    """Return the name of a table, the id of a run, or any other path unchanged."""
+    """Return the table's name or the run's id in a path. Return any other path unchanged."""
     folder, _, name = path.partition("/")
     return name.removesuffix(".lance") if folder in ("tables", "steps") else path
 

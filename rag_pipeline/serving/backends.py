@@ -149,7 +149,10 @@ def _connections() -> Any:
 def _complete(
     given: Mapping[str, str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> bool:
-    """Return whether the headers name a backend. Raise InputError if a header of it is missing."""
+    """Return whether the headers name a backend.
+
+    Raise InputError if some of the backend's headers are present, but a required one is missing.
+    """
     named = [name for name in wanted if name in given]
     lacking = [name for name in wanted if name not in given and name not in optional]
     if named and lacking:

@@ -10,9 +10,10 @@ _FULL_SECONDS = 60.0
 
 
 class Buckets:
-    """A token bucket for each name. It holds a tenth of a minute's requests, or at least one.
+    """A token bucket for each name.
 
-    The buckets are in a SQLite file, or in memory if `file` is None. If the file cannot be written,
+    Its capacity is a tenth of the requests allowed per minute, but at least one request. The
+    buckets are in a SQLite file, or in memory if `file` is None. If the file cannot be written,
     nothing is limited.
     """
 

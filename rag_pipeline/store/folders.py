@@ -58,10 +58,11 @@ def read_list(content: bytes, place: str) -> FileRecords:
 
 
 def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
-    """Return `target` as a copy of the folder `source`, whose `FILES.json` is `content`.
+    """Copy the folder `source` to `target`, unless `target` is a whole copy. Return `target`.
 
-    Copies beside `target` that were not used for 30 days are deleted. Processes may call this
-    concurrently. Raise StoreError with `place` if a file is missing or differs from the list.
+    `content` is the content of `FILES.json`, the list of the folder's files. After copying, delete
+    copies beside `target` that were not used for 30 days. Processes may call this concurrently.
+    Raise StoreError, which names `place`, if a file is missing or differs from the list.
     """
     listed = read_list(content, place)
     cache = target.parent

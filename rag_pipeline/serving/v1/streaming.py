@@ -23,11 +23,11 @@ async def event_stream(
     of_failure: Callable[[str], Events],
     seconds: float,
 ) -> Response:
-    """Return the reply as soon as the work begins its first stage.
+    """Return the reply as soon as the work begins its first stage, or ends without a stage.
 
-    `at_stage`, `of_result` and `of_failure` make the events. An error of this package before the
-    first stage is raised. A later error ends the stream with the events of its message. So does
-    work that takes longer than `seconds`.
+    `at_stage`, `of_result` and `of_failure` make the events. If the work raises an error of this
+    package before its first stage, raise that error. Any other error, and a timeout of `seconds`,
+    ends the stream. The last events then carry an error message.
     """
     loop, sent = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
