@@ -221,7 +221,7 @@ def test_the_embedding_is_chosen_by_the_documents_languages(
 
 def test_logs_are_left_out_unless_all_files_are_wanted(here: Path) -> None:
     (folder() / "a [1].log").write_text("GET /index 200\n" * 70_000)
-    assert "left out as logs or data: a [1].log (1.1 MB)" in said(
+    assert "left out as logs or data: a [1].log (1.1 MB, 100% of the text" in said(
         "init", "acts", "--documents", "documents"
     )
     assert [

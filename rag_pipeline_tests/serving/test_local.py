@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import tempfile
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,9 +24,10 @@ ASKED = {"query": "When is a doctor's note needed?", "k": 2, "where": None, "lab
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path / f"rag-{os.getuid()}"
+def folder(monkeypatch):
+    with tempfile.TemporaryDirectory() as short:  # a socket's path has at most 107 bytes
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        yield Path(short) / f"rag-{os.getuid()}"
 
 
 @pytest.fixture

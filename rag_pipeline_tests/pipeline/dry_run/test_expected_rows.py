@@ -163,12 +163,13 @@ def test_a_run_that_would_pass_its_budget_is_refused(
 def test_a_chunk_that_the_reranker_has_not_scored_may_get_any_rank() -> None:
     places = []
     for number in range(20):
-        last: list[Row] = [{"chunk_id": f"{number} {rank}"} for rank in range(6)]
+        last: list[Row] = [{"chunk_id": f"{number} {rank}"} for rank in range(7)]
         new: Row = {"chunk_id": "new"}
-        rows: list[Row | None] = [last[0], new, *last[2:6]]  # the last two were below the fourth
+        # The documents of two chunks are gone, so that two that were below the fifth move up.
+        rows: list[Row | None] = [last[0], new, last[2], last[3], last[5], last[6]]
         place_unseen(rows, last, Change(chunks={"new.md": [new]}), 5)
-        assert rows[5] is last[5], "below the reranker's chunks"
-        assert [r for r in rows[:5] if r is not last[4]] == [last[0], new, last[2], last[3]]
-        places.append(rows.index(last[4]))
+        assert rows[5] is last[6], "below the reranker's chunks"
+        assert [r for r in rows[:5] if r is not last[5]] == [last[0], new, last[2], last[3]]
+        places.append(rows.index(last[5]))
     assert {2, 3, 4} <= set(places)
     assert sum(places) > 20 * 2, "lower ranks are more likely"
