@@ -102,11 +102,12 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 def asks_for(question: str, document_id: str) -> bool:
     """Return whether a question asks for old documents, drafts or copies.
 
-    Return True also if the question names a year or a version that is in the id.
+    Return True also if the question names a year or a version that is in the id, or several years.
     """
     words = _words_of(question)
     named = {*_YEAR.findall(document_id), *_parts(document_id).marks}
-    return not words.isdisjoint(_ASKS_FOR_OLD | named)
+    years = [word for word in words if _YEAR.fullmatch(word)]
+    return len(years) > 1 or not words.isdisjoint(_ASKS_FOR_OLD | named)
 
 
 def amendments(chunks: Iterable[ScoredChunk]) -> dict[str, set[str]]:

@@ -58,6 +58,7 @@ OLD, NEW = "travel_policy_2022_superseded.docx", "travel_policy_2024.docx"
         ("What did the superseded policy say?", True),
         ("Was stand in der alten Richtlinie?", True),
         ("What is the hotel limit in 2024?", False),
+        ("Compare the hotel limits of 2021 and 2023.", True),
     ],
 )
 def test_a_document_loses_unless_the_question_asks_for_it(question, asked):
