@@ -53,6 +53,8 @@ from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
 
+INTERRUPTS = (dg.DagsterExecutionInterruptedError, KeyboardInterrupt)
+"""The exceptions of a canceled run."""
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 LOG_SECONDS = 30.0
 """Minimum seconds between two lines of progress in a run's log."""
@@ -154,7 +156,7 @@ def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext)
         with lease(workspace.store, wait=True, waiting=place.leave):
             place.take_again()
             yield
-    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
+    except INTERRUPTS as error:
         raise dg.Failure("The run was canceled.", allow_retries=False) from error
 
 

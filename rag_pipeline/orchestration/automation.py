@@ -197,7 +197,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         if found.waiting:
             return f"at work: {_some(found.waiting)}"
         if found.held:
-            return f"{len(found.stuck)} partitions are stale, and {found.held}"
+            return f"{summary(stale_steps(workspace))}, and {found.held}"
         if found.stuck:
             said = f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
             last.keep(said)

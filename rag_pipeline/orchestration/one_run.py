@@ -22,6 +22,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
+    INTERRUPTS,
     RETRIES,
     LoggedProgress,
     at_work_until_canceled,
@@ -87,6 +88,8 @@ class Work:
     listen: Callable[[Event], object] = lambda event: None
     progress: Progress | None = None
     failed: Failures = field(default_factory=dict)
+    canceled: str = ""
+    """The reason why no further op begins, or ""."""
     _last: dg.OpExecutionContext | None = None
 
     def announce(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -246,9 +249,16 @@ def _op_of(
     )
     def make(context: dg.OpExecutionContext) -> Iterator[Any]:
         work: Work = getattr(context.resources, shared)
-        # Ctrl-C ends `rag run`, which retries no step.
-        with at_work_until_canceled(workspace, context) if work.keep_going else nullcontext():
-            yield from work.make(context, name)
+        if work.canceled:  # Dagster still starts the ops that do not read the canceled one
+            raise dg.Failure(work.canceled, allow_retries=False)
+        try:
+            # Ctrl-C ends `rag run`, which retries no step.
+            with at_work_until_canceled(workspace, context) if work.keep_going else nullcontext():
+                yield from work.make(context, name)
+        except dg.Failure as error:
+            if isinstance(error.__cause__, INTERRUPTS):
+                work.canceled = error.description or ""
+            raise
 
     return make
 

@@ -96,6 +96,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
     """
     config = workspace.config
     found = Survey()
+    _tag_canceled(instance, config)
     left = _left(instance, config)
     running = set(running_steps(instance, config))
     loaded = _last_load(instance, config)
@@ -175,8 +176,6 @@ def refusal(
     job, canceled = job_of(config, step), _canceled(instance, config, wanted)
     if canceled is not None:
         sources = sources_digest(config)
-        if SOURCES_TAG not in canceled.tags:  # its ops add the tag, but none has begun
-            instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
         if canceled.tags.get(SOURCES_TAG) in (None, sources):
             return f"its last run was canceled; start {job}, or change a file or a setting"
     tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
@@ -202,6 +201,17 @@ def refusal(
         return None
     clock = datetime.fromtimestamp(next_at, UTC)
     return f"its last {in_a_row} runs were interrupted; the next starts at {clock:%H:%M:%S} UTC"
+
+
+def _tag_canceled(instance: dg.DagsterInstance, config: CorpusConfig) -> None:
+    """Add the hash of the sources to canceled runs whose ops have not added it.
+
+    A cancel then holds until the sources differ from those at the first look after it.
+    """
+    canceled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
+    for run in instance.get_runs(canceled, limit=_LOOKED_AT):
+        if SOURCES_TAG not in run.tags and steps_of(config, run):
+            instance.add_run_tags(run.run_id, {SOURCES_TAG: sources_digest(config)})
 
 
 def _canceled(

@@ -10,13 +10,14 @@ from dagster._core.execution.plan.state import KnownExecutionState
 from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, ProviderError, StoreError
+from rag_pipeline.evaluation import quality
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.internals import InMemoryJob, execute_run
 from rag_pipeline.orchestration.names import asset_key, asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
-from rag_pipeline.pipeline.planning import Step, plan_step, steps
+from rag_pipeline.pipeline.planning import Step, plan_step, stale_steps, steps
 from rag_pipeline.store import lease
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
@@ -253,6 +254,18 @@ def test_a_cancel_holds_whatever_started_the_run(file, instance, one_run):
     assert requested() == every, "somebody started this one"
 
 
+def test_a_change_after_a_cancel_is_loaded(file, instance):
+    build(file)
+    documents = dg.AssetKey(["tiny", "documents"])
+    status = dg.DagsterRunStatus.STARTED
+    run = dg.DagsterRun("__ASSET_JOB", status=status, asset_selection={documents})
+    instance.report_run_canceled(instance.add_run(run))
+    assert asked(file, instance) == ([], "everything is current")
+    write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
+    requests, _ = asked(file, instance, "changed_documents")
+    assert len(requests) == 1
+
+
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     fail_markdown(monkeypatch, dg.DagsterExecutionInterruptedError())
     (request,), _ = asked(file, instance)
@@ -265,6 +278,26 @@ def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     assert told.step_failure_data.user_failure_data.description == "The run was canceled."
     assert not instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_RESTARTED)
     assert len(asked(file, instance)[0]) == 1, "nothing is known of what it did not come to"
+
+
+def test_a_canceled_run_begins_no_further_step(file, instance, monkeypatch):
+    (request,), _ = asked(file, instance)
+    with monkeypatch.context() as patch:
+
+        def cancel(*_, **__):
+            instance.report_run_canceling(instance.get_runs()[0])
+            raise dg.DagsterExecutionInterruptedError
+
+        patch.setattr(quality, "update_scores", cancel)
+        assert not execute(file, instance, request)
+    (run,) = instance.get_runs()
+    made = {step.asset for step in of_type(instance, run, "ASSET_MATERIALIZATION")}
+    assert "retrieval_run" in made, "it came as far as that"
+    assert made.isdisjoint({"answers", "entity_scores", "context_scores", "leaderboard"})
+    requests, reason = asked(file, instance)
+    assert requests == []
+    stale = stale_steps(Workspace(load_config(file)))
+    assert reason.startswith(f"{len(stale)} partitions are stale, and its last run was canceled")
 
 
 def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch):
