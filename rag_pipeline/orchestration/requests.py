@@ -176,6 +176,8 @@ def refusal(
     job, canceled = job_of(config, step), _canceled(instance, config, wanted)
     if canceled is not None:
         sources = sources_digest(config)
+        if SOURCES_TAG not in canceled.tags:
+            instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
         if canceled.tags.get(SOURCES_TAG) in (None, sources):
             return f"its last run was canceled; start {job}, or change a file or a setting"
     tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
