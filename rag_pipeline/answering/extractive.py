@@ -3,9 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import takewhile
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +27,9 @@ from rag_pipeline.answering.reading import (
     rarity,
     token_ids,
 )
-from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
+from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult, Span, Weights
+from rag_pipeline.datamodels import Answer, SearchResult, Weights
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
@@ -61,9 +59,6 @@ Chosen on the same half. The context holds the document's name, which sentences 
 _NAME_WEIGHT = 0.3
 """Weight of a name's token in a query, relative to other tokens. Names often occur anywhere."""
 _NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
-_HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
-"""A heading of Markdown, or a line in capitals that does not end with a full stop."""
-_HEADING_LINE = re.compile(r"(?m)^#{1,6}[ \t]+(\S.*)$")
 _WORDS = 6.0
 """Weight of the question's words in a sentence, where another model found the passages.
 
@@ -79,14 +74,6 @@ Words cannot match across languages. Chosen on three folders of mixed files.
 _COMPARED = 24
 """Maximum number of sentences of the first chunks that the multilingual model reads."""
 _LONGEST_PARAGRAPH = 300
-_TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
-_TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
-"""The header row of a Markdown table, with the delimiter row below it."""
-_NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
-"""An empty header row and its delimiter row. In tables from Word, the column names follow them."""
-_LONGEST_RULE = 300
-_LONGEST_LIST = 1_000
-"""Maximum characters of a list that one quote holds."""
 _WITHIN = 3.0
 """Maximum difference in score between the best sentence and a further quoted sentence."""
 _WITHIN_FACTS = 1.2
@@ -96,41 +83,6 @@ A second fact of that kind is often wrong. Chosen on one half of the sample's do
 """
 _OF_OTHERS = 2 * _WITHIN
 """Subtracted from the score of a sentence if the query names another document."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """Holds a sentence of a ranked chunk. `start` is its offset in the document's text."""
-
-    chunk: ScoredChunk
-    rank: int
-    start: int
-    text: str
-    late: float
-    """The late interaction with the query."""
-
-    @property
-    def heading(self) -> str:
-        """Return the last heading above the sentence in its chunk, or "" if there is none."""
-        return "".join(_HEADING_LINE.findall(self.chunk.text[: self.start - self.chunk.start])[-1:])
-
-    @property
-    def with_headings(self) -> str:
-        """Return the document's title, the heading, a table's column names and the sentence."""
-        above = self.heading or "".join(self.chunk.context.split(" | ")[2:])
-        about = [self.chunk.title, *([above] if above != self.chunk.title else [])]
-        if self.text.startswith("|"):
-            before = self.chunk.text[: self.start - self.chunk.start].splitlines()
-            about += [*takewhile(lambda line: line.startswith("|"), reversed(before))][-1:]
-        return ": ".join(filter(None, [*about, self.text]))
-
-    def overlaps(self, other: "Sentence") -> bool:
-        """Return whether the sentences overlap in the text, as a list and its item do."""
-        return (
-            self.chunk.document_id == other.chunk.document_id
-            and self.start < other.start + len(other.text)
-            and other.start < self.start + len(self.text)
-        )
 
 
 def extract_answers(
@@ -331,15 +283,15 @@ def sentence_features(
         weight = rarity(one.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
         starts = np.array([start for start, _ in one.spans], np.int64)
-        for start, end in _sentence_spans(chunk.text):
+        for start, end in spans_of(chunk.text):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
             own = slice(*np.searchsorted(starts, [start, end]))
             met = nearest(of_tokens[own])
-            if _HEADING.match(text):
+            if HEADING.match(text):
                 above = section = np.maximum(_CONTEXT_WEIGHT * met, context)
                 continue
-            if _is_table_head(chunk.text, start):
+            if is_table_head(chunk.text, start):
                 above = np.maximum(_CONTEXT_WEIGHT * met, section)
                 continue
             if chunk.text[chunk.text.rfind("\n", 0, start) + 1] != "|":
@@ -362,33 +314,7 @@ def sentence_features(
     return sentences, features
 
 
-def _is_table_head(text: str, start: int) -> bool:
-    if text[start] != "|":
-        return False
-    before = text[max(0, start - _LONGEST_RULE) : start]
-    return bool(_TABLE_HEAD.match(text, start) or _NO_HEAD.search(before))
-
-
 def _names(query: str) -> list[str]:
     """Return the names in a query, or [] if it is German, because German capitalizes all nouns."""
     names = _NAME.findall(query)
     return [] if names and language_of(query) == "de" else names
-
-
-# Many queries and configurations find the same chunks.
-@lru_cache(maxsize=4096)
-def _sentence_spans(text: str) -> list[Span]:
-    """Return the spans of a text's sentences. A sentence with a list below includes the list."""
-    spans = sentence_spans(text)
-    return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
-
-
-def _end_of_list(text: str, spans: Sequence[Span]) -> int:
-    (start, end), *following = spans
-    if text[start:end].endswith(":"):
-        for first, last in following:
-            is_item = LIST_ITEM.match(text, first) and not _HEADING.match(text[first:last])
-            if not is_item or last - start > _LONGEST_LIST:
-                break
-            end = last
-    return end

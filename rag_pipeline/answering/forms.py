@@ -8,12 +8,13 @@ from itertools import product
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import Ranked, Sentence, as_answer, choose, rank_sentences
+from rag_pipeline.answering.extractive import Ranked, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of, uncompared
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import about
 from rag_pipeline.answering.reading import Reader
+from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers

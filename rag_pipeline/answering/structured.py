@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from rag_pipeline.answering.extractive import Ranked, Sentence, word_share
+from rag_pipeline.answering.extractive import Ranked, word_share
 from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
     Block,
@@ -17,6 +17,7 @@ from rag_pipeline.answering.lists import (
 )
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import is_across
+from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.tables import (
     MOST_ROWS,
     DocumentOf,

@@ -1,0 +1,84 @@
+"""Cut passages into the sentences that an answer may quote, and read what stands above them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+
+from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
+from rag_pipeline.datamodels import ScoredChunk, Span
+
+HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
+"""A heading of Markdown, or a line in capitals that does not end with a full stop."""
+_HEADING_LINE = re.compile(r"(?m)^#{1,6}[ \t]+(\S.*)$")
+_TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
+_TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
+"""The header row of a Markdown table, with the delimiter row below it."""
+_NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
+"""An empty header row and its delimiter row. In tables from Word, the column names follow them."""
+_LONGEST_RULE = 300
+_LONGEST_LIST = 1_000
+"""Maximum characters of a list that one quote holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Holds a sentence of a ranked chunk. `start` is its offset in the document's text."""
+
+    chunk: ScoredChunk
+    rank: int
+    start: int
+    text: str
+    late: float
+    """The late interaction with the query."""
+
+    @property
+    def heading(self) -> str:
+        """Return the last heading above the sentence in its chunk, or "" if there is none."""
+        return "".join(_HEADING_LINE.findall(self.chunk.text[: self.start - self.chunk.start])[-1:])
+
+    @property
+    def with_headings(self) -> str:
+        """Return the document's title, the heading, a table's column names and the sentence."""
+        above = self.heading or "".join(self.chunk.context.split(" | ")[2:])
+        about = [self.chunk.title, *([above] if above != self.chunk.title else [])]
+        if self.text.startswith("|"):
+            before = self.chunk.text[: self.start - self.chunk.start].splitlines()
+            about += [*takewhile(lambda line: line.startswith("|"), reversed(before))][-1:]
+        return ": ".join(filter(None, [*about, self.text]))
+
+    def overlaps(self, other: "Sentence") -> bool:
+        """Return whether the sentences overlap in the text, as a list and its item do."""
+        return (
+            self.chunk.document_id == other.chunk.document_id
+            and self.start < other.start + len(other.text)
+            and other.start < self.start + len(self.text)
+        )
+
+
+def is_table_head(text: str, start: int) -> bool:
+    """Return whether the line that begins at `start` holds the column names of a table."""
+    if text[start] != "|":
+        return False
+    before = text[max(0, start - _LONGEST_RULE) : start]
+    return bool(_TABLE_HEAD.match(text, start) or _NO_HEAD.search(before))
+
+
+# Many queries and configurations find the same chunks.
+@lru_cache(maxsize=4096)
+def spans_of(text: str) -> list[Span]:
+    """Return the spans of a text's sentences. A sentence with a list below includes the list."""
+    spans = sentence_spans(text)
+    return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
+
+
+def _end_of_list(text: str, spans: Sequence[Span]) -> int:
+    (start, end), *following = spans
+    if text[start:end].endswith(":"):
+        for first, last in following:
+            is_item = LIST_ITEM.match(text, first) and not HEADING.match(text[first:last])
+            if not is_item or last - start > _LONGEST_LIST:
+                break
+            end = last
+    return end
