@@ -21,9 +21,9 @@ _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     """Return the copies in a version of the documents table, by default in the newest version.
 
-    Copies have the same text and the same readers. The indexed document is preferably one without
-    words such as `draft` and without folders such as `backup` in its id. Of several, it is the one
-    in the fewest folders, then the one with the shortest id.
+    Copies have the same text and the same readers. One of them is indexed, preferably a document
+    whose id has no word such as `draft` and no folder such as `backup`. Among those, the document
+    in the fewest folders is indexed. The shortest id decides a tie. Return {} if there is no table.
     """
     documents = workspace.documents()
     if not documents.exists():

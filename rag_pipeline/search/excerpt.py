@@ -1,4 +1,4 @@
-"""Cut an excerpt of a long passage, which is shown with a question."""
+"""Cut an excerpt out of a long passage, to show the excerpt with a question."""
 
 from collections import Counter
 
@@ -10,9 +10,9 @@ def excerpt(text: str, query: str, length: int) -> str:
     """Return the excerpt of at most `length` characters that best fits the query.
 
     An excerpt begins with a sentence. The best excerpt has the highest sum of the weights of its
-    query words. The weight of a word in n sentences of the text is 1/n. If the text has no query
-    word, the excerpt is its beginning. Runs of white space become one space, and an ellipsis
-    replaces omitted text.
+    query words. A word that occurs in n sentences of the text has the weight 1/n. If the text has
+    no query word, the excerpt is the beginning of the text. Runs of white space become one space,
+    and an ellipsis replaces omitted text.
     """
     flat = " ".join(text.split())
     if len(flat) <= length:

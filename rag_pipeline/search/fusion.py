@@ -36,6 +36,6 @@ def reciprocal_rank_fusion(
 
 
 def weighted_gains(ranking: RankedItems[Item], weight: float) -> list[tuple[Item, float]]:
-    """Return the chunks with scores scaled to 0..`weight`. If all are equal, each is `weight`."""
+    """Scale the scores of a ranking to 0..`weight`. Equal scores of all chunks become `weight`."""
     shares = weight * scaled(np.array([score for _, score in ranking], np.float64))
     return [(chunk, share) for (chunk, _), share in zip(ranking, shares.tolist(), strict=True)]

@@ -79,9 +79,10 @@ class Index:
     def open(
         cls, table: Any, lexical: LexicalIndex | None, before: "Index | None" = None
     ) -> "Index":
-        """Open an index. Copy vectors from the index `before` if they come from the same files.
+        """Open an index. Reuse vectors of the open index `before` if their files are the same.
 
-        Raises StoreError if a file is damaged, or if table and lexical index differ in chunks.
+        Raises StoreError if a file is damaged, or if a chunk is only in the table or only in the
+        lexical index.
         """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
@@ -111,9 +112,10 @@ class Index:
         return f"{self.table.name}-{self.table.version}"
 
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
-        """Return the index with its rows in memory. If they are too large, pylance reads them.
+        """Return the index with its rows in memory.
 
-        If `mapped` is given, rows and vectors are in files that other processes can map, too.
+        If the rows exceed `RESIDENT_BYTES`, pylance reads them from disk instead. If `mapped` is
+        given, rows and vectors are in files that several processes map into memory.
         """
         dataset, vectors = self.table.to_lance(), self.vectors
 
@@ -138,7 +140,7 @@ class Index:
 
     @property
     def outdated(self) -> dict[int, str]:
-        """Return `DocumentIndex.outdated`, or {} without a lexical index."""
+        """Return `DocumentIndex.outdated`, or {} if there is no lexical index."""
         return self._terms.documents.outdated if self._terms is not None else {}
 
     @property
@@ -148,7 +150,10 @@ class Index:
 
     @property
     def token_weights(self) -> Weights:
-        """Return each token's weight by its id. Raise StoreError if there are no token vectors."""
+        """Return an array with the weight of each token id.
+
+        Raises StoreError if there are no token vectors.
+        """
         if self._token_weights is None:
             raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
         return self._token_weights
@@ -179,7 +184,7 @@ class Index:
         return allowed if self.visible is None else allowed & self.visible
 
     def only(self, document_ids: Collection[str]) -> "Index":
-        """Return the index as if it held only these documents. Positions do not change.
+        """Return an index that shows only the given documents. Positions do not change.
 
         The terms and tokens of other documents do not count in any score, except the BM25 scores
         of the engine `lance`.
@@ -215,7 +220,7 @@ class Index:
         )
 
     def with_copies(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-        """Return the chunks, with the ids of their documents' copies in `copies`."""
+        """Return the chunks with `copies` set to the ids of the copies of their documents."""
         if not self.copies:
             return list(chunks)
         found: dict[str, list[str]] = {chunk.document_id: [] for chunk in chunks}
@@ -239,18 +244,18 @@ class Index:
         return outside
 
     def at(self, chunk_ids: Sequence[str]) -> Positions:
-        """Return the positions of chunks that are in the index."""
+        """Return each chunk's position. An unknown id gets the position of the next larger id."""
         at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
         return np.array(at, np.int64)
 
     def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
-        """Return the packed signs of the token vectors of chunks that are in the index."""
+        """Return the packed signs of the chunks' token vectors. All chunks must be in the index."""
         rows = self.take(self.at(chunk_ids), ["token_vectors"])
         found: list[bytes] = rows.column("token_vectors").to_pylist()
         return found
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:
-        """Read columns of some chunks, in the order of the positions."""
+        """Return columns of the chunks at the given positions, in the order of the positions."""
         if self.rows is not None and {*columns} <= {*self.rows.schema.names}:
             return self.rows.select(columns).take(positions)
         return vector_index.take(self.table, self.row_ids[positions], columns, self.dataset)
@@ -274,9 +279,10 @@ class _Terms:
 
     @classmethod
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
-        """Find each chunk in the lexical index. Raise StoreError if the chunks differ.
+        """Find each chunk of a vector table in its lexical index.
 
-        The lexical index may also have documents that the embedding model failed on.
+        The lexical index may also have documents that the embedding model failed on. Raises
+        StoreError if the table and the lexical index differ in other chunks.
         """
         import pyarrow.compute as pc
 
@@ -311,7 +317,7 @@ class _Terms:
     def search(
         self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
     ) -> tuple[Positions, Floats]:
-        """Return the k best chunks by BM25, the ties of the last, and the chunks of `also`.
+        """Return the k best chunks by BM25, the ties of the k-th chunk, and the chunks of `also`.
 
         Chunks with a score of 0 are left out.
         """

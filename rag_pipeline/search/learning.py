@@ -43,7 +43,10 @@ class Example(NamedTuple):
 def example_of(
     search: Search, settings: LearnedRetriever, reranker: Reranker, answering: Positions
 ) -> Example | None:
-    """Return a query's example, or None if all or none of the compared chunks answer."""
+    """Return the example of a query, or None if all or none of the compared chunks answer it.
+
+    `answering` has the positions of all chunks that answer the query.
+    """
     positions, features = candidate_features(search, settings)
     means = [neighbour_means(search.index, positions, column) for column in features.T]
     ranking = settings.checked_ranking(search, _COMPARED)
@@ -144,7 +147,7 @@ def _likelihood(
     pull = pull / len(examples)
 
     def softmax(scores: Floats) -> tuple[Floats, Floats]:
-        """Return each query's log-sum-exp of the scores, and each chunk's softmax."""
+        """Return the log-sum-exp of each query's scores, and each chunk's softmax in its query."""
         highest = np.maximum.reduceat(scores, starts)
         raised = np.exp(scores - highest[query_of])
         sums = np.add.reduceat(raised, starts)

@@ -15,9 +15,9 @@ from rag_pipeline.datamodels import Vectors
 
 @dataclass(frozen=True, slots=True)
 class MappedFolder:
-    """Holds the mapped files. Processes that map the same file hold it in memory once.
+    """Maps files of one folder into memory. Processes that map the same file share its memory.
 
-    The first process writes a file while the others wait for it.
+    The first process writes a file while the others wait.
     """
 
     path: Path
@@ -48,7 +48,10 @@ class MappedFolder:
                 return pa.ipc.open_file(source).read_all()
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Delete the files of all names except `names`. A deleted file stays mapped where it is."""
+        """Delete the files of all names except `names`.
+
+        Processes that have mapped a deleted file can still read it.
+        """
         for file in self.path.iterdir():
             if file.suffix in (".npy", ".arrow") and file.stem not in names:
                 with self._alone(file.stem):

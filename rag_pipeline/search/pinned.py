@@ -42,7 +42,7 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
 
 
 def open_index(workspace: Workspace, pinned: Pinned) -> Index:
-    """Return the opened pinned builds. The last opened index stays open for the next call.
+    """Return an index of the pinned builds. The last opened index stays open for the next call.
 
     Evaluation steps of one run search the same index, and opening 10^6 chunks takes seconds.
     """
@@ -54,7 +54,7 @@ def open_index(workspace: Workspace, pinned: Pinned) -> Index:
 
 
 def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
-    """Open the pinned builds for searching. Copy the vectors that they share with `before`."""
+    """Open the pinned builds for searching. Reuse vectors that the open index `before` has."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None
     if pinned.lexical_path is not None:

@@ -69,9 +69,9 @@ _ENDS = ";:,.!?-–—"
 
 @dataclass(frozen=True, slots=True)
 class NamedDocuments:
-    """Holds the row numbers of the documents that a query may name, and a score of at most 1 each.
+    """Holds the documents that a query may name, as row numbers of the document index.
 
-    The score (`shares`) tells how well the query names the document.
+    Each document has a score of at most 1 in `shares`: how well the query names the document.
     """
 
     rows: npt.NDArray[np.int64]
@@ -211,7 +211,10 @@ def _whole_names(
 def _gains(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the documents that words name, and each word's gain for them (words, documents)."""
+    """Return the rows of the documents that the words may name, and each word's gain for each.
+
+    The gains have the shape (words, documents).
+    """
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     quoted = _whole_names(text, words, documents)
@@ -259,8 +262,9 @@ def _without(
     The sentence or clause around the name is also removed in three cases. In the first two, at
     least `_LEAST_ASKED` words must remain:
 
-    - It ends with a colon, semicolon or dash. Only the rest starts like a question, or is longer.
-    - It is a sentence without a question mark, and the rest is longer and has one.
+    - The part ends with a colon, semicolon or dash, and only the rest of the text starts like a
+      question. Or the part ends like this, and the rest is longer.
+    - The part is a sentence without a question mark. The rest is longer and has a question mark.
     - Only the rest starts like a question. Also, the clause is about the person who asks, or its
       other words after the first two are common (see `_is_common`).
     """
@@ -304,13 +308,17 @@ def _ended(rest: str, part: str) -> str:
 
 
 def _is_common(word: _Word, documents: DocumentIndex) -> bool:
-    """Return whether a word's terms all are kinds of documents, or all in half of the documents."""
+    """Return whether a word does not distinguish documents.
+
+    All its terms are kinds of documents, or each of its terms occurs in at least half of the
+    documents.
+    """
     held = (documents.share_holding(term) >= _COMMON for term in word.terms)
     return all(map(documents.kinds.__contains__, word.terms)) or all(held)
 
 
 def _without_address(text: str) -> str:
-    """Return a text without an address before its question, such as `Hello, can you tell me`."""
+    """Return a text without the words, such as `Hello, can you tell me`, before its question."""
     words = list(_WORD.finditer(text))
     said = [word[0].strip(_ENDS).lower().replace("’", "'") for word in words]
     count = next((n for n, word in enumerate(said) if word not in _AROUND), len(said))
@@ -333,8 +341,8 @@ def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) 
 def _asking(query: str) -> str:
     """Return a query of at most `_LONG` words unchanged, or the part of a longer query that asks.
 
-    That part is the last sentences with a question mark, up to `_LONG` words. Without a question
-    mark, it is the last `_LONG` words.
+    That part consists of the last sentences with a question mark, up to `_LONG` words in all. If
+    there is no such sentence, the part is the last `_LONG` words.
     """
     words = list(_WORD.finditer(query))
     if len(words) <= _LONG:

@@ -152,7 +152,7 @@ def similarities_at(index: Index, vector: Vectors, positions: Positions, known: 
 
 
 def joined(one: Scored, other: Scored) -> Scored:
-    """Return the union of the chunks of both, in the order of their positions."""
+    """Return the chunks that are in `one` or `other`, in the order of their positions."""
     positions, first = np.unique(
         np.concatenate([one.positions, other.positions]), return_index=True
     )
@@ -160,7 +160,10 @@ def joined(one: Scored, other: Scored) -> Scored:
 
 
 def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:
-    """Return the positions of the k highest scores. Equal scores are ordered by position."""
+    """Return the positions of the k chunks with the highest scores, best first.
+
+    Equal scores are ordered by position.
+    """
     return positions[np.lexsort((positions, -scores))[:k]]
 
 
@@ -174,7 +177,7 @@ def scaled(scores: Floats) -> Floats:
 
 
 def ranked(positions: Positions, scores: Floats) -> Ranking:
-    """Return the chunks as a ranking, best first."""
+    """Return the chunks with these positions and scores as a ranking, best first."""
     order = np.lexsort((positions, -scores))
     return list(zip(positions[order].tolist(), scores[order].tolist(), strict=True))
 

@@ -77,7 +77,10 @@ def check_query(query: str) -> None:
 
 
 def parse_query(index: Index, query: str, settings: Retriever) -> ParsedQuery:
-    """Split a query into a document's name and a text to search for, if the settings say so."""
+    """Split a query into a document's name and a text to search for.
+
+    If `splits_query` of the settings is False, the name is not removed from the text.
+    """
     return analyse(query, index.terms.documents) if settings.splits_query else whole(query)
 
 
@@ -154,10 +157,10 @@ class Searcher:
     def _read(
         self, group: Sequence[SearchRequest], found: Sequence[_Ranked], reranker: PassageReranker
     ) -> list[tuple[list[ScoredChunk], str | None]]:
-        """Return each query's reranked chunks, and None for the error.
+        """Return a pair for each query: the reranked chunks, and the reranker's error or None.
 
-        If the reranker fails on a query, return the chunks in the retriever's order and the error.
-        Raises ProviderError instead, unless `on_error` is `keep_order`.
+        If the reranker fails on a query, the chunks keep the retriever's order. Raises
+        ProviderError instead, unless `on_error` is `keep_order`.
         """
         assert self.score is not None
         loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, *_ in found]
@@ -183,7 +186,10 @@ class Searcher:
         rows: pa.Table | None,
         chunks: list[ScoredChunk] | None,
     ) -> list[ScoredChunk]:
-        """Return the selected chunks. `chunks` are the chunks of `ranking`, if already loaded."""
+        """Drop near-duplicates and irrelevant chunks, and return at most `k` chunks.
+
+        `chunks` are the chunks of `ranking`, or None if they are not loaded yet.
+        """
         if chunks is None and self._is_varied:
             chunks = load_chunks(self.index, ranking, rows)
         if chunks is None:
@@ -277,7 +283,7 @@ def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -
 def _in_force_first(index: Index, query: str, ranking: Ranking) -> Ranking:
     """Lower the scores of drafts, old versions and copies, unless the query asks for them.
 
-    Their chunks lose the same share of the difference between the first score and the 20th.
+    Each chunk of these documents loses 30 % of the difference between the first and the 20th score.
     """
     outdated = index.outdated
     if not outdated or not ranking:
@@ -305,9 +311,9 @@ def _rerank_by_tokens(
 
 
 def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:
-    """Order the first chunks by their relevance scores. Ties keep the retriever's order.
+    """Order the first chunks by their scores in `relevance`. Ties keep the retriever's order.
 
-    Chunks without a relevance score follow in the retriever's order, with the lowest score.
+    The other chunks follow in the retriever's order. They get the lowest score in `relevance`.
     """
     order = sorted(range(len(relevance)), key=lambda n: -relevance[n])
     first = [replace(chunks[n], score=relevance[n]) for n in order]

@@ -22,10 +22,10 @@ _TECHNICAL_TERM = re.compile(r"\b[A-Z][A-Za-z]*[A-Z][A-Za-z]*\b")
 def varied(chunks: Sequence[ScoredChunk], settings: RetrieverSettings) -> list[int]:
     """Return the list positions of the ranked chunks to keep, in order.
 
-    `near_duplicates` drops a chunk with nearly the text of a better-ranked chunk. It compares the
-    chunks of one document or of the whole corpus. `most_per_document` limits the chunks of each
-    document. Texts with different numbers are not duplicates. Texts are compared by their word
-    shingles (Broder, On the resemblance and containment of documents, 1997), without approximation.
+    `near_duplicates` drops a chunk if its text is nearly the text of a better-ranked chunk, in the
+    same document or in the whole corpus. `most_per_document` limits the chunks of each document.
+    Texts with different numbers are not duplicates. Texts are compared by their word shingles
+    (Broder, On the resemblance and containment of documents, 1997), without approximation.
     """
     kept: list[int] = []
     shingled: dict[str, list[_Shingles]] = {}
@@ -86,11 +86,11 @@ def query_complexity(query: str) -> float:
 def select(
     query: str, ranking: Sequence[tuple[int, float]], settings: AdaptiveSelection
 ) -> list[tuple[int, float]]:
-    """Return the first chunks of a ranking with scores above `settings.floor`.
+    """Return the first chunks of a ranking whose scaled scores are above `settings.floor`.
 
-    Scores are first scaled to 0..1 by the ranking's lowest and highest score. If all scores are
-    equal, the floor drops none. `query_complexity` chooses the maximum number of chunks from the
-    three `settings.contexts`.
+    Scores are scaled to 0..1 by the ranking's lowest and highest score. If all scores are equal,
+    the floor drops no chunk. `query_complexity` chooses the maximum number of chunks among the
+    three values of `settings.contexts`.
 
     Source: "Adaptive Context Selection" in Mastra's article on context-aware evaluation (2025),
     which takes 3, 5 or 7 contexts with a relevance above 0.5.

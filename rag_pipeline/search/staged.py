@@ -88,7 +88,10 @@ class ContextAwareRetriever(RetrieverSettings):
 
 
 def with_stages(settings: RetrieverSettings, stages: tuple[int, int]) -> ContextAwareRetriever:
-    """Return a `context_aware` retriever with the `stages` (`boosted_files`, `variants`)."""
+    """Return a `context_aware` retriever with the given `boosted_files` and `variants`.
+
+    If the settings are not `context_aware`, the retriever searches `over` them.
+    """
     files, variants = stages
     if isinstance(settings, ContextAwareRetriever):
         return settings.model_copy(update={"boosted_files": files, "variants": variants})
@@ -140,11 +143,11 @@ def boosted_ranking(
     settings: ContextAwareRetriever,
     embed: Embed,
 ) -> Ranking:
-    """Return the ranking after the scores of the boosted searches were added.
+    """Add the scores of the boosted searches to a ranking, and return the new ranking.
 
     Each document is searched with its boosted queries. A chunk gains `boost_weight` times its mean
     score (0 to 1) over these queries. `chunks` are the chunks of the ranking. A chunk that only a
-    boosted search finds starts with the lowest score of its document.
+    boosted search finds starts with the lowest score of its document's chunks in the ranking.
     """
     queries = list(dict.fromkeys(query for made in boosted.values() for query in made))
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
@@ -189,9 +192,9 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return boosted queries. The first query adds the best words.
+        """Return at most five boosted queries, or [] if the texts have no new words.
 
-        Return an empty list if the texts have no new words.
+        Each query adds four words. The first query adds the best words.
         """
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Recognize drafts, copies, old, superseded and amended documents by their names."""
+"""Recognize drafts and copies, and old, superseded and amended documents, by their names."""
 
 import re
 from collections import defaultdict

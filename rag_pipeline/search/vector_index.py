@@ -143,7 +143,7 @@ def search(
     probes: int | None = None,
     refine: bool = True,
 ) -> pa.Table:
-    """Return the k nearest rows by cosine distance: `_distance`, `_rowid` and `columns`.
+    """Return the k nearest rows by cosine distance, with `_distance`, `_rowid` and `columns`.
 
     `probes` is `index_probes` of the table, if the caller knows it. If `refine` is False, the
     search compares only quantised vectors. Raises InputError if `where` is invalid.
@@ -173,7 +173,7 @@ def matching(lance: Any, where: str) -> RowIds:
 
 
 def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
-    """Return the ids of the given rows that match a filter. No other row is read."""
+    """Return those of the given row ids whose rows match a filter. Read no other rows."""
     found = [np.empty(0, np.uint64)]
     for first in range(0, max(len(row_ids), 1), _FILTERED):
         some = row_ids[first : first + _FILTERED]
@@ -188,8 +188,8 @@ def take(
 ) -> pa.Table:
     """Return columns of the rows with the given ids, in the order of `row_ids`.
 
-    `dataset` is the same version opened by pylance. Reading with it takes a third of the
-    processor time.
+    `dataset` is the same table version opened by pylance, which needs a third of the processor time
+    that LanceDB needs.
     """
     with reading(lance):
         if dataset is not None:
@@ -202,7 +202,7 @@ def take(
 
 
 def rows_of(dataset: Any, row_ids: RowIds, most: int) -> pa.Table | None:
-    """Return the columns that a search reads, with the rows in the order of `row_ids`.
+    """Return the rows with the given ids, in that order, with the columns that a search reads.
 
     `dataset` is the table opened by pylance. Return None if the rows would need more than
     `most` bytes, as estimated from the first thousand rows.
@@ -224,7 +224,7 @@ def vectors_of(table: pa.Table) -> Vectors:
 
 @contextmanager
 def reading(lance: Any) -> Iterator[None]:
-    """Turn LanceDB's errors about a damaged table into a StoreError with the repair."""
+    """Turn LanceDB's errors about a damaged table into a StoreError that names the repair."""
     try:
         yield
     except BaseException as error:

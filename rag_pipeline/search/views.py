@@ -27,10 +27,11 @@ def document_labels(workspace: Workspace, access: Access, version: int | None) -
 
 
 class Views:
-    """Holds the last used views of an index. Threads may share it.
+    """Holds the last used views of an index. Threads may share an instance.
 
-    `read` returns the labels of all documents. It is called once, when labels are first needed. A
-    document that `read` does not return is hidden from every caller whose `labels` are not None.
+    A view shows the documents that some callers may see. `read` returns the labels of all
+    documents, and is called once, when labels are first needed. A document that `read` does not
+    return is hidden from every caller whose `labels` are not None.
     """
 
     def __init__(self, index: Index, read: Callable[[], DocumentLabels]) -> None:

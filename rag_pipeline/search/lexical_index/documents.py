@@ -35,7 +35,10 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class DocumentHeads:
-    """Collects the first characters of each document from its chunks in any order."""
+    """Collects the title and the head (the first 1,000 characters) of each document.
+
+    Chunks may be added in any order.
+    """
 
     def __init__(self) -> None:
         self._titles: dict[str, str] = {}
@@ -52,11 +55,14 @@ class DocumentHeads:
                 pieces.append((start, text[: _HEAD_CHARACTERS - start]))
 
     def document_ids(self) -> Collection[str]:
-        """Return the ids of the documents with chunks."""
+        """Return the ids of the documents whose chunks were added."""
         return self._pieces.keys()
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Yield (document_id, text), sorted by id. The text is file name, title and head."""
+        """Yield pairs (document_id, text), sorted by id.
+
+        The text consists of the file name (three times), the title and the head.
+        """
         for document_id in sorted(self._pieces):
             name = " ".join([readable_name(document_id)] * _NAME_WEIGHT)
             head = "".join(self._head(document_id))
@@ -83,7 +89,10 @@ def write_documents(
     earlier: Path | None = None,
     kept: Collection[str] = (),
 ) -> None:
-    """Write the index of the collected documents and of the documents `kept` from `earlier`."""
+    """Write the index of the collected documents.
+
+    Carry over the documents `kept` from the index in the folder `earlier`, if there is one.
+    """
     folder.mkdir()
     ids = sorted({*heads.document_ids(), *kept})
     number = {document_id: row for row, document_id in enumerate(ids)}
@@ -109,8 +118,8 @@ def _read_ids(folder: Path) -> pa.ChunkedArray:
 class DocumentIndex:
     """Searches the opened index of documents. Threads may share it.
 
-    `bodies` is the engine that searches the documents' `chunks`. Without it, the rarity of a term
-    is computed from the names, titles and heads alone.
+    `bodies` is the engine that searches the documents' `chunks`. If `bodies` is None, the rarity of
+    a term is computed from the names, titles and heads alone.
     """
 
     def __init__(
@@ -156,7 +165,10 @@ class DocumentIndex:
         return seen
 
     def _kinds(self, document_ids: pa.ChunkedArray) -> frozenset[str]:
-        """Return the terms in at least two of the first 2,000 file names, such as `agreement`."""
+        """Return the terms that occur in at least two of the first 2,000 file names.
+
+        Such a term, for example `agreement`, usually names a kind of document.
+        """
         first = document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
@@ -186,11 +198,12 @@ class DocumentIndex:
         return dict(found)
 
     def named_by(self, term: str) -> Hits:
-        """Return the documents with a term in name, title or head, and a strength of 0 to 1 each.
+        """Return the rows of the documents that a term may name, each with a strength (0 to 1).
 
-        The strength is the term's BM25 score without idf, times a relative idf. The relative idf
-        is the term's idf among whole documents, divided by the idf of a term in one document. An
-        unknown term is replaced by a known term that differs by one edit, if there is one.
+        The name, title or head of these documents has the term. The strength is the term's BM25
+        score without idf, times a relative idf. The relative idf is the term's idf among whole
+        documents, divided by the idf of a term in one document. An unknown term is replaced by a
+        known term that differs by one edit, if there is one.
         """
         found = self._known.get(term)
         if found is None:
@@ -210,7 +223,7 @@ class DocumentIndex:
         return Hits(rows, scores * weight / _idf(self.count, len(rows)))
 
     def share_holding(self, term: str) -> float:
-        """Return the share, 0 to 1, of the documents with a term."""
+        """Return the share (0 to 1) of documents that have a term in text, title or name."""
         in_heads = int(self._engine.frequencies([term])[0]) if self._engine is not None else 0
         return max(in_heads, self._holding(term)) / max(self.count, 1)
 
@@ -233,8 +246,8 @@ class DocumentIndex:
     def _corrected(self, term: str) -> str | None:
         """Return the rarest indexed term that differs by one edit, or None if there is none.
 
-        Return None if a document's text has the term, or if it has fewer than 5 or more than 20
-        characters.
+        Return None also if a document's text has `term`, or if `term` has fewer than 5 or more than
+        20 characters.
         """
         assert self._engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
@@ -264,7 +277,10 @@ def _idf(documents: int, holding: Any) -> Any:
 
 
 def _one_edit_away(term: str) -> set[str]:
-    """Return the terms with two letters swapped, or one letter dropped, changed or added."""
+    """Return the terms that differ from `term` by one edit.
+
+    An edit swaps two adjacent characters, or drops, changes or adds one character.
+    """
     halves = [(term[:n], term[n:]) for n in range(len(term) + 1)]
     made = {a + b[1] + b[0] + b[2:] for a, b in halves if len(b) > 1}
     made |= {a + b[1:] for a, b in halves if b}

@@ -196,7 +196,7 @@ class Bm25sEngine(_ScoringEngine):
 
 
 class _VisibleBm25s(Bm25sEngine):
-    """Scores some rows of an index when it is searched, with the statistics of these rows."""
+    """Scores the visible rows of an index at search time, with the statistics of these rows."""
 
     def __init__(self, whole: Bm25sEngine, visible: Mask) -> None:
         self.__dict__.update(whole.__dict__)

@@ -83,8 +83,8 @@ class LanceEngine(Engine):
     ) -> Hits:
         """Return the k best rows with any term, the ties of the k-th row, and rows of `also`.
 
-        Lance filters up to 1,000 allowed rows. This method filters more rows itself, because
-        their list would slow Lance down.
+        Lance applies the filter if at most 1,000 rows are allowed. Otherwise this method filters
+        Lance's results, because a longer list of rows would slow Lance down.
         """
         if also is not None:
             parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
@@ -112,7 +112,10 @@ class LanceEngine(Engine):
             limit *= 4
 
     def holding(self, term: str) -> Rows:
-        """Return at most 10,000 rows with a term. A term in more rows names no document."""
+        """Return at most 10,000 rows that have a term.
+
+        The limit is harmless, because a term in more rows is too common to name a document.
+        """
         rows: Rows = np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
         return rows if self._visible is None else rows[self._visible[rows]]
 

@@ -55,7 +55,10 @@ class _Vocabulary(dict[str, int]):
 
 
 class PostingsBuilder:
-    """Gathers the postings of rows in any order, with 12 bytes per row and distinct term."""
+    """Gathers the postings of rows that are added in any order.
+
+    Each pair of a row and a distinct term needs 12 bytes of memory.
+    """
 
     def __init__(self) -> None:
         self._vocabulary = _Vocabulary()
@@ -65,9 +68,9 @@ class PostingsBuilder:
         self._carried: _Ordered | None = None
 
     def carry_over(self, matrix: Matrix, new_rows: Longs) -> None:
-        """Add the rows of an earlier matrix with new numbers. The number -1 leaves a row out.
+        """Add the rows of an earlier matrix. Call this method before `add`.
 
-        Call it before any `add`.
+        `new_rows` has the new number of each row, or -1 to leave the row out.
         """
         self._vocabulary.update(matrix.vocabulary)
         numbers = new_rows.astype(np.int32)
@@ -145,7 +148,7 @@ class PostingsBuilder:
 
 
 def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
-    """Return the postings of both by term. All terms of `one` must be in `other`."""
+    """Merge two sets of postings by term. `other` must have all terms of `one`."""
     ends = np.pad(one.ends, (0, len(other.ends) - len(one.ends)), mode="edge")
     rows: list[Ints] = []
     counts: list[Ints] = []

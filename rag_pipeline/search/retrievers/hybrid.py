@@ -79,11 +79,11 @@ class HybridRetriever(TermRetriever):
 
     @property
     def on_one_scale(self) -> bool:
-        """Return whether scores are fused, which scales them."""
+        """Return whether `fusion` is `weighted`, which scales scores to 0..1."""
         return self.fusion == "weighted"
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Rank by both searches. The settings decide the candidates and their scores, not `k`."""
+        """Rank by both searches. The settings, not `k`, decide the candidates and their scores."""
         if self.fusion == "weighted":
             positions, features = candidate_features(search, self)
             dense, terms, document = features.T
@@ -151,8 +151,8 @@ def _leading_documents(search: Search, scores: Floats) -> Positions:
 def _share_met(search: Search, scores: Floats) -> float:
     """Return a factor, 0 to 1, that lowers BM25 if the best chunk has few words of the query.
 
-    BM25 hardly distinguishes chunks that have one word of many, as for a query in another language.
-    Scores scaled to 0..1 would hide that.
+    If each chunk has only one of many query words, BM25 hardly distinguishes the chunks. This
+    happens if the query is in another language. Scores scaled to 0..1 would hide such a poor match.
     """
     enough = _WELL_MET * search.index.terms.lexical.max_score(search.query.search_text)
     return min(1.0, float(scores.max(initial=0.0)) / enough) if enough else 1.0

@@ -12,7 +12,7 @@ PartWeights = dict[str, float]
 
 
 class LearnedRetriever(HybridRetriever):
-    """Fuses scores as `hybrid` does, with weights that a run learns from its queries.
+    """Fuses scores as `hybrid` does, with weights that a run learns from the corpus's queries.
 
     Learned weights stay near the configured weights. A configured weight of 0 stays 0. Each query
     is evaluated with weights learned from queries about other documents. A release uses the weights
