@@ -31,7 +31,7 @@ class ServerSettings:
     - `workers`: number of processes, which share the port and map the releases into memory; 1 by
       default
     - `wait_seconds`: maximum seconds that a request waits for its turn, 0.5 by default
-    - `requests_per_minute`: maximum requests of a client address to all workers, 6,000 by default
+    - `requests_per_minute`: maximum requests of a client address to all workers, 60,000 by default
     - `memory_bytes`: maximum bytes of all open releases; the least recently searched is closed
       first; 0 (default) means half of the memory of the machine or container
     - `stop_seconds`: seconds in which a stopping server finishes open requests, 10 by default
@@ -57,7 +57,7 @@ class ServerSettings:
     threads: int | None = None
     workers: int = 1
     wait_seconds: float = 0.5
-    requests_per_minute: int = 6_000
+    requests_per_minute: int = 60_000
     memory_bytes: int = 0
     stop_seconds: int = 10
     drain_seconds: float = 0.0
