@@ -23,12 +23,15 @@ class AnswerScore(Settings):
     def measure(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[Mapping[str, float | None] | ProviderError]:
-        """Return the values of each answer by metric, or the error. Override it to ask a model."""
+        """Return each answer's values by metric, or the error of its model call.
+
+        This implementation calls no model. Override the method to ask one of `models`.
+        """
         return [{m.name: m.measure(one) for m in self.metrics} for one in answered]
 
 
 def token_overlap(answered: Answered) -> float | None:
-    """Return the F1 of the words that the answer shares with the expected answer.
+    """Return the F1 (0 to 1) of an answer's words against the words of the expected answer.
 
     Return None if the query has no expected answer. Case and punctuation do not count. Source:
     Rajpurkar et al., SQuAD, 2016. Unlike in SQuAD, English articles count.

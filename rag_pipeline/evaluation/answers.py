@@ -40,10 +40,10 @@ _MAX_DOCUMENTS = 64
 
 
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Answer every query from the run's first chunks, and return the note.
+    """Answer every query from the run's first chunks, and return the note of the answers file.
 
-    In the note, `missing` counts failed answers. `unanswered` counts answers without a result, and
-    `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
+    In the note, `missing` counts failed answers. `unanswered` counts answers that say that nothing
+    answers. `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
     """
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
@@ -101,7 +101,7 @@ def save_answers(
     counts: CallCounts,
     calibration: Calibration = DEFAULT,
 ) -> dict[str, Any]:
-    """Write an answer or a failure per query, and return the note.
+    """Write the answers file with an answer or a failure per query, and return its note.
 
     `source` is the value of `ANSWERS.made_from`.
     """

@@ -40,7 +40,7 @@ class BestOfMany:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence for people."""
+        """Return both means, with the interval of the honest one, as an English sentence."""
         honest = self.honest
         held = (
             f" [{100 * honest.low:.1f}, {100 * honest.high:.1f}]"

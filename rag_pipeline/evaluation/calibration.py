@@ -1,7 +1,7 @@
 """Fit a calibration to a configuration.
 
-A calibration estimates the probability that passages answer. Each query of the run that has gold
-counts twice. Once it counts with the passages of the run. Once it counts with passages from outside
+A calibration estimates the probability that passages answer a query. Each query with gold counts
+twice. Once it counts with the passages of the run. Once it counts with passages from outside
 its gold documents, which cannot answer. Unanswerable queries count, too. If there are too few such
 queries, questions made from the documents and general questions are searched instead.
 """
@@ -124,7 +124,7 @@ def examples_without_gold(
 
 
 def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
-    """Return questions that rules make from some of the documents."""
+    """Return questions that rules make from a fixed sample of the documents."""
     ids = sorted(workspace.documents().state(version), key=lambda d: zlib.crc32(d.encode()))
     documents, characters = [], 0
     for document in read_documents(workspace, sorted(ids[:_MOST_DOCUMENTS]), version):
@@ -144,7 +144,7 @@ def _searcher(
     pinned: Pinned,
     counts: CallCounts,
 ) -> Searcher:
-    """Return a searcher that uses no paid reranker and no boosted queries."""
+    """Return the configuration's searcher, but without a `PassageReranker` and boosted queries."""
     config = workspace.config
     reranker = config.rerankers[configuration.reranker]
     if isinstance(reranker, PassageReranker):
@@ -160,7 +160,7 @@ def _searcher(
 def _read(
     workspace: Workspace, with_signs: Index | None, searched: SearchResult
 ) -> tuple[list[Passage], Evidence | None]:
-    """Return the passages that an answer reads, and their evidence or None."""
+    """Return the passages that an answer reads, and their evidence, or None without passages."""
     settings = workspace.config.evaluation.answers
     kind = detect(searched.query).kind
     most = most_contexts_of(searched.query, kind, settings)

@@ -32,7 +32,7 @@ def baseline(workspace: Workspace) -> Reference:
 
 
 def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
-    """Return the pairs (one, other) of a metric's values on the queries that both have."""
+    """Return the pairs (one, other) of a metric's values, one per query that is in both scores."""
     mine, theirs = one.get(metric, {}), other.get(metric, {})
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
@@ -65,8 +65,8 @@ def compare(
 ) -> dict[str, Comparison]:
     """Compare two configurations on several metrics, and return the comparisons by metric.
 
-    The metrics are one family (see `significance.decide`). Metrics without a better direction are
-    left out.
+    The metrics are one family (see `significance.decide`). A metric is left out if neither higher
+    nor lower values are better.
     """
     wanted = {m: (one, other, m) for m in metrics if direction(m) != "neither"}
     return _compared(wanted, groups or {}, alpha)
@@ -104,9 +104,9 @@ def best_of(
 ) -> tuple[str, list[str]]:
     """Return the best configuration, and the metrics that led to it.
 
-    The first metric keeps the configuration with the highest mean, and those that are not
-    significantly worse. Each further metric does the same with the kept configurations. Of those
-    that are left, the configuration with the highest sum of means is the best. Higher values must
+    The first metric keeps the configuration with the highest mean, and all configurations that are
+    not significantly worse. Each further metric does the same with the kept configurations. The
+    best is the kept configuration with the highest sum of means. Higher values of each metric must
     be better.
     """
 

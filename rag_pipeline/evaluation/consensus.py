@@ -30,7 +30,7 @@ Tokenize = Callable[[str], Iterable[str]]
 def first_answers(
     ranked: Mapping[str, Sequence[ScoredChunk]], asks: Mapping[str, str], tokenize: Tokenize
 ) -> dict[str, float]:
-    """Return by query id the probability (0 to 1) that the first passage answers.
+    """Return by query id the probability (0 to 1) that the first passage answers the query.
 
     `ranked` holds passages by query id, best first. `asks` holds each query's text without the
     document's name. Each of the first 5 passages gets a sum of two numbers:

@@ -59,7 +59,7 @@ class Health:
 
 
 class Alert(NamedTuple):
-    """The outcome for one threshold, with a sentence. An unknown value passes."""
+    """Whether the health reaches one threshold, with a sentence. An unknown value passes."""
 
     passed: bool
     description: str
@@ -68,8 +68,8 @@ class Alert(NamedTuple):
 class Attainable(NamedTuple):
     """The best possible values (0 to 1) of one query under perfect retrieval.
 
-    `usage` is the share of contexts with high or medium relevance. An attainable value of 0 is
-    ignored.
+    `usage` is the share of contexts with high or medium relevance. `measure_health` ignores an
+    attainable value of 0.
     """
 
     relevance: float = 1.0

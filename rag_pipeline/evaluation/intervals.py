@@ -101,8 +101,8 @@ def difference_interval(
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
     """Return the probability that a mean is at most this low if the true mean is 0.
 
-    It is Student's test with CR2 errors (`variance_of_mean`). If all units are equal, one differing
-    pair is added (see `difference_interval`).
+    The probability comes from Student's t test with CR2 errors (`variance_of_mean`). If all units
+    are equal, one differing pair is added (see `difference_interval`).
     """
     from scipy.special import stdtr
 
@@ -116,7 +116,7 @@ def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> 
 def smallest_loss(
     values: Sequence[float], groups: Sequence[str], error: float, loss: float
 ) -> tuple[float, float]:
-    """Return the least loss that a test finds, and the number of queries to find `loss`.
+    """Return the least loss that a test finds, and the number of queries that it needs for `loss`.
 
     The test has a power of 0.9 and the one-sided error `error`. `values` are paired differences. A
     loss of x also adds x (m - x) to the variance of the values, where m is the largest difference.
@@ -142,8 +142,8 @@ def variance_of_mean(
 ) -> tuple[float, int, float]:
     """Return the variance of the mean, the number of units, and the degrees of freedom.
 
-    It is the cluster-robust variance CR2 with its degrees of freedom, for few and unequal groups
-    (Bell and McCaffrey, Survey Methodology 2002).
+    The variance is the cluster-robust CR2, which suits few groups of unequal size (Bell and
+    McCaffrey, Survey Methodology 2002). Without groups, it is that of independent queries.
     """
     n = len(values)
     if groups is None or interval_groups(groups) is None:

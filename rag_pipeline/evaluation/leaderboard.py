@@ -74,17 +74,20 @@ class BoardRow:
     against: Against = field(default_factory=dict)
 
     def summary(self, metric: str) -> Summary:
-        """Return a metric's mean and interval, or `UNMEASURED`."""
+        """Return a metric's mean and interval, or `UNMEASURED` if the row lacks the metric."""
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a comparison, or None for the reference itself or an uncompared metric."""
+        """Return a metric's comparison with the reference of a kind (`baseline` or `released`).
+
+        Return None if the row is the reference itself, or if the metric was not compared.
+        """
         return self.against.get(kind, {}).get(metric)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWith:
-    """The reference of the rows: a label for people and the configuration's name."""
+    """The configuration that rows are compared with: a label for people and its name."""
 
     label: str
     name: str
@@ -142,7 +145,7 @@ class Board:
 
     @property
     def references(self) -> dict[str, str]:
-        """Return the names of the reference configurations by kind."""
+        """Return the names of the reference configurations by kind, `baseline` or `released`."""
         return {kind: found.name for kind, found in self.compared_with.items() if found}
 
     def names(self) -> list[str]:

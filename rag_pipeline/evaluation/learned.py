@@ -26,16 +26,19 @@ class QueryGroup(NamedTuple):
 
 
 class LearnedSearch(NamedTuple):
-    """The settings of each query group, and the weights to serve, or None if none are learned."""
+    """The query groups with their settings, and the weights to serve.
+
+    `weights` is None if no weights were learned.
+    """
 
     asked: list[QueryGroup]
     weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
-    """Return retriever settings with other weights, or unchanged if `weights` is None.
+    """Return retriever settings with other weights. If `weights` is None, return them unchanged.
 
-    In a staged retriever, the inner retriever gets the weights.
+    In a `context_aware` retriever, the retriever `over` gets the weights.
     """
     if weights is None:
         return settings
@@ -48,10 +51,11 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 def cross_fitted(
     searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
 ) -> LearnedSearch:
-    """Learn weights for each fold of queries from the other folds, and weights to serve from all.
+    """Learn the weights that measure each fold of queries, and the weights to serve.
 
-    If the retriever is not `learned`, or if too few queries have gold, return the settings
-    unchanged.
+    The weights for a fold are learned from the other folds. The weights to serve are learned from
+    all queries. If the retriever is not `learned`, or if too few queries have gold, return the
+    settings unchanged.
     """
     settings = searcher.retriever
     over = single_pass(settings)

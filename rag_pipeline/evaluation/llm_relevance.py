@@ -28,8 +28,8 @@ _CHOICES = ("YES", "NO")
 class ChatRelevance(RelevanceJudge):
     """A judge that asks a chat model about each of the first `passages` passages: YES or NO.
 
-    A `template` replaces the prompt. It must hold `{query}` and `{passage}`, which become delimited
-    texts.
+    A `template` replaces the packaged prompt. It must contain the placeholders `{query}` and
+    `{passage}`, which are replaced by texts between delimiters.
     """
 
     judge: Literal["llm"]
@@ -43,7 +43,10 @@ class ChatRelevance(RelevanceJudge):
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> list[bool | ProviderError]:
-        """Ask the model whether each passage answers its query: YES or NO."""
+        """Return for each passage whether the model says that it answers its query.
+
+        Return the error of a failed call instead.
+        """
         pairs = [(query.query, Shown(chunk.text, chunk.document_id)) for query, chunk in asked]
         template = _PROMPT.using(self.template)
         return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat), template)
@@ -85,8 +88,8 @@ class Evaluator:
     ) -> None:
         """Raise ValueError for a wrong `base_url` or `model`, and for an incomplete template.
 
-        A template holds `{query}` and one of `{passage}`, `{document}` and `{doc_text}`, which
-        become delimited texts.
+        A template contains the placeholder `{query}` and one of `{passage}`, `{document}` and
+        `{doc_text}`. They are replaced by texts between delimiters.
         """
         own = cache_folder() / "evaluator"
         database = Database(own / "calls.sqlite")
@@ -103,12 +106,13 @@ class Evaluator:
     def get_relevance_labels(
         self, docs: Sequence[dict[str, Any]], query: str, top_k: int | None = None
     ) -> dict[str, int | None]:
-        """Return by text 1 if it answers the query, or else 0.
+        """Return a label for each text: 1 if the text answers the query, or else 0.
 
-        The texts are those under `document` in the first `top_k` of `docs`, or in all. If a
-        judgement fails, its label is None and `errors` gives the reason. Raise ValueError for an
-        entry without a `document`. Raise CallsStoppedError for a wrong key, a wrong model or a
-        server that is down. Raise BudgetError if the workspace's budget is spent.
+        The texts are the values of `document` in the first `top_k` entries of `docs`, or in all
+        entries if `top_k` is None. If a judgement fails, its label is None, and `errors` gives the
+        reason. Raise ValueError for an entry without a `document`. Raise CallsStoppedError for a
+        wrong key, a wrong model or a server that is down. Raise BudgetError if the workspace's
+        budget is spent.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
@@ -141,11 +145,13 @@ class Evaluator:
     def compute_metrics(
         self, ks: Sequence[int] = tuple(range(1, 11)), show: bool = False
     ) -> dict[str, dict[str, float | int | None]]:
-        """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
+        """Return the metrics at each cutoff k of `ks`, under the key `@k`.
 
-        The labels are those of the last `get_relevance_labels`. If one of the first k labels is
-        None, the metrics at k are None. Answer Presence is still 1 if another of these labels is 1.
-        `show` prints the metrics. Raise ValueError if there are no labels, or for a k below 1.
+        The metrics are `Accuracy` (relevant texts / k), `Number of Relevant Docs` and `Answer
+        Presence`. The labels are those of the last `get_relevance_labels`. If one of the first k
+        labels is None, the metrics at k are None. Answer Presence is still 1 if another of these
+        labels is 1. If `show` is True, print the metrics. Raise ValueError if there are no labels,
+        or if a k is below 1.
         """
         if self.relevance_labels is None:
             raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")

@@ -220,7 +220,10 @@ class Ranking:
         return float(found and {c.document_id for c in first}.issuperset(self.query.gold_documents))
 
     def document_grades(self) -> list[int]:
-        """Return the grades of the retrieved documents, by first chunk. Irrelevant ones have 0."""
+        """Return the grades of the retrieved documents, in the order of their first chunks.
+
+        An irrelevant document has the grade 0.
+        """
         gold = self.gold_grades()
         return [gold.get(d, 0) for d in dict.fromkeys(c.document_id for c in self.chunks)]
 

@@ -45,7 +45,7 @@ class CorrectedMean:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence for people."""
+        """Return the mean with its interval and the other means as an English sentence."""
         if not self.weight:
             return (
                 f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}] by "

@@ -48,11 +48,11 @@ Labels = dict[str, list[bool | None]]
 
 
 def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Let the judge label the first passages of every query, and return the note.
+    """Let the judge label the first passages of every query, and return the note of the file.
 
-    The label of a failed judgement is null, and `missing` in the note counts these labels.
-    `agreement` has the confusion table with gold, and Cohen's kappa. It covers the queries with
-    gold spans.
+    The label of a failed judgement is null, and `missing` in the note counts these labels. For the
+    queries with gold spans, `agreement` has the confusion table of gold and judge, and Cohen's
+    kappa.
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
@@ -154,7 +154,7 @@ def _chunks_of_run(
 
 
 def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Score the answers of every query with annotated entities, and return the note.
+    """Score the answers of every query with annotated entities, and return the note of the file.
 
     The metrics of a query are null if it has no annotations, or if its answer or the extraction
     failed. In the note, `missing` counts these failures. `summary` is the result of
@@ -202,7 +202,7 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
 
 
 def update_context_scores(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Judge and score the contexts of every query, and return the note.
+    """Judge and score the contexts of every query, and return the note of the file.
 
     The metrics of a query are null if it has no contexts, or if its answer or the judgement failed.
     In the note, `missing` counts these failures and those of `evaluation.scores`. `health` holds
@@ -263,7 +263,10 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return each query's best possible values for the chunks of the run, or 1 without gold."""
+    """Return the best values that each query could have with the chunks of the run.
+
+    The values are 1 if the query has no gold spans, or if there is no run.
+    """
     if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
         return [Attainable() for _ in queries]
     of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)

@@ -82,7 +82,7 @@ def update_queries(workspace: Workspace) -> list[str]:
 
 
 def _followed(workspace: Workspace, lost: Collection[str]) -> dict[str, str]:
-    """Return by old id the new ids of `lost` documents, if they were renamed."""
+    """Map the old ids of those `lost` documents that were renamed to their new ids."""
     before = QUERIES.note(workspace).get("documents", {})
     wanted = {document_id: before[document_id] for document_id in lost if document_id in before}
     if not wanted:
@@ -102,7 +102,7 @@ def _text_hashes(workspace: Workspace, document_ids: Sequence[str] | None = None
 
 
 def renamed_documents(workspace: Workspace) -> dict[str, str]:
-    """Return the current ids of the renamed documents that the queries file names."""
+    """Map the ids of renamed documents in the queries file to their current ids."""
     documents = QUERIES.note(workspace).get("documents", {})
     return {was: new for was, (new, _) in sorted(documents.items()) if was != new}
 

@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One kind of file, with its asset's name. A corpus or configuration has one of each kind."""
+    """One kind of evaluation file, such as the runs. `name` is the name of its asset.
+
+    There is one file of a kind for each configuration, or one for the whole corpus.
+    """
 
     name: str
     schema: pa.Schema
@@ -34,7 +37,7 @@ class Results:
     """Whether a file may have more columns than `schema`, with metrics (numbers or null)."""
 
     def file(self, configuration: str = "") -> str:
-        """Return the path of a configuration's file in the store."""
+        """Return the path in the store of a configuration's file, or of the corpus's if ""."""
         return "/".join(part for part in (_FOLDER, self.name, configuration) if part) + ".parquet"
 
     def read(self, workspace: Workspace, configuration: str = "") -> pa.Table | None:
@@ -73,7 +76,7 @@ class Results:
         note: Mapping[str, Any],
         configuration: str = "",
     ) -> None:
-        """Write rows and note together. Raise ValueError if the columns are not the file's."""
+        """Write rows and note together. Raise ValueError if the columns do not fit `schema`."""
         is_metric = pa.types.is_float64 if self.measures else lambda kind: False
         own = [field for field in table.schema if not is_metric(field.type)]
         if sorted(own, key=str) != sorted(self.schema, key=str):
@@ -142,9 +145,10 @@ class JudgedResults(Results):
         outcomes: Iterable[object],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file and return its note. `source` is the value of `made_from`.
+        """Write a file and return its note, which also has the values of `more`.
 
-        The note has the first 20 failures among the `outcomes` of the calls.
+        `source` is the value of `made_from`. The note has the first 20 distinct failures among the
+        `outcomes` of the calls.
         """
         table = self.table(columns)
         rows = json.dumps(table.to_pylist(), sort_keys=True)

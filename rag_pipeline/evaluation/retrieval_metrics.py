@@ -43,7 +43,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff k. If it needs labels, it needs those of the first k chunks."""
+    """Yield a metric at each cutoff k. `labels` are needed of the first k chunks only."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",

@@ -62,7 +62,7 @@ def left_out(workspace: Workspace) -> str:
 
 
 def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
-    """Return the problems of the gold of a query that is left out."""
+    """Return the problems that a query's gold has, or [] if the query is not left out."""
     problems = QUERIES.note(workspace).get("problems", [])
     start = problem_of(query_id)
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
@@ -131,7 +131,7 @@ def _digest_without(made_from: str, failed: Sequence[str]) -> str:
 def update_run(
     workspace: Workspace, configuration: Configuration, only: Sequence[Query] | None = None
 ) -> dict[str, Any]:
-    """Search with all queries, or those in `only`. Write the run, and return its note."""
+    """Search with the queries in `only`, by default with all. Write the run and return its note."""
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
@@ -183,7 +183,10 @@ def update_run(
 def _searcher(
     workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
 ) -> Searcher:
-    """Return the configuration's searcher. If its reranker fails, the chunks keep their order."""
+    """Return the configuration's searcher.
+
+    If the reranker fails on a query, the chunks keep the retriever's order.
+    """
     reranker = workspace.config.rerankers[configuration.reranker]
     # The scorer gets the unchanged settings: the keys of its calls may name them all.
     score = passage_scorer(workspace, reranker, counts)
@@ -213,7 +216,7 @@ class _Run:
     """The search texts that differ from their query, by query id."""
 
     def embed(self, searcher: Searcher) -> Sequence[Query]:
-        """Embed all search texts in few calls, and return the queries that have vectors."""
+        """Embed all search texts in few calls, and return the queries whose texts have vectors."""
         texts = [
             parse_query(searcher.index, query.query, searcher.retriever).search_text
             for query in self.queries
@@ -246,7 +249,11 @@ class _Run:
             self.rows.append({"query_id": query.query_id, "rank": rank, **own})
 
     def check_failures(self, reranker_must_work: bool) -> None:
-        """Raise ProviderError if a model failed on more than a few queries."""
+        """Raise ProviderError if a model failed on more than 5 % of the queries.
+
+        One failed query is allowed, unless there is no other. Failures of the reranker count only
+        if `reranker_must_work` is True.
+        """
         if reranker_must_work and not _are_few(self.not_reranked, self.queries):
             query_id, _, reason = self.not_reranked[0].partition(": ")
             first = next(q.query for q in self.queries if q.query_id == query_id)

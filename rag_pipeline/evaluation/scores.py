@@ -88,7 +88,7 @@ def is_share(metric: str) -> bool:
 
 
 def direction(metric: str) -> Direction:
-    """Return the direction of better values. An unknown metric has the direction "higher"."""
+    """Return whether higher or lower values are better, or neither ("higher" if unknown)."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
 
@@ -116,7 +116,7 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 def summarize_over(
     values: Values, ids: Iterable[str], groups: Mapping[str, str], metric: str = "values"
 ) -> Summary:
-    """Summarize a metric over some queries. `groups` holds the groups by query id."""
+    """Summarize a metric over the queries `ids`. `groups` holds the groups by query id."""
     ids = list(ids)
     return summarize([values.get(q) for q in ids], group_names(ids, groups), metric)
 
@@ -132,7 +132,8 @@ def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Sum
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
     """Raise ConfigError for an unknown `serve_metric` or gate metric.
 
-    Higher values of `serve_metric` must be better.
+    `also` has the names of further known metrics. Raise ConfigError also if higher values of
+    `serve_metric` are not better.
     """
     known = [*all_metrics(), *also]
     named = {"serve_metric": [config.serve_metric], "gate.metrics": config.gate.metrics}

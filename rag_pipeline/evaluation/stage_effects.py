@@ -111,7 +111,10 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return by query a variant's mean over matched configurations, or None if one has no value."""
+    """Return a variant's mean over the matched configurations, by query id.
+
+    The mean of a query is None if one of the configurations has no value.
+    """
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

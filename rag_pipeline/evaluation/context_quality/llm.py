@@ -19,8 +19,8 @@ class ChatContext(ContextJudge):
     """A chat model that judges the level and use of each context, and lists missing facts.
 
     If `overall` is set, the model also rates all contexts together in one sentence. A `template`
-    replaces the prompt. It must hold `{query}`, `{answer}` and `{passages}`, which become delimited
-    texts.
+    replaces the packaged prompt. It must contain the placeholders `{query}`, `{answer}` and
+    `{passages}`, which are replaced by texts between delimiters.
     """
 
     code_version = 2
@@ -36,7 +36,10 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Call the model once for each query that has contexts."""
+        """Return each query's judgement, or the error of its call.
+
+        The model is called once for each query that has contexts.
+        """
         shown = [n for n, one in enumerate(answered) if one.contexts]
         prompts = [self._prompt(answered[n]) for n in shown]
         judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]

@@ -34,7 +34,7 @@ class RuleContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Judge by rules and the packaged embedding."""
+        """Judge the contexts by rules. The packaged embedding model measures similarity."""
         return [*judge_by_rules(answered, self, lambda texts: models.vectors(texts, None))]
 
 
@@ -70,8 +70,9 @@ def judge_by_rules(
 def key_phrases(text: str) -> frozenset[str]:
     """Return runs of two to four words between stop words and punctuation, in lower case.
 
-    Single words that hold a digit are phrases. Source: the candidate phrases of RAKE (Rose et al.,
-    Automatic keyword extraction from individual documents, 2010).
+    A longer run gives every four consecutive words. A single word that holds a digit is a phrase,
+    too. Source: the candidate phrases of RAKE (Rose et al., Automatic keyword extraction from
+    individual documents, 2010).
     """
     stop_words = _stop_words()
     phrases: set[str] = set()
@@ -122,10 +123,10 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
 
 
 def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
-    """Return the levels of the best `contexts` contexts that could be retrieved, best first.
+    """Return the highest levels that `contexts` retrieved contexts can have, best first.
 
-    `chunks` has all chunks of the documents with gold spans. If there are too few chunks, the other
-    levels are `none`.
+    `chunks` has all chunks of the documents that have gold spans. If there are fewer chunks than
+    `contexts`, the other levels are `none`.
     """
     levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=_LEVELS.index)
     nothing: list[Level] = ["none"] * contexts

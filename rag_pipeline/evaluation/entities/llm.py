@@ -22,9 +22,10 @@ ENTITIES_SCHEMA = object_schema(
 
 
 class ChatEntities(EntityExtractor):
-    """An extractor that removes citation marks and asks a chat model for the entities.
+    """An extractor that asks a chat model for the entities of an answer without citation marks.
 
-    A `template` replaces the prompt. It must hold `{answer}`, which becomes the delimited text.
+    A `template` replaces the packaged prompt. It must contain the placeholder `{answer}`, which is
+    replaced by the answer's text between delimiters.
     """
 
     code_version = 4
@@ -37,7 +38,10 @@ class ChatEntities(EntityExtractor):
         return [*super().made_from(config), _PROMPT.using(self.template).version]
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
-        """Call the model once for each text, and drop entities that are not in the text."""
+        """Return each text's entities, or the error of its call.
+
+        The model is called once for each text. Entities that are not in the text are dropped.
+        """
         texts = [_CITATION.sub("", text) for text in texts]
         asked = [n for n, text in enumerate(texts) if text.strip()]
         template = _PROMPT.using(self.template)

@@ -63,9 +63,10 @@ def _folded(word: str) -> str:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Yield the parts of a word.
+    """Yield the two parts of a contraction or of a word with "non", or the word itself.
 
-    They are "do" and "not" for "don't", and "non" and "transferable" for "nontransferable".
+    For example, yield "do" and "not" for "don't", and "non" and "transferable" for
+    "nontransferable".
     """
     contracted = _CONTRACTED.fullmatch(word)
     if contracted and (word == "cannot" or "'" in word):
@@ -103,7 +104,11 @@ def _stemmer():  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=20_000)
 def value_of(kind: str, text: str) -> FactValue | None:
-    """Return the value of a text that has one quantity and else only `_LOOSE` words, or None."""
+    """Return the value of the only quantity of type `kind` in a text.
+
+    Return None if there is no such quantity or more than one, or if other words than `_LOOSE` and
+    `_IGNORED` are around the quantity.
+    """
     if kind not in _QUANTITY_TYPES:
         return None
     found = [q for q in quantities(text) if q.kind == kind]

@@ -61,7 +61,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class EntityScore:
-    """One answer's counts by type, and a flag for each fact that tells whether it was found."""
+    """One answer's counts by type, and the expected facts that were found or missed."""
 
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
