@@ -122,7 +122,7 @@ class Asset:
         return list(dict.fromkeys(c.key.at(level) for c in chosen if self.applies(config, c)))
 
     def key(self, config: CorpusConfig, partition: str | None) -> Key:
-        """Return the key of a partition. The corpus file need not list its variants."""
+        """Return the key of a partition, even if the corpus file no longer lists its variants."""
         if self.partitioned_by == "configuration" and partition:
             return config.configuration(partition).key
         return Key.parse(partition or "")

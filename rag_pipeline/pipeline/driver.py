@@ -61,7 +61,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step that was made and passed its checks. With `ran=False` the step was already current."""
+    """A step that was made and passed its checks. If `ran` is False, it was already current."""
 
     step: Step
     ran: bool
@@ -105,11 +105,10 @@ def drive(
 ) -> Iterator[Event]:
     """Make the stale steps of a run in order, check them, and yield each event.
 
-    `wanted` lists the steps of the plan to make, by default all. The steps before them must have
-    had their turn. `forced` steps are made even if they are current. With `checks=False`, the
-    caller checks the steps.
-    With `keep_going`, a failed step stops only the steps that read it. Otherwise it ends the run.
-    Traces carry `run_id`, the id of the Dagster run.
+    `wanted` lists the steps of the plan to make, by default all. Earlier calls must have handled
+    the steps before them. `forced` steps are made even if they are current. If `checks` is False,
+    the caller checks the steps. If `keep_going` is True, a failed step stops only the steps that
+    read its result. Otherwise it ends the run. Traces carry `run_id`, the id of the Dagster run.
     """
     failed, made = plan.failed, plan.made
     for step in plan.steps if wanted is None else wanted:
@@ -183,7 +182,7 @@ def load_and_cut(
 
 
 def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
-    """Make a step even if it is current, charge its calls to it, and return the result.
+    """Make a step, even if it is current. Charge its calls to the step, and return the result.
 
     The step builds the documents of `plan`, or of a new plan by default. A RagPipelineError of the
     step is not caught. Raise ValueError for `assistant_prompts`, which its own command makes.
@@ -217,7 +216,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
 
 
 def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:
-    """Return the name and address of the table or file that a step makes."""
+    """Return the name and address of the table that a step makes, or the address of its file."""
     row, key = step.row, step.key(workspace.config)
     if row.table is None:
         return {"dagster/uri": workspace.store.address(row.place(key))} if row.place else {}
@@ -243,7 +242,10 @@ def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
 
 
 def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
-    """Run a check of a step and return the result. Store a blocking check's result for `passed`."""
+    """Run a check of a step and return the result.
+
+    If the check is blocking, store its result, which `passed` and `refused` read.
+    """
     result = check.run(workspace, step.key(workspace.config))
     if check.blocking:
         if not result.passed:
@@ -257,16 +259,19 @@ def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
 
 
 def passed(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step's current content passed its blocking check.
+    """Return whether a step's current content passed its blocking check, or needs no such check.
 
     Dagster stops later steps only in the same run. The stored result also stops other runs and the
-    command line. Content without a check, or changed after its check, has no stored result.
+    command line. Content that was not checked after its last change has not passed.
     """
     return not step.row.has_blocking_check or bool(_verdict(workspace, step).get("passed"))
 
 
 def refused(workspace: Workspace, step: Step) -> str:
-    """Return why a check refused a step's current content, with a remedy, or "" if none did."""
+    """Return why a blocking check refused a step's current content, and the remedy.
+
+    Return "" if no check refused the content.
+    """
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
 
 
@@ -279,7 +284,7 @@ def repaired(workspace: Workspace, step: Step) -> bool:
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:
-    """Return the stored result of the blocking check of the current content, or {} if none."""
+    """Return the stored result of a blocking check of the current content, or {} without one."""
     verdict = workspace.store.read_json(_verdict_file(step)) or {}
     state = step.row.state_of(workspace, step.key(workspace.config))
     return verdict if verdict.get("state") == state else {}

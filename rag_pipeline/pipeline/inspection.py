@@ -36,7 +36,7 @@ _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "contex
 def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     """Return the damage in a corpus's store without changing the store.
 
-    Every table's keys are read. With `full`, every file of the store is compared with its hash.
+    The keys of every table are read. If `full` is True, each file is also compared with its hash.
     """
     states: dict[str, TableState] = {}
     findings = list(corrupt_tables(workspace)) if full else []
@@ -95,7 +95,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
 
 
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
-    """Yield the documents with rows of several origins, or with lost or surplus rows."""
+    """Yield the tables whose documents have rows of several origins, too few rows or too many."""
     for step in steps(workspace.config):
         if not step.row.open_partition:
             continue
@@ -154,7 +154,7 @@ def _remove(workspace: Workspace, step: Step) -> None:
 
 
 def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield the current tables with rows that fail the checks of their asset."""
+    """Yield the current tables whose rows fail the checks of their asset."""
     for step in steps(workspace.config):
         if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:
             continue

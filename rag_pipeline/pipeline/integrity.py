@@ -1,7 +1,7 @@
 """Find corrupt files of a store by comparing each file with the hash of its first write.
 
-The repair restores a corrupt table's newest intact version. Without one, the next run builds the
-table again from the documents and the call cache. `unhashed` names the tables without hashes.
+The repair restores a corrupt table's newest intact version. If there is none, the next run builds
+the table again from the documents and the call cache. `unhashed` names the tables without hashes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -34,7 +34,10 @@ class Finding:
 
 
 def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
-    """Return a finding whose repair restores version `older`, or drops the table without one."""
+    """Return a finding about a table. Its repair restores version `older` of the table.
+
+    If `older` is None, the repair calls `drop`, which drops the table.
+    """
     if older is None:
         again = "remove it; the next run builds it again from the documents and the call cache"
         return Finding(table.name, problem, again, drop)
@@ -43,7 +46,7 @@ def restored(table: Table, problem: str, older: int | None, drop: Callable[[], o
 
 
 def corrupt_tables(workspace: Workspace) -> Iterator[Finding]:
-    """Yield tables with missing or altered files in the newest or a pinned version."""
+    """Yield the tables whose newest version or a pinned version has missing or altered files."""
     store = workspace.store
     for name in store.tables():
         known = store.hashes_of(name)
@@ -140,7 +143,7 @@ def _pins(table: Table) -> dict[str, int] | None:
 
 
 def unhashed(workspace: Workspace) -> list[str]:
-    """Return the sorted names of tables whose rows have no hashes, so corruption stays unseen."""
+    """Return the sorted names of tables without hashes, whose corruption cannot be found."""
     store = workspace.store
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 

@@ -38,7 +38,7 @@ MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture 
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """The result of making an asset."""
+    """The result of making an asset: the version of its content, and metadata to show."""
 
     version: str
     metadata: Mapping[str, MetadataValue]
@@ -49,7 +49,7 @@ _PREVIEW_CHARACTERS = 120
 
 
 def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
-    """Return a row per configuration with the sorting metric, verdicts, other metrics and costs."""
+    """Return a row per configuration: the sorting metric, verdicts, other metrics and costs."""
     first = board.sorted_by
     others = [
         metric
@@ -96,7 +96,10 @@ def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataV
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
-    """Return {name: the first `limit` messages and how many follow}, or {} if there are none."""
+    """Return the first `limit` messages and the number of the others under `name`.
+
+    Return {} if there are no messages.
+    """
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []

@@ -131,7 +131,7 @@ def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
 
 
 def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
-    """Return whole documents with at most `most` chunks in total, or one larger document.
+    """Return the ids of documents that have at most `most` chunks in total, or of one larger one.
 
     Documents in `about` alternate with other documents. The same documents always give the same
     sample, so its texts are embedded only once.

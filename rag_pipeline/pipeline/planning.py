@@ -88,10 +88,10 @@ def readers(config: CorpusConfig, step: Step) -> list[Step]:
 
 
 def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
-    """Return the reason why a step runs again after the `running` steps before it.
+    """Return the reason why a step runs again. The `running` steps run before it.
 
-    Return "" if it runs for the first time. Return "" for the tables of documents, whose plans
-    contain the reason, and for the queries.
+    Return "" if the step runs for the first time. Return "" also for the queries, and for tables,
+    because the plan of a table contains the reason.
     """
     if step.row.place is None:
         return ""
@@ -134,7 +134,8 @@ def pending_documents(
 ) -> dict[Step, Plan]:
     """Return the plans that the tables of the chosen steps have if all chosen steps run.
 
-    `chosen` has the order of the data flow. With `as_loaded`, the files are known to be unchanged.
+    `chosen` has the order of the data flow. If `as_loaded` is True, the caller knows that no file
+    has changed since the last load.
     """
     config = workspace.config
     pending: dict[Step, Plan] = {}
@@ -218,7 +219,7 @@ def is_stale(
     pending: Mapping[Step, Plan],
     stale: Container[Step],
 ) -> bool:
-    """Return whether a run that makes the `stale` steps would also make this step."""
+    """Return whether a run that makes the `stale` steps would also make `step`."""
     if step in pending:
         return not pending[step].is_current
     before = upstream(workspace.config, step)

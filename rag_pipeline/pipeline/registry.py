@@ -47,7 +47,7 @@ def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
 
 
 def _methods(stages: Sequence[str], config: CorpusConfig, key: Key) -> list[Settings]:
-    """Return the variants of a partition in these stages, or [] for the empty key."""
+    """Return the settings of a partition's variants in these stages, or [] for the empty key."""
     chosen = config.configuration(key) if key.configuration else None
     return [
         config.chosen(chosen, stage) if chosen else config.variants(stage)[getattr(key, stage)]
@@ -79,7 +79,7 @@ def _table_asset(name: str) -> "partial[Asset]":
 
 
 def _results_asset(made: JudgedResults) -> "partial[Asset]":
-    """Return an incomplete row for a file with the results of models about each query."""
+    """Return an incomplete row for a file that holds model results for each query."""
     return partial(
         Asset,
         name=made.name,

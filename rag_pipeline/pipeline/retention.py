@@ -42,7 +42,7 @@ class Freed(NamedTuple):
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
-    """Remove and return everything past its time. With `dry_run`, only return it."""
+    """Remove and return every part that is past its time. If `dry_run` is True, remove nothing."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
@@ -55,10 +55,10 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
 
 
 def sweep(workspace: Workspace) -> list[Freed]:
-    """Remove and return releases, indexes, results, tables and answers past their time.
+    """Remove and return releases, indexes, results, tables and cached calls past their time.
 
-    No answers are removed if less than `WORTH_SWEEPING` of all answers are past their time.
-    `Table.compact` removes superseded versions of tables.
+    No cached calls are removed if less than `WORTH_SWEEPING` of them are past their time. This
+    function leaves superseded versions of tables to `Table.compact`.
     """
     freed = _swept(workspace, dry_run=False)
     freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run=False)
@@ -220,9 +220,9 @@ def _unused_since(workspace: Workspace) -> int:
 
 
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
-    """Return the keys of answers that were unused for `calls_days` and that no current text needs.
+    """Return the keys of cached calls that were unused for `calls_days` and that no text needs.
 
-    Return an empty set if fewer than `share` (0 to 1) of all answers were unused for so long.
+    Return an empty set if less than `share` (0 to 1) of all cached calls were unused for so long.
     """
     cache = workspace.cache
     if not cache.database.exists:

@@ -155,8 +155,8 @@ def write_corpus_file(
 ) -> None:
     """Write a corpus file and its schema.
 
-    The commands in its comments name the file as `shown`. Paths are relative to the working
-    directory. Raise the errors of `check_choices`.
+    The commands in the file's comments name the file as `shown`. The given paths are relative to
+    the working directory. Raise the errors of `check_choices`.
     """
     check_choices(name, documents, queries, target, force)
     target = target.expanduser()
@@ -201,12 +201,12 @@ def check_choices(
 
 
 def write_schema(target: Path) -> None:
-    """Write the JSON Schema of corpus files. Raise ConfigError if that fails."""
+    """Write the JSON Schema of corpus files to `target`. Raise ConfigError if writing fails."""
     write_file("--output", target, json.dumps(corpus_schema(), indent=1) + "\n")
 
 
 def check_target(option: str, target: Path) -> None:
-    """Raise ConfigError unless the target of an option is a file in an existing folder."""
+    """Raise ConfigError if an option's target is a folder, or if its parent folder is missing."""
     if target.is_dir():
         raise ConfigError(f"{option} {target}: is a folder; name a file in it")
     folder = target.resolve().parent
@@ -215,7 +215,7 @@ def check_target(option: str, target: Path) -> None:
 
 
 def write_file(option: str, target: Path, text: str) -> None:
-    """Write the file that an option names. Raise ConfigError if that fails."""
+    """Write the file that an option names. Raise ConfigError if writing fails."""
     try:
         replace_text(target, text)
     except OSError as error:
@@ -232,7 +232,7 @@ def corpus_file_text(
     given: bool = False,
     choices: Choices = Choices(),
 ) -> str:
-    """Return the text of a corpus file. With `given`, `chunks.jsonl` defines the chunks."""
+    """Return the text of a corpus file. If `given` is True, `chunks.jsonl` defines the chunks."""
     values: dict[str, Any] = {
         "schema": quote(schema.name),
         "name": name,

@@ -136,7 +136,7 @@ def lexical_index(workspace: Workspace, key: Key) -> Materialized:
 
 
 def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
-    """Search with every query."""
+    """Search with every query under a configuration, and save the run."""
     note = runs.update_run(workspace, workspace.config.configuration(key))
     metadata: dict[str, MetadataValue] = {
         "queries": note["queries"],
@@ -242,7 +242,7 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
 
 
 def answers(workspace: Workspace, key: Key) -> Materialized:
-    """Answer every query."""
+    """Answer every query from a configuration's run, and save the answers."""
     note = update_answers(workspace, workspace.config.configuration(key))
     names = ("queries", "unanswered", "flagged")
     return Materialized(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})

@@ -1,9 +1,9 @@
-"""Expect the duration of each planned step at the present speed and load of the machine.
+"""Predict the duration of each planned step at the present speed and load of the machine.
 
 A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*. A round
 is the time of a fixed piece of Python code, which a plan measures. Therefore the numbers hold on
-other machines and under load. Each run stores the ratio of its rounds to the usual ones. The next
-plan multiplies its expectation by this ratio.
+other machines and under load. Each run stores the ratio of its number of rounds to the usual
+number. The next plan multiplies the usual number by this ratio.
 """
 
 import time
@@ -57,7 +57,7 @@ class Pace(NamedTuple):
 
 
 def pace() -> Pace:
-    """Measure the mean time of a round over several rounds. On a quiet machine this takes 0.5 s."""
+    """Measure the mean time of a round. The measurement takes 0.5 s on a machine without load."""
     clock, cpu = time.perf_counter(), time.thread_time()
     counts = Counter[int]()
     for number in range(_ROUNDS * 300_000):
@@ -68,10 +68,10 @@ def pace() -> Pace:
 def measure(
     workspace: Workspace, planned: Sequence[PlannedStep]
 ) -> tuple[list[PlannedStep], float]:
-    """Return the plan with the expected seconds of the steps that need no remote model.
+    """Return the plan, with the expected duration in seconds of each step without a remote model.
 
     Also return the expected seconds that a run needs outside its steps. The speed of each local
-    model is measured by embedding a sample of texts. The vectors are kept.
+    model is measured by embedding a sample of texts. The call cache keeps the vectors.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
@@ -103,9 +103,10 @@ def measure(
 def keep_durations(
     workspace: Workspace, chunks: Mapping[Step, int], cpu_seconds: Mapping[Step, float]
 ) -> None:
-    """Store how the processor time of steps, and of a run's start, compares with the usual time.
+    """Store the ratio of each asset's processor time to its usual time, for the next plan.
 
-    `chunks` counts the chunks that each step wrote. The step `START` stands for the run's start.
+    `cpu_seconds` has the processor time of each step. The step `START` stands for the start of the
+    run. `chunks` counts the chunks that each step wrote.
     """
     cpu, queries = pace().cpu, _queries(workspace)
     usual, spent = defaultdict[str, float](float), defaultdict[str, float](float)

@@ -44,12 +44,12 @@ def expect_rows(
     *,
     borrowed: bool = False,
 ) -> dict[str, list[Row | None]]:
-    """Return the expected rows of each query, at most `k`, best first.
+    """Return the expected rows of each query by query id, at most `k`, best first.
 
-    `last` has the rows of the last run by query id, and `before` the old chunks of stale documents.
-    None stands for a chunk of unknown text. A query without any expected row is left out.
-    `borrowed` means that the last run is of another configuration. The run's ranks are then
-    averaged with the ranks of BM25.
+    `last` has the rows of the last run by query id. `before` has the old chunks of stale documents.
+    In the result, None stands for a chunk of unknown text. A query without any expected row is left
+    out. If `borrowed` is True, the last run is of another configuration, and the ranks of its rows
+    are averaged with the ranks of BM25.
     """
     pairs = _Pairs(tokenizer)
     old: dict[str, list[Row]] = {}
@@ -88,10 +88,11 @@ def expect_rows(
 
 
 def place_unseen(rows: list[Row | None], last: Sequence[Row], change: Change, count: int) -> None:
-    """Give the chunks that move up into a reranker's first `count` chunks a rank by chance.
+    """Give a random rank to each chunk that moves up into a reranker's first `count` chunks.
 
-    The reranker has not scored them with this query. Lower ranks are more likely, because the
-    search ranked them below. New chunks keep the ranks of BM25. Each plan gives the same ranks.
+    The reranker has not scored these chunks for this query. Low ranks are more likely, because the
+    search ranked these chunks below the others. New chunks keep the ranks of BM25. Each plan gives
+    the same ranks.
     """
     seen = {row["chunk_id"] for row in last[:count]}
     seen |= {chunk["chunk_id"] for chunks in change.chunks.values() for chunk in chunks}
@@ -123,7 +124,7 @@ def _are_alike(one: frozenset[Any], other: frozenset[Any]) -> bool:
 
 
 def _successors(row: Row, chunks: Sequence[Row], pairs: _Pairs) -> list[Row]:
-    """Return the chunk with the same text, or else all similar chunks, most similar first."""
+    """Return the chunk that has the text of `row`, or else all similar chunks, best match first."""
     mine = pairs[row["text"]]
     same = [chunk for chunk in chunks if chunk["text"] == row["text"]][:1]
     alike = [chunk for chunk in chunks if _are_alike(mine, pairs[chunk["text"]])]
@@ -137,7 +138,7 @@ def _insert(
     tokenizer: Tokenizer,
     borrowed: bool,
 ) -> None:
-    """Insert new chunks into each query's rows at their BM25 rank among all known chunks."""
+    """Insert the new chunks into each query's rows. BM25 over all known chunks decides the rank."""
     import bm25s
 
     pool = {row["text"]: None for rows in kept.values() for row in rows if row}

@@ -185,7 +185,10 @@ def _planned(
 
 
 def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]:
-    """Return texts of the new chunks, evenly spread, that a local model has not embedded yet."""
+    """Return some texts of new chunks, evenly spread, that a local model has not embedded yet.
+
+    Return () if the model is remote.
+    """
     rows = [row for chunks in result.change.chunks.values() for row in chunks]
     name = step.key(dry.config).embedding if rows else ""
     if not rows or isinstance(dry.config.embeddings[name], RemoteModel):
@@ -205,7 +208,8 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     """Yield the keys of the answered calls that a complete rebuild would look up.
 
-    A key may occur repeatedly. The calls are those of the tables' current rows.
+    A key may occur repeatedly. A rebuild makes the current rows of the tables, and searches,
+    answers and judges every query.
     """
     config = workspace.config
     dry = DryWorkspace(workspace)
@@ -278,10 +282,11 @@ class RunPlan:
         self.pays = any(pays(self.workspace, step) for step in self.steps)
 
     def estimate(self) -> None:
-        """Estimate the cost if it is needed and not yet known.
+        """Estimate the cost of the run if an estimate is needed and the cost is not yet known.
 
-        It is needed if a step pays, and if the corpus has a budget or `always` is true. Raise
-        BudgetError if the cost exceeds the budget. Later calls raise the same error.
+        An estimate is needed if a step calls a paid model, and if the corpus has a budget or
+        `always` is True. Raise BudgetError if the cost exceeds the budget. Later calls raise the
+        same error.
         """
         if self._refusal is not None:
             raise self._refusal

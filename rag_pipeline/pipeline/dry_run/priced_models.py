@@ -50,7 +50,7 @@ def called_vendor(config: CorpusConfig, step: Step) -> str | None:
 
 
 def paid_reranker(workspace: Workspace, configuration: Configuration) -> PricedModel | None:
-    """Return the model that reranks a configuration's candidates, or None if it is free."""
+    """Return the paid model that reranks a configuration's candidates, or None if there is none."""
     used = _reranker_of(workspace.config, configuration)
     return priced_model(workspace, used) if used else None
 
@@ -67,7 +67,8 @@ def pays(workspace: Workspace, step: Step) -> bool:
 def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
     """Return the paid models of the second search that extractive answers make.
 
-    They search again if the first passages hold no answer. Return [] for every other step.
+    Extractive answers search again if the first passages hold no answer. Return [] for a step that
+    makes no such answers.
     """
     config = workspace.config
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
@@ -80,8 +81,8 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
     """Return a function that looks up the measured token counts of a step's models.
 
-    Its arguments are the kind of call and the model's settings. Without settings, it uses the
-    step's model for that kind of call.
+    The function takes the kind of call and the model's settings. If the settings are None, the
+    function uses the step's model for that kind of call.
     """
     config = workspace.config
     priced: dict[CallKind, PricedModel | None] = {}
@@ -126,7 +127,7 @@ def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
 def priced_model(
     workspace: Workspace, settings: ModelSettings | PassageReranker
 ) -> PricedModel | None:
-    """Return the model that settings name, or None if it is free."""
+    """Return the model that the settings name, or None if its calls are free."""
     provider, model = _vendor(settings), model_of(settings)
     if workspace.ledger.prices.price(provider, model) == FREE:
         return None

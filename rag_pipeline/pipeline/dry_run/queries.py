@@ -51,7 +51,7 @@ _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 @dataclass(slots=True)
 class DryQueries:
-    """A dry run of the steps about queries, one step after the other."""
+    """Runs the steps that search with queries, answer or judge them dry, one after the other."""
 
     dry: DryWorkspace
     chosen: Collection[Step]
@@ -67,9 +67,9 @@ class DryQueries:
     def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
         """Search with every query, and return the calls of the embedding and of the reranker.
 
-        The second result is None unless the reranker is paid or uses prompts. `index_stays` says
-        whether the run searches the current indexes. If some vectors are missing, queries with
-        known vectors are searched only if a model reads their results.
+        The second result is None unless the reranker is paid or uses prompts. `index_stays` tells
+        whether the run searches the current indexes. If some queries have no vectors, the other
+        queries are searched only if a model reads their results.
         """
         dry, config = self.dry, self.dry.config
         configuration = config.configuration(step.partition or "")
@@ -110,7 +110,10 @@ class DryQueries:
         return searching, scoring if counts else None
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
-        """Search with the queries that have vectors, and return the queries left to search."""
+        """Search with the queries that have vectors, and return the queries that have none.
+
+        Return all queries if another reply that the search needs is unknown.
+        """
         dry = self.dry
         index = open_index(dry, pin(dry, configuration))
         settings = dry.config.retrievers[configuration.retriever]
@@ -128,7 +131,7 @@ class DryQueries:
         return self.queries
 
     def judge(self, step: Step) -> DryResult:
-        """Answer every query, or judge its contexts or answer, and return the calls."""
+        """Run a step that answers queries, or judges contexts or answers, and return its calls."""
         config = self.dry.config
         asks = asks_a_chat(config, step)
         searching = self._search_for_more(step)
@@ -153,7 +156,7 @@ class DryQueries:
         return result
 
     def _search_for_more(self, step: Step) -> DryResult:
-        """Return the maximum number of calls of the second search of extractive answers."""
+        """Return the calls that the second search of extractive answers makes at most."""
         dry = self.dry
         if not searching_models(dry, step):
             return DryResult()
@@ -181,7 +184,10 @@ class DryQueries:
         )
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the reranking of passages of the mean length. Return False if it is unknown."""
+        """Record the calls to rerank passages of the mean length.
+
+        Return False if the length is unknown, or if the reranker reads no passages.
+        """
         settings = self.dry.config.rerankers[configuration.reranker]
         length = self._usual_length(configuration, with_context=True)
         if not isinstance(settings, PassageReranker) or length is None:
@@ -191,7 +197,10 @@ class DryQueries:
         return self._score(settings, asked)
 
     def _rerank_expected(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the reranking of the queries' expected rows."""
+        """Record the calls to rerank the expected rows of the queries.
+
+        Return False if the reranker scores no passages.
+        """
         settings = self.dry.config.rerankers[configuration.reranker]
         assert isinstance(settings, PassageReranker)
         ranked = runs.load_ranked(
@@ -225,7 +234,7 @@ class DryQueries:
         return self.tables[step].change if step in self.tables else Change()
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Give every query its expected rows. Return False if these are unknown.
+        """Write each query's expected rows as its search result. Return False if they are unknown.
 
         A chunk of unknown text gets the mean length.
         """
@@ -272,7 +281,7 @@ class DryQueries:
         return True
 
     def _old_chunks(self, configuration: Configuration, change: Change) -> Iterable[Row]:
-        """Return the chunks of stale documents in the last run's index, if it still exists."""
+        """Return the old chunks of stale documents, or [] if the last run's index is gone."""
         pinned = RUN.note(self.dry, configuration.name).get("pinned")
         if pinned is None or not change.chunks:
             return []
@@ -320,7 +329,7 @@ class DryQueries:
 
 
 def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
-    """Save the run's queries in memory. They lack gold spans if documents are not loaded."""
+    """Save the run's queries in memory, without gold spans if documents are not loaded yet."""
     if documents.stale:
         path = dry.config.queries_path
         records = read_queries(path) if path else []

@@ -55,9 +55,10 @@ class DryResult:
 def build_tables(
     dry: DryWorkspace, chunking: str, pending: Mapping[Step, Plan]
 ) -> dict[Step, DryResult]:
-    """Build pending documents dry in the tables of one chunking, and return each step's result.
+    """Build the rows of pending documents dry, and return the result of each table's step.
 
-    Documents that are not loaded yet are left out, and make the counts unknown.
+    Only the tables of one chunking are built. Documents that are not loaded yet are left out. If
+    there are such documents, the counts are unknown.
     """
     unloaded = set(pending.get(DOCUMENTS, NOTHING_PENDING).stale)
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
@@ -149,7 +150,7 @@ def _cuts(step: Step) -> bool:
 
 
 def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
-    """Return the first documents that together have at least MOST_CHARACTERS, or all documents."""
+    """Return the first documents whose total length reaches MOST_CHARACTERS, or all documents."""
     sizes: dict[str, int] = {}
     for batch in dry.documents().read(["document_id", "characters"], document_ids):
         columns = batch.to_pydict()

@@ -16,7 +16,7 @@ StoredRows = dict[str, list[pa.RecordBatch]]
 
 
 class DryTable(Table):
-    """A table of the store, with rows in memory for the documents that were built dry."""
+    """A table of the store. Rows in memory replace those of documents that were built dry."""
 
     made: StoredRows
 
@@ -33,7 +33,7 @@ class DryTable(Table):
         return rows
 
     def rows(self, document_ids: Iterable[str]) -> int:
-        """Return the number of rows of the documents."""
+        """Return the number of rows of the given documents, in memory or in the store."""
         stored = self.state()
         return sum(
             sum(batch.num_rows for batch in self.made[document_id])
@@ -50,7 +50,10 @@ class DryTable(Table):
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the given documents, or of all documents in the store."""
+        """Yield columns of the given documents, first from memory and then from the store.
+
+        If `document_ids` is None, yield columns of all documents in the store.
+        """
         if document_ids is not None:
             for document_id in document_ids:
                 for batch in self.made.get(document_id, ()):
@@ -74,7 +77,7 @@ class DryStore(Store):
         self._written: dict[str, bytes] = {}
 
     def table(self, name: str, schema: pa.Schema) -> DryTable:
-        """Return a table, with its rows in memory."""
+        """Return a table that reads and holds rows in the memory of this store."""
         table = DryTable(self._database, name, schema, self._keep_versions, self._states)
         table.made = self._rows.setdefault(name, {})
         return table
@@ -115,14 +118,14 @@ class DryWorkspace(Workspace):
         return self._real.ledger
 
     def dry_table(self, name: str) -> DryTable:
-        """Return a table by its name."""
+        """Return the table with this name, without a schema."""
         return self.store.table(name, pa.schema([]))
 
 
 def _keeping_order(config: CorpusConfig) -> CorpusConfig:
-    """Return settings with rerankers that do not change the order of candidates without scores.
+    """Return settings whose rerankers have `on_error: keep_order`.
 
-    With `on_error: fail`, the first query without scores would end the search.
+    With `on_error: fail`, the first query whose candidates get no scores would end the search.
     """
     rerankers = {
         name: settings.model_copy(update={"on_error": "keep_order"})
