@@ -7,9 +7,11 @@ The calibration is placed by questions that rules make from the documents and by
 (`answering.confidence.placed`). A set's own questions are asked with and without their gold
 documents. The columns are the shares, in percent, that are refused: of the answerable questions, of
 those without their gold documents (other documents of a set may answer them), of the general ones,
-and of the answerable ones by `DEFAULT`. `below` is the distance from the made questions that
-refuses 8 % of the set's answerable questions: `_BELOW_MADE` is chosen so that few sets need more.
-`left out` is the refused share of the answerable questions if the other sets choose it.
+and of the answerable ones by `DEFAULT`. `distance` refuses 8 % of the set's answerable questions:
+from the made questions downwards, or with e5 from the general questions upwards. `_BELOW_MADE` and
+`_ABOVE_GENERAL` are chosen so that few sets refuse more. `left out` is the refused share of the
+answerable questions if the other sets choose it. `equal` is the refused share of those without
+their gold documents where 8 % of the answerable ones are refused.
 """
 
 import json
@@ -51,19 +53,27 @@ class Measured(NamedTuple):
     general: Floats
 
     @property
-    def below(self) -> float:
-        """Return the distance from the made questions that refuses 8 % of the answerable ones."""
-        several = (self.answerable, self.made, self.general)
-        own, made, far = (rows @ confidence._SCORE for rows in several)
-        spread = np.median(made) - np.median(far)
-        return float((np.quantile(made, 0.08) - np.quantile(own, 0.08)) / spread)
+    def by_sentence(self) -> bool:
+        """Return whether the agreement of sentences is known."""
+        return bool(self.general[:, -1].any())
 
-    def refused(self, rows: Floats, below: float | None = None) -> float:
+    @property
+    def distance(self) -> float:
+        """Return the distance that refuses 8 % of the answerable questions."""
+        score = confidence._SCORE_BY_SENTENCE if self.by_sentence else confidence._SCORE
+        own, made, far = (rows @ score for rows in (self.answerable, self.made, self.general))
+        least = np.quantile(own, 0.08)
+        if self.by_sentence:
+            return float(least - np.quantile(far, confidence._HIGHEST_GENERAL))
+        return float((np.quantile(made, 0.08) - least) / (np.median(made) - np.median(far)))
+
+    def refused(self, rows: Floats, distance: float | None = None) -> float:
         """Return the refused share of some evidence in percent, at another distance if given."""
-        before = confidence._BELOW_MADE
-        confidence._BELOW_MADE = before if below is None else below
+        name = "_ABOVE_GENERAL" if self.by_sentence else "_BELOW_MADE"
+        before = getattr(confidence, name)
+        setattr(confidence, name, before if distance is None else distance)
         found = placed(self.made, self.general) or DEFAULT
-        confidence._BELOW_MADE = before
+        setattr(confidence, name, before)
         return 100 * float((found.chances(rows) < found.least).mean()) if len(rows) else np.nan
 
 
@@ -130,14 +140,18 @@ def main() -> None:
             measured(name, model, arguments.data, arguments.work)
             for name, model in product(arguments.sets, arguments.models)
         ]
-    heading("set", "made", "answerable", "gold removed", "general", "DEFAULT", "below", "left out")
+    columns = ("made", "answerable", "gold removed", "general", "DEFAULT")
+    heading("set", *columns, "distance", "left out", "equal")
     for one in found:
-        others = [o.below for o in found if o.name.split(",")[0] != one.name.split(",")[0]]
-        chosen = one.refused(one.answerable, max(others)) if others else np.nan
+        alike = [o for o in found if o.by_sentence == one.by_sentence]
+        others = [o.distance for o in alike if o.name.split(",")[0] != one.name.split(",")[0]]
+        safest = (min if one.by_sentence else max)(others, default=one.distance)
         by_default = 100 * (DEFAULT.chances(one.answerable) < DEFAULT.least).mean()
         shares = [one.refused(rows) for rows in (one.answerable, one.removed, one.general)]
-        cells = [f"{n:.1f}" for n in (*shares, by_default)] + [f"{one.below:.2f}", f"{chosen:.1f}"]
-        row(one.name, len(one.made), *cells)
+        equal = one.refused(one.removed, one.distance)
+        last = (one.refused(one.answerable, safest), equal)
+        cells = [f"{n:.1f}" for n in (*shares, by_default)] + [f"{one.distance:.2f}"]
+        row(one.name, len(one.made), *cells, *(f"{n:.1f}" for n in last))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rag_pipeline.answering.agreement import agreements
 from rag_pipeline.answering.naming import lacks_year, unheld_names
 from rag_pipeline.answering.reading import (
     Floats,
@@ -25,12 +26,17 @@ from rag_pipeline.answering.reading import (
     rarity,
     read_passages,
 )
-from rag_pipeline.datamodels import SearchResult, Weights
+from rag_pipeline.datamodels import ScoredChunk, SearchResult, Weights
+from rag_pipeline.errors import StoreError
 from rag_pipeline.models.providers.minilm import TokenIds
 from rag_pipeline.search.learning import FOLDS, folds_of
 
-EVIDENCE = ("late interaction", "worst met", "lead", "same document", "unheld name")
+EVIDENCE = (
+    *("late interaction", "worst met", "lead", "same document", "unheld name"),
+    "best sentence",
+)
 """The inputs of the model (see `evidence`)."""
+_SENTENCE = len(EVIDENCE) - 1
 FEWEST = 20
 """Least number of queries with an answer, and of queries without an answer, to fit a model."""
 _FEWEST_MADE = 20
@@ -38,11 +44,15 @@ _FEWEST_MADE = 20
 
 The lowest scores of fewer questions are too uncertain.
 """
-_SCORE = np.array([8.5, 0.0, 3.4, 0.0, -12.0])
+_SCORE = np.array([8.5, 0.0, 3.4, 0.0, -12.0, 0.0])
 """The weight of each input in the score of a placed model.
 
 This weight and the following ones: chosen by `benchmarks.bench_silence`, leaving out one set.
 """
+_SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
+"""The same where the agreement of sentences is known."""
+_ABOVE_GENERAL = 0.5
+"""How far the threshold is above the highest scores of general questions there."""
 _SLOPE = 4.5
 """The increase of the logit from general questions to made ones."""
 _LEAST = 0.3
@@ -101,6 +111,11 @@ class Calibration:
 
         The probability is 0 if the late interaction is below `_UNRELATED`.
         """
+        if len(self.weights) > rows.shape[-1]:
+            raise StoreError(
+                f"the calibration has {len(self.weights)} inputs and this version knows "
+                f"{rows.shape[-1]}: a newer version made the release; update, or run it again here"
+            )
         read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
         chances = _logistic(read @ np.array(self.weights) + self.intercept)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
@@ -150,6 +165,7 @@ def evidence(
     - same document: the share of those other passages that are from this passage's document.
     - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`), or
       years of which this passage holds none.
+    - best sentence: 0 here (see `agreements`). `read_result` sets it.
 
     If there is a single passage, lead and same document are 0. For an unknown query (see
     `_UNKNOWN`), late interaction below `_FOREIGN` is set to 0.
@@ -192,12 +208,21 @@ def read_result(
     chunks. If it is None, use `found.contexts`. If there are no passages, the evidence is None.
     """
     contexts = found.contexts if contexts is None else contexts
-    read = read_passages(found.search_text, found.chunks[: contexts or None], reader)
-    weights, asked = found.token_weights, found.search_text
-    known = evidence(found.query, read, reader, weights, asked) if read else None
-    if 0 < contexts < len(found.chunks) and (known is None or DEFAULT.chances(known.row) < _UNSURE):
-        return read_result(found, reader, 0)
+    first = found.chunks[: contexts or None]
+    read, known = _read(found, first, reader)
+    if len(first) < len(found.chunks) and (known is None or DEFAULT.chances(known.row) < _UNSURE):
+        read, known = _read(found, found.chunks, reader)
+    if known is not None and found.token_weights is None:  # another model found the passages
+        known.rows[:, _SENTENCE] = agreements(found.query, first).max(initial=0.0)
     return read, known
+
+
+def _read(
+    found: SearchResult, chunks: Sequence[ScoredChunk], reader: Reader
+) -> tuple[list[Passage], Evidence | None]:
+    read = read_passages(found.search_text, chunks, reader)
+    weights, asked = found.token_weights, found.search_text
+    return read, evidence(found.query, read, reader, weights, asked) if read else None
 
 
 def passage_chances(
@@ -212,6 +237,8 @@ def passage_chances(
     if read:
         asked = found.search_text
         rows = evidence(found.query, read, reader, found.token_weights, asked).rows
+        if found.token_weights is None:
+            rows[:, _SENTENCE] = agreements(found.query, [one.chunk for one in read])
         for one, chance in zip(read, calibration.chances(rows).tolist(), strict=True):
             chances[one.rank - 1] = chance
     return chances
@@ -252,21 +279,27 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     """Return a model placed by the evidence of made questions and of general questions.
 
     The threshold is a little below the lowest scores of made questions. If there are few made
-    questions, it is near the highest scores of general questions. Return None if there are no
-    general questions. Also return None if enough made questions do not score higher than these.
+    questions, or if the agreement of sentences is known, it is near the highest scores of general
+    questions. Made questions agree with sentences more than people's wordings do. Return None if
+    there are no general questions. Also return None if enough made questions do not score higher
+    than these.
     """
     if not len(general):
         return None
-    near, far = made @ _SCORE, general @ _SCORE
+    by_sentence = bool(general[:, _SENTENCE:].any())
+    score = _SCORE_BY_SENTENCE if by_sentence else _SCORE
+    near, far = made @ score, general @ score
     spread, least = _SPREAD, float(np.quantile(far, _HIGHEST_GENERAL))
-    if len(near) >= _FEWEST_MADE:
+    if by_sentence:
+        least += _ABOVE_GENERAL
+    elif len(near) >= _FEWEST_MADE:
         spread = float(np.median(near) - np.median(far))
         least = float(np.quantile(near, _LOWEST_MADE)) - _BELOW_MADE * spread
     if spread <= 0:
         return None
     slope = _SLOPE / spread
     intercept = math.log(_LEAST / (1 - _LEAST)) - slope * least
-    weights = tuple((slope * _SCORE).tolist())
+    weights = tuple((slope * score).tolist())
     return Calibration(weights, intercept, _LEAST, answerable=len(made), unanswerable=len(general))
 
 

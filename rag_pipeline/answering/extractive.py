@@ -13,7 +13,7 @@ from rag_pipeline.answering.citing import cite
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import documents_of_others
+from rag_pipeline.answering.naming import capitalized, documents_of_others
 from rag_pipeline.answering.reading import (
     Floats,
     Passage,
@@ -30,7 +30,6 @@ from rag_pipeline.answering.reading import (
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
-from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
@@ -58,7 +57,6 @@ Chosen on the same half. The context holds the document's name, which sentences 
 """
 _NAME_WEIGHT = 0.3
 """Weight of a name's token in a query, relative to other tokens. Names often occur anywhere."""
-_NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _WORDS = 6.0
 """Weight of the question's words in a sentence, where another model found the passages.
 
@@ -171,7 +169,7 @@ def rank_sentences(
     scores = features @ np.array(list(counted.values()))
     if weights is None and not lists:  # another model found the passages
         words = Words(found.query, (f"{one.chunk.text}\n{one.chunk.context}" for one in read))
-        names = words.in_text(" ".join(_names(found.query)))
+        names = words.in_text(" ".join(capitalized(found.query)))
         scores += _WORDS * np.array([word_share(words, s, names) for s in sentences])
         scores += _RANK * np.array([1 / s.rank for s in sentences])
         scores += similarities(found.search_text, sentences, scores)
@@ -266,7 +264,7 @@ def sentence_features(
         return [], np.empty((0, len(FEATURES)))
     question = reader.question(query)
     shares = importance(question.ids, (one.ids for one in read), weights)
-    if names := " ".join(_names(query)):
+    if names := " ".join(capitalized(query)):
         counted = shares * np.where(np.isin(question.ids, token_ids(names)), name_weight, 1.0)
         shares = counted / counted.sum() if counted.any() else shares
     best_score = max(one.chunk.score for one in read)
@@ -312,9 +310,3 @@ def sentence_features(
         features[:, column] -= features[:, column].mean() if len(rows) else 0.0
         features[:, column] /= (features[:, column].std() if len(rows) else 0.0) + 1e-6
     return sentences, features
-
-
-def _names(query: str) -> list[str]:
-    """Return the names in a query, or [] if it is German, because German capitalizes all nouns."""
-    names = _NAME.findall(query)
-    return [] if names and language_of(query) == "de" else names

@@ -12,6 +12,7 @@ from rag_pipeline.loading.quality import dictionary
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _CODE = re.compile(r"\b[A-Za-z]{1,6}-\d+[A-Za-z]?\b")
+_CAPITALIZED = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“¿¡])\s*\Z")
 """The end of the text before a word that starts a sentence or clause."""
 _NO_NAMES = frozenset(
@@ -23,6 +24,12 @@ _ADJECTIVE = ("an", "ans", "ese", "ish")
 """Endings of adjectives such as `Danish`. Texts may have the noun instead."""
 _SHORTEST = 4
 _LONG = 6
+
+
+def capitalized(question: str) -> list[str]:
+    """Return the names in a question, or [] if it is German. German capitalizes all nouns."""
+    names = _CAPITALIZED.findall(question)
+    return [] if names and language_of(question) == "de" else names
 
 
 def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:

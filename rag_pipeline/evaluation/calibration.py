@@ -35,6 +35,7 @@ from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_search_texts, searched_index
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import UNANSWERABLE
+from rag_pipeline.models.providers.e5 import E5Embedding
 from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
@@ -114,13 +115,24 @@ def examples_without_gold(
         searcher.embed([one.search_text for one in parsed])
     except (UnknownReplyError, TextsFailedError):  # a dry run, or a model that failed
         return None
-    rows: list[list[Floats]] = []
+    rows: list[Floats] = []
     for questions in (made, GENERAL):
         found = searcher.search_all(SearchRequest(query=question) for question in questions)
         read = (_read(workspace, with_signs, one)[1] for one in found)
-        rows.append([met.row for met in read if met is not None])
-    of_made, of_general = (np.array(own).reshape(-1, len(EVIDENCE)) for own in rows)
-    return of_made, of_general
+        rows.append(_rows(workspace, configuration, [met.row for met in read if met is not None]))
+    return rows[0], rows[1]
+
+
+def _rows(workspace: Workspace, configuration: Configuration, each: Sequence[Floats]) -> Floats:
+    """Return evidence as one array.
+
+    The agreement of sentences counts only if the multilingual model also embeds the queries,
+    because a machine that only searches may lack it otherwise.
+    """
+    rows = np.array(each).reshape(-1, len(EVIDENCE))
+    if not isinstance(workspace.config.embeddings[configuration.embedding], E5Embedding):
+        rows[:, EVIDENCE.index("best sentence")] = 0.0
+    return rows
 
 
 def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
@@ -218,7 +230,7 @@ def examples(
                 made.removed.append(removed)
                 made.groups.append(query.group or next(iter(gold), query.query_id))
                 made.asked.append(query.group or query.query_id)
-    return made._replace(rows=np.array(rows).reshape(-1, len(EVIDENCE)))
+    return made._replace(rows=_rows(workspace, configuration, rows))
 
 
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from rag_pipeline.answering.agreement import agreements
 from rag_pipeline.answering.confidence import (
     DEFAULT,
     EVIDENCE,
@@ -12,12 +15,14 @@ from rag_pipeline.answering.confidence import (
     fit,
     passage_chances,
     placed,
+    read_result,
     threshold,
 )
 from rag_pipeline.answering.naming import unheld_names
-from rag_pipeline.answering.reading import Passage, read_passages
+from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchResult
+from rag_pipeline.errors import StoreError
 from rag_pipeline_tests.testing.chunking import scored
 
 HALF = 1 / np.sqrt(2)
@@ -42,9 +47,9 @@ def test_evidence_is_what_the_definitions_say():
     late = [HALF * (0.75 - 0.25), HALF, HALF]
     expected = [
         # Only two tokens: the three worst met are these two.
-        [late[0], 0.0, late[0] - HALF, 0, 0],
-        [late[1], HALF, late[1] - (late[0] + late[2]) / 2, 1 / 2, 0],
-        [late[2], HALF, late[2] - (late[0] + late[1]) / 2, 1 / 2, 0],
+        [late[0], 0.0, late[0] - HALF, 0, 0, 0],
+        [late[1], HALF, late[1] - (late[0] + late[2]) / 2, 1 / 2, 0, 0],
+        [late[2], HALF, late[2] - (late[0] + late[1]) / 2, 1 / 2, 0, 0],
     ]
     assert found.rows == pytest.approx(np.array(expected), abs=1e-6)
     assert found.best == 1
@@ -146,6 +151,46 @@ def test_a_model_is_placed_between_general_and_made_questions():
     assert few.chances(high) == pytest.approx(1 / (1 + np.exp(-far)))
     assert placed(np.repeat(general, 2, axis=0), made) is None
     assert placed(made, rows(0, 0, 0)) is None
+
+
+def test_where_sentences_are_compared_general_questions_alone_place_the_threshold():
+    made, general = np.zeros((51, len(EVIDENCE))), np.zeros((11, len(EVIDENCE)))
+    made[:, 5], general[:, 5] = 1.2, np.linspace(0.8, 0.9, 11)
+    found = placed(made, general)
+    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.75.
+    row = np.zeros((3, len(EVIDENCE)))
+    row[:, 0], row[:, 5], row[2, 4] = 0.5, [0.909, 0.911, 0.95], 1.0
+    assert (found.chances(row) < found.least).tolist() == [True, False, True]
+    # The logit rises by 4.5 for 3 points of the score.
+    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.911 - 22.75)
+    assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
+
+
+def test_a_calibration_of_a_newer_version_is_refused():
+    rows = np.full((1, len(EVIDENCE)), 0.5)
+    older = Calibration((1.0, 0.0), 0.0, 0.5)
+    assert older.chances(rows) == pytest.approx(1 / (1 + np.exp(-0.5)))
+    newer = Calibration((1.0,) * (len(EVIDENCE) + 1), 0.0, 0.5)
+    with pytest.raises(StoreError, match="7 inputs and this version knows 6: a newer version"):
+        newer.chances(rows)
+
+
+def test_the_best_sentence_counts_where_another_model_found_the_passages():
+    chunks = [
+        scored("a", "The hall costs 270 euros."),
+        scored("b", "What the attic costs is unknown."),
+    ]
+    question = "What does the hall cost?"
+    found = SearchResult(query=question, chunks=chunks)
+    each = agreements(question, chunks)
+    assert each[0] > each[1] > 0
+    _, known = read_result(found, sentence_vectors)
+    assert known.rows[:, 5] == pytest.approx([each[0]] * 2)
+    by_sentence = Calibration((0.0,) * 5 + (1.0,), 0.0, 0.5)
+    chances = passage_chances(found, sentence_vectors, by_sentence)
+    assert chances == pytest.approx((1 / (1 + np.exp(-each))).tolist())
+    own = replace(found, token_weights=np.ones(40_000, np.float32))
+    assert not read_result(own, sentence_vectors)[1].rows[:, 5].any()
 
 
 def test_the_threshold_is_a_rank_of_the_chances():

@@ -5,7 +5,6 @@ import pytest
 
 from rag_pipeline.answering import (
     extract_answers,
-    extractive,
     form_answers,
     sentence_vectors,
 )
@@ -111,20 +110,6 @@ def test_a_name_that_the_question_holds_weighs_less_than_what_it_asks():
         [scored("d", text)],
     )
     assert found.citations[0].text == "The penalty is paid at once."
-
-
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        (
-            "What does Halvorsk's NDA with Okonjo-Reyes say? Who signs?",
-            ["Halvorsk", "Okonjo-Reyes"],
-        ),
-        ("Wie lange gilt die Vertraulichkeit der Vereinbarung?", []),
-    ],
-)
-def test_names_are_told_by_their_capitals_but_in_german(question, names):
-    assert extractive._names(question) == names
 
 
 class _Two:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_pipeline.answering.naming import documents_of_others
+from rag_pipeline.answering.naming import capitalized, documents_of_others
 from rag_pipeline.datamodels import ScoredChunk
 
 
@@ -33,3 +33,17 @@ def test_a_name_in_a_title_rules_out_documents_without_it(
     question: str, chunks: list[ScoredChunk], others: set[str]
 ) -> None:
     assert documents_of_others(question, chunks) == others
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        (
+            "What does Halvorsk's NDA with Okonjo-Reyes say? Who signs?",
+            ["Halvorsk", "Okonjo-Reyes"],
+        ),
+        ("Wie lange gilt die Vertraulichkeit der Vereinbarung?", []),
+    ],
+)
+def test_names_are_told_by_their_capitals_but_in_german(question, names):
+    assert capitalized(question) == names

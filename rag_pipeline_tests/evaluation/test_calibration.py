@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline.answering.confidence import EVIDENCE
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
@@ -12,6 +13,7 @@ from rag_pipeline.evaluation.answers import load_answers, load_calibration, upda
 from rag_pipeline.evaluation.calibration import examples
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
+from rag_pipeline.models.providers.e5 import E5Embedding
 from rag_pipeline.release import current
 from rag_pipeline.search.index import Index
 from rag_pipeline.workspace import Workspace
@@ -109,6 +111,16 @@ def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
     assert sure > assistant.ask("What is the rent of Baobab House?").confidence
     (first, *_) = assistant.rated("What is the rent of Quince House?", "tiny", 5)
     assert first[1] == pytest.approx(sure)
+
+
+def test_sentences_count_only_where_their_model_embeds_the_queries(fitted):
+    config = fitted.config
+    e5 = config.model_copy(update={"embeddings": {"minilm": E5Embedding(provider="e5")}})
+    kept = [
+        calibration._rows(Workspace(one), one.configuration("default"), [np.ones(len(EVIDENCE))])
+        for one in (config, e5)
+    ]
+    assert [rows.sum() for rows in kept] == [len(EVIDENCE) - 1, len(EVIDENCE)]
 
 
 @pytest.mark.parametrize("asked", [0, 24])
