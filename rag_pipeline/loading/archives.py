@@ -29,10 +29,10 @@ def is_archive(name: str) -> bool:
 
 
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an archive. An unusable document has a reason.
+    """Yield every document of an archive. An unusable document has a `reason`.
 
-    Hidden files are left out. An archive that is empty, corrupt or a possible zip bomb yields one
-    document with that reason. Raise OSError if the file can't be read.
+    Hidden files are left out. For an archive that is empty, corrupt or a possible zip bomb, yield
+    one document whose `reason` says so. Raise OSError if the archive can't be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -56,7 +56,7 @@ def read_member(path: Path, member: str) -> bytes:
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive and the member that a document's id names, or None if it names none."""
+    """Return the archive and its member that a document's id names, or None without an archive."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
         if is_archive(part):
@@ -66,9 +66,9 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1)
 def _unpacked(path: Path, member: str, changed: int) -> bytes:
-    """Return a member's bytes, which are kept for further records of the same member.
+    """Return a member's bytes, and keep the last bytes for further records of the same member.
 
-    `changed` is the archive's modification time in ns. A changed archive is read again.
+    `changed` is the archive's modification time in nanoseconds. A changed archive is read again.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -83,7 +83,10 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
 def bomb(
     members: list[zipfile.ZipInfo], packed: int, max_bytes: int, parts: str, suffix: str = ".zip"
 ) -> str:
-    """Return why an archive of `packed` bytes may be a zip bomb, or "" if it is safe."""
+    """Return why an archive of `packed` bytes may be a zip bomb, or "" if it is safe.
+
+    `parts` and `suffix` name the archive's members and type in the message.
+    """
     total = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS:
         return f"zip bomb? it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"

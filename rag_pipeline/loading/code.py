@@ -83,7 +83,10 @@ class Symbol(NamedTuple):
 
 
 def symbols_of(document: Document) -> list[Symbol]:
-    """Return a document's definitions in order, outer ones first, or [] if it is not code."""
+    """Return a document's definitions in the order of the text, or [] if it is not code.
+
+    An outer definition precedes its inner definitions.
+    """
     stored = document.metadata.get(SYMBOLS)
     if not isinstance(stored, str) or document.media_type not in CODE_SUFFIXES.values():
         return []
@@ -97,7 +100,7 @@ def symbols_metadata(text: str, suffix: str) -> dict[str, MetadataValue]:
 
 
 def find_symbols(text: str, suffix: str) -> list[Symbol]:
-    """Return at most 20,000 definitions of a source text. `suffix` decides its language.
+    """Return at most 20,000 definitions of a source text in the language that `suffix` decides.
 
     Offsets count code points. The extra `code` must be installed.
     """
@@ -119,7 +122,7 @@ def _parser(language: _Language) -> "Parser":
 
 
 def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
-    """Yield definitions in order, outer definitions first. Their offsets count bytes."""
+    """Yield the definitions in the order of the source, with offsets that count bytes."""
     pending = [(_parser(language).parse(raw).root_node, "")]
     while pending:
         node, path = pending.pop()
@@ -149,7 +152,7 @@ def _name(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """Return the node of the name that C declarators declare (f in `*f(int)`), or None."""
+    """Return the node of the name that C declarators declare, such as f in `*f(int)`, or None."""
     found = None
     while node is not None:
         inner = node.child_by_field_name("declarator") or next(
@@ -164,7 +167,7 @@ def _text(node: "Node | None") -> str:
 
 
 def _whole(node: "Node") -> "Node":
-    """Return a definition together with its decorators, `export` or `template <>`."""
+    """Return the node of a definition together with its decorators, `export` or `template <>`."""
     while (around := node.parent) is not None and around.type in _AROUND:
         inside = [c for c in around.named_children if c.type in _DEFINITIONS | {*_VARIABLES}]
         if len(inside) > 1:
@@ -174,7 +177,10 @@ def _whole(node: "Node") -> "Node":
 
 
 def _above(node: "Node", raw: bytes) -> int:
-    """Return the start of a definition with the comments and attributes directly above it."""
+    """Return the byte offset where the comments and attributes directly above a definition start.
+
+    Return the start of the definition if there are none.
+    """
     first = node
     while (before := first.prev_named_sibling) is not None:
         line = raw.rfind(b"\n", 0, before.start_byte) + 1

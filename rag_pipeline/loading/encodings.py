@@ -31,8 +31,8 @@ _READ = 2_000
 def guessed_encoding(raw: bytes) -> str:
     """Return the likely encoding of a text, or "" if it is UTF-8 or no encoding fits.
 
-    Return "" also for damaged UTF-8: text that is cut off inside a character, or most of whose
-    letters beyond ASCII are valid.
+    Return "" also for damaged UTF-8. UTF-8 counts as damaged if the text ends inside a character,
+    or if it has at least as many valid characters beyond ASCII as wrong bytes.
     """
     from charset_normalizer import from_bytes
 

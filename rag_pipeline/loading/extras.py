@@ -1,7 +1,7 @@
 """Manage the optional packages (extras) that let loaders read more of a document.
 
-A document that was read without an extra has another content hash. So it becomes stale once the
-extra is installed.
+A document that was read without an extra has another content hash. The document therefore becomes
+stale once the extra is installed.
 """
 
 import hashlib

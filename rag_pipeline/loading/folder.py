@@ -27,7 +27,7 @@ _UNREAD = "cannot read"
 
 
 class ListedFile(NamedTuple):
-    """Describe a file. `relative` is its POSIX path below the root.
+    """Describe a file of a folder. `relative` is its POSIX path below the folder.
 
     `reason` tells why the file is unusable, or is "". `unread` is True if the next load may be able
     to read the file.
@@ -175,7 +175,7 @@ class Ignored:
 
     @classmethod
     def above(cls, root: str) -> "Ignored":
-        """Return the rules of all `.gitignore` files between a Git checkout's root and a folder."""
+        """Return the rules of the `.gitignore` files from a checkout's root down to a folder."""
         real = Path(root).resolve()
         top = next((f for f in (real, *real.parents) if (f / ".git").exists()), real)
         ignored = cls()

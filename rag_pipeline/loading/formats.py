@@ -29,11 +29,12 @@ _MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
-    """Hold the Markdown of a file, and its declared title or "".
+    """Hold the Markdown of a file, and the title that the file declares, or "".
 
     - `page_map`: a packed `PageMap`, or None for formats that have no pages.
     - `missing_extra`: the extra that would read more of the file, or "".
-    - `unseen`: counts of what no reader sees, by reason. `parse` moves them to `metadata`.
+    - `unseen`: the number of characters that no reader sees, by reason. `parse` moves it to
+      `metadata`.
     """
 
     text: str
@@ -238,7 +239,7 @@ def _table(table: Any) -> str:
 
 
 def add_row(rows: list[str], cells: list[str]) -> None:
-    """Add a row to a Markdown table. The first row becomes the head."""
+    """Add a row to the lines of a Markdown table. The first row becomes the head."""
     rows.append(f"| {' | '.join(cells)} |")
     if len(rows) == 1:
         rows.append("|" + " --- |" * len(cells))

@@ -1,4 +1,4 @@
-"""Convert HTML and Office files to Markdown in linear time, also if they are nested deeply."""
+"""Convert HTML and Office files to Markdown in linear time, even if elements are nested deeply."""
 
 import io
 import re
@@ -42,7 +42,10 @@ def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str,
 
 
 def _drop_surroundings(soup: Any) -> None:
-    """Drop menus, footers and side columns outside the main content, if other text remains."""
+    """Drop menus, footers and side columns that are outside the main content.
+
+    Drop nothing if no other text would remain.
+    """
     found = [
         element
         for element in soup.select(_SURROUNDINGS)
@@ -57,14 +60,14 @@ def _drop_surroundings(soup: Any) -> None:
 
 
 def html_text(document_id: str, raw: bytes, unseen: Counter[str]) -> str:
-    """Return the Markdown of HTML in a document. Add its unseen characters to `unseen`."""
+    """Return the Markdown of HTML inside a document. Count its unseen characters in `unseen`."""
     text, _, found = read_html(document_id, raw)
     unseen.update(found)
     return clean(text)
 
 
 def to_markdown(raw: bytes, suffix: str) -> str:
-    """Convert `.html`, `.docx` or `.pptx` to Markdown."""
+    """Convert the content of an `.html`, `.docx` or `.pptx` file to Markdown."""
     from markitdown import StreamInfo
 
     info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
@@ -98,7 +101,7 @@ def _text_encoding(declared: str) -> str:
 
 
 def _read_nested(html: str) -> tuple[str, str, Counter[str]] | None:
-    """Return what `read_html` returns for HTML nested deeper than 100 levels, else None.
+    """Return the result of `read_html` for HTML nested deeper than 100 levels, or None.
 
     Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
     """
@@ -116,7 +119,7 @@ def _read_nested(html: str) -> tuple[str, str, Counter[str]] | None:
 
 
 class _Outline:
-    """Collect the depth of a document and the texts between its tags, from a parser's events."""
+    """Collect the nesting depth of HTML and the texts between its tags from a parser's events."""
 
     def __init__(self) -> None:
         self.deepest = self._depth = 0
@@ -176,7 +179,7 @@ class _Outline:
 
 @cache
 def _converters() -> dict[str, Any]:
-    """Return markitdown's converters, patched to read blanks and lists in linear time."""
+    """Return markitdown's converters by suffix, patched to read blanks and lists in linear time."""
     import markdownify
     from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
     from markitdown.converters import _html_converter as converters

@@ -48,7 +48,7 @@ def language_of(text: str) -> str:
 
 
 def is_no_other(text: str, language: str) -> bool:
-    """Return whether the start and middle of a text are in the given language or in none."""
+    """Return whether the start and middle of a text are in the given language or no language."""
     identifier, lock = _every_language()
     middle = len(text) // 2
     with lock:
@@ -66,8 +66,8 @@ def any_language_of(text: str) -> str:
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
     """Return the share (0 to 1) of each language among texts, the largest share first.
 
-    A text counts only if both halves are in the same language. Other texts are often lists of names
-    and numbers.
+    A text counts only if both halves are in the same language. Texts with different halves are
+    often lists of names and numbers.
     """
     halves = ((text[: len(text) // 2], text[len(text) // 2 :]) for text in texts)
     pairs = ((language_of(first), language_of(second)) for first, second in halves)

@@ -31,9 +31,10 @@ def _limit(wanted: int) -> None:
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
-    """Raise the limits of time and memory inside the `with` block, for example to recognise a page.
+    """Raise the process's limits of time and memory inside the `with` block.
 
-    A limit that is not set stays unset.
+    OCR of a page needs this. `more_bytes` are added to the memory limit, and `seconds` become the
+    time limit. A limit that is not set stays unset.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]

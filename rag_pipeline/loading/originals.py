@@ -15,7 +15,10 @@ from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
 def read_original(document: Document, settings: DocumentsSource, root: Path) -> bytes:
-    """Return the bytes of a PDF document's file. Raise DocumentError if it is gone or changed."""
+    """Return the bytes of a PDF document's file.
+
+    Raise DocumentError if the file is gone or has changed, or if the document is not a PDF.
+    """
     name = document.document_id
     if document.page_map is None:
         raise DocumentError(name, "it has no pages to show, only text")
@@ -41,7 +44,7 @@ def _file(folder: Path, name: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def _object(url: str, name: str, content_hash: str) -> bytes:
-    """Return an object's or archive member's bytes. They are kept for further pages."""
+    """Return the bytes of an object or archive member, which are cached for further pages."""
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)

@@ -24,7 +24,7 @@ class Box(NamedTuple):
 class PageMap:
     """Map the lines of a text to their boxes, and hold the sizes of the pages in PDF points.
 
-    `starts` are the lines' offsets in `Document.text`, and a line ends at the next start. Page
+    `starts` has the lines' offsets in `Document.text`. A line ends at the next start. Page
     numbers may decrease, because footnotes come after a paragraph that continues on the next page.
     `file_hash` is the SHA-256 of the PDF.
     """

@@ -25,8 +25,9 @@ def load_all(
 ) -> Generator[ParsedSource[T], None, None]:
     """Load documents in up to `processes` threads, and yield them in the order of the sources.
 
-    The bytes of a source are read before the next source is taken, because the copy of a bucket's
-    object exists only until then.
+    Each source comes with a value, which is yielded with its document or error. The bytes of a
+    source are read before the next source is taken, because a bucket's object is copied only until
+    then.
     """
     started: deque[tuple[Source, T, Future[Document], int]] = deque()
     finished = False

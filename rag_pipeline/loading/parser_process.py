@@ -1,7 +1,7 @@
 """Parse documents in separate processes, so that a hostile document harms only its parser.
 
-A process parses one document after the other. A dead process is replaced. Each process has a timer
-that ends it if a document takes too long, even if the parent process has died.
+A process parses one document after the other. A dead process is replaced. A timer in each process
+ends the process if a document takes too long, even if the parent process has died.
 """
 
 import atexit
@@ -87,7 +87,7 @@ def _parsers() -> _Parsers:
 def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSource) -> Parsed:
     """Call `parsers.parse` in a parser process, for at most `settings.parse_seconds`.
 
-    Raise DocumentError also if the document takes longer or kills the process.
+    Raise DocumentError if parsing fails, takes longer or kills the process.
     """
     request = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
     parsed = Parsed(**_call(request, raw, settings))
@@ -158,7 +158,7 @@ def _cause_of_death(request: Mapping[str, Any], status: int) -> str:
 
 
 def serve() -> None:
-    """Answer requests on standard input until the input ends."""
+    """Read requests from standard input, and write replies to standard output, until input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     logging.disable(logging.CRITICAL)  # the libraries' remarks on hostile files help nobody
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

@@ -52,7 +52,7 @@ _ZIPPED = (".docx", ".pptx", ".xlsx", ".epub", ".odt")
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
-    """Convert a file whose suffix is in PARSERS to Markdown. Source code stays unchanged.
+    """Convert a file whose suffix is in `PARSERS` to Markdown. Source code stays unchanged.
 
     The same bytes give the same text. Raise DocumentError for encrypted, corrupt and hostile files,
     and for PDF files that have no text.
@@ -111,7 +111,7 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     """Return each sheet as a Markdown table. Hidden rows, columns and sheets are marked.
 
     markitdown is not used, because its data frame writes empty cells as `NaN`. One cell in a far
-    corner would make the data frame need all memory.
+    corner would also make the data frame use up the memory.
     """
     from openpyxl import load_workbook
 

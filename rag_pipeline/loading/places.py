@@ -112,7 +112,10 @@ def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | No
 
 
 def _section(document: Document, start: int) -> str:
-    """Return the last two headings above an offset, but the title only if it is the only one."""
+    """Return the last two headings above an offset, joined by `›`.
+
+    The title counts only if there is no other heading above.
+    """
     if document.media_type == "text/plain":
         return ""
     paths = heading_paths(document.text)
@@ -165,7 +168,10 @@ def _json_pointer(text: str, offset: int) -> str:
 
 
 def _tokens(text: str, offset: int) -> Iterator[str]:
-    """Yield the strings and punctuation of JSON up to an offset, but no `}`, `]` or `,` at it."""
+    """Yield the strings and punctuation of JSON up to an offset.
+
+    A `}`, `]` or `,` at the offset itself is left out.
+    """
     for token in _JSON.finditer(text):
         if token.start() > offset or (token.start() == offset and token[0] in "}],"):
             return

@@ -33,7 +33,7 @@ _MIN_CONFIDENCE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TextQuality:
-    """Measure the quality of one text. Shares are between 0 and 1."""
+    """Hold measures of the quality of one text. Shares are between 0 and 1."""
 
     pages: int
     words: int
@@ -115,7 +115,7 @@ class TextQuality:
 def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
-    """Measure a text.
+    """Measure the quality of a text.
 
     - `characters`: the number of characters on each page, or () if there are no pages.
     - `unmapped`: the number of characters that the fonts or the encoding map to no letter.
@@ -138,12 +138,15 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Add the share of words in a dictionary to measures (JSON), and return the new JSON."""
+    """Add the share of a text's words that are in a dictionary to the text's measures.
+
+    `measured` and the result are JSON. `language` chooses the dictionary.
+    """
     return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
 
 
 def doubts_of_prose(text: str, language: str) -> str:
-    """Return the measures (JSON) of a text without pages, or "" if none is doubtful."""
+    """Return the measures of a text without pages as JSON, or "" if no measure is doubtful."""
     text = text[:_MAX_MEASURED]
     found = measure(text, (), text.count("\ufffd"))
     found = replace(found, known=share_known(text, language))
@@ -151,11 +154,11 @@ def doubts_of_prose(text: str, language: str) -> str:
 
 
 def share_known(text: str, language: str) -> float | None:
-    """Return the share (0 to 1) of the words in a dictionary of the language, or None.
+    """Return the share (0 to 1) of a text's words that are in the dictionary of a language.
 
     At most 4,000 words of at least two letters, spread over the text, are looked up. Return None if
-    there is no dictionary or the text has fewer than 50 such words. Return None also if the share
-    is low and the text may be in another language of the same script.
+    there is no dictionary, or if the text has fewer than 50 such words. Return None also if the
+    share is low and the text may be in another language.
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
@@ -168,7 +171,7 @@ def share_known(text: str, language: str) -> float | None:
 
 @cache
 def dictionary(language: str) -> frozenset[str]:
-    """Return the words of a language in lower case, or no words if no dictionary is packaged."""
+    """Return a language's words in lower case, or an empty set if no dictionary is packaged."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 

@@ -57,7 +57,7 @@ def _as_id(value: Any) -> Any:
 
 
 def _as_groups(value: Any) -> Any:
-    """Turn each plain string in a list of groups into a group with one member."""
+    """Replace each plain string in a list of groups by a group that has only this string."""
     if not isinstance(value, list):
         return value
     return [[item] if isinstance(item, str) else item for item in value]
@@ -74,9 +74,10 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """Describe a gold span by offsets or a quote. If both are given, they must agree.
+    """Describe a gold span by offsets, by a quote or by both, which must then agree.
 
-    If neither is given, the whole document is gold. `grade` tells how relevant the span is.
+    If there are neither offsets nor a quote, the whole document is gold. `grade` (from 1) tells how
+    relevant the span is.
     """
 
     document_id: Identifier
@@ -232,7 +233,7 @@ def resolve_queries(
 
 
 def problem_of(query_id: str) -> str:
-    """Return the first words of messages about a query's gold spans."""
+    """Return the words that begin each message about a query's gold spans."""
     return f"query {query_id}: "
 
 
@@ -255,7 +256,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:
-    """Return the gold span, None for the whole document, or a message about the mistake."""
+    """Return the gold span, None if the whole document is gold, or a message with the error."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
     if span.start is None and quote is None:

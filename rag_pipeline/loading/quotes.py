@@ -16,7 +16,7 @@ _LONGEST_COMPARED = 2_000_000
 
 
 class Searchable:
-    """Find quotes in a text, which is normalised once, on first use."""
+    """Find quotes in a text. The text is normalised once, when this is first needed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -24,7 +24,7 @@ class Searchable:
     def find(self, quote: str) -> list[Span]:
         """Return all spans that equal the quote. Spans may overlap.
 
-        If there are none, return the spans that equal it after both are normalised.
+        If there are none, return the spans that equal the quote after both are normalised.
         """
         exact = [(start, start + len(quote)) for start in _starts(quote, self.text)]
         return exact or self._find_normalised(quote)
@@ -75,7 +75,7 @@ def _starts(wanted: str, text: str) -> list[int]:
 
 
 def _normalised(text: str) -> tuple[str, list[int]]:
-    """Return the normalised text, and the offset in `text` of each of its characters.
+    """Return the normalised text, and the original offset of each normalised character.
 
     White space, invisible characters, and dashes between letters are removed, because a line end
     may have caused them. Case, ligatures, accents, quotation marks and dashes are unified.

@@ -46,7 +46,7 @@ class Located(NamedTuple):
 
 
 def locate(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an open `.json` or `.jsonl` file. A broken document has a reason.
+    """Yield every document of an open `.json` or `.jsonl` file. A broken document has a `reason`.
 
     A record without an id is called `{relative}:{line}` (from 1) or, in a JSON array,
     `{relative}:{index}` (from 0). Raise OSError if the file can't be read.

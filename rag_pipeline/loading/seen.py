@@ -29,10 +29,10 @@ _TABLE = (
 
 @dataclass(slots=True)
 class SeenFiles:
-    """Record the documents found in the files below a folder, in a SQLite file of this machine.
+    """Record the documents that were found in the files below a folder.
 
-    If the record is lost or not writable, documents are read again. `how` identifies the settings
-    that decide which documents a file contains.
+    The record is a SQLite file of this machine. If it is lost or not writable, files are read
+    again. `how` identifies the settings that decide which documents a file contains.
     """
 
     path: Path
@@ -43,7 +43,10 @@ class SeenFiles:
     _used: set[str] = field(default_factory=set)
 
     def get(self, relative: str, status: os.stat_result) -> list[Located] | None:
-        """Return the documents of a file with this status, or None if the file must be read."""
+        """Return the recorded documents of a file, or None if the file must be read.
+
+        The file must be read if it has no record, or if its status has changed since.
+        """
         if self._known is None:
             self._known = self._read()
         self._used.add(relative)
@@ -64,7 +67,10 @@ class SeenFiles:
             self._new[relative] = self._identity(status, kept), kept
 
     def save(self) -> None:
-        """If the folder is writable, write new entries, and drop files that were not looked up."""
+        """Write new entries, and drop the entries of files that were not looked up.
+
+        Do nothing if the record's folder is missing or not writable.
+        """
         gone = (self._known or {}).keys() - self._used
         if not (self._new or gone) or not self.path.parent.is_dir():
             return
@@ -93,7 +99,7 @@ class SeenFiles:
             return {}
 
     def _identity(self, status: os.stat_result, found: str) -> str:
-        """Return a string that changes with the file and with the documents found in it."""
+        """Return a string that changes if the file, its documents or the settings change."""
         state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         digest = hashlib.blake2b(found.encode(), digest_size=8).hexdigest()
         return " ".join(map(str, (FORMAT, self.how, *state, digest)))

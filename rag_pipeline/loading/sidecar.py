@@ -20,7 +20,7 @@ _TITLE = "title"
 
 
 class Given(NamedTuple):
-    """Hold the title and metadata of one line, and the hash of the line."""
+    """Hold the title and metadata from one line of a sidecar file, and the hash of the line."""
 
     title: str
     metadata: Mapping[str, MetadataValue]
@@ -85,7 +85,10 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def with_given(source: Source, given: Mapping[str, Given]) -> Source:
-    """Return a source with its title and metadata from the sidecar, and a hash that covers them."""
+    """Return a source with the title and metadata that a sidecar file gives for its document.
+
+    Its content hash then also covers them. A source without a line in the file stays unchanged.
+    """
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):
         return source

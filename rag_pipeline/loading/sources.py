@@ -208,7 +208,7 @@ Source = SourceFile | Rejected
 
 
 def is_prose(path: str) -> bool:
-    """Return whether a file's suffix is one of prose, not of tables, code or data."""
+    """Return whether a file's suffix stands for prose, and not for tables, code or data."""
     return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf")
 
 
@@ -282,7 +282,7 @@ def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
 
 
 def folder_of(root: Path) -> Path:
-    """Return the folder that the paths of a listing are relative to."""
+    """Return `root`, or its folder if it is a file. The paths of a listing are relative to it."""
     return root.parent if root.is_file() else root
 
 
@@ -364,7 +364,7 @@ def _sources(
 
 
 def read_as(name: str, digest: str) -> str:
-    """Return a file's digest. If its parser's version is above 1, hash both together."""
+    """Return a digest that changes with a file's digest and with the version of its parser."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 

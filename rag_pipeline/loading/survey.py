@@ -81,8 +81,9 @@ class Survey:
 def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
     """Survey a folder or one file. Read at most 80 files, for at most about 60 seconds.
 
-    `languages` has the share (0 to 1) of each language among the texts of 200 characters or more.
-    Code and tables count only if there is no prose, because their language is often guessed wrong.
+    In the result, `languages` has the share (0 to 1) of each language among the texts of at least
+    200 characters. Code and tables count only if there is no prose, because their language is often
+    guessed wrong.
     """
     base = folder_of(documents)
     limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
@@ -119,9 +120,10 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
 ) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]], int]:
-    """Return texts with paths, the paths of scans, the lengths, and the number of unread files.
+    """Read a sample of the files. Return texts, scans, lengths, and the number of unread files.
 
-    The lengths are the numbers of characters and of bytes by suffix.
+    Each text comes with its path. Scans are paths. The lengths are, for each suffix, the number of
+    characters and the number of bytes.
     """
     texts: list[tuple[str, str]] = []
     scans: list[str] = []
@@ -161,7 +163,10 @@ def _is_giant(path: str, size: int) -> bool:
 
 
 def _dumps(characters: Mapping[str, float]) -> dict[str, int]:
-    """Return the characters of the few data files that hold most of a folder's text, or {}."""
+    """Return the number of characters by path of the few data files that hold most of the text.
+
+    Return {} if there are no such files.
+    """
     whole = sum(characters.values())
     least = max(_LARGE_LOG, whole / 10)
     found = {p: round(n) for p, n in characters.items() if n >= least and _DATA.search(p)}

@@ -60,9 +60,9 @@ def byte_order_encoding(raw: bytes) -> str | None:
 
 
 def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
-    """Return the text of a file, and its encoding if that had to be guessed, or else "".
+    """Return the text of a file, and the encoding that was guessed for it, or "".
 
-    UTF-8, UTF-16 and UTF-32 are not guessed. Raise DocumentError if the file is binary. If a byte
+    UTF-8, UTF-16 and UTF-32 need no guess. Raise DocumentError if the file is binary. If a byte
     can't be decoded, raise DocumentError with its offset.
     """
     for signature, name in _SIGNATURES.items():
@@ -79,9 +79,9 @@ def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
 
 
 def _utf_16_of_latin(raw: bytes) -> str | None:
-    """Return the UTF-16 encoding of text that has no byte order mark, or None for other bytes.
+    """Return the UTF-16 encoding of text without a byte order mark, or None for other bytes.
 
-    Many bytes of such text are 0. They are all at even offsets or all at odd ones.
+    More than a quarter of the bytes of such text are 0, all at even offsets or all at odd offsets.
     """
     even, odd = raw[::2].count(0), raw[1::2].count(0)
     if len(raw) % 2 or even + odd <= len(raw) / 4 or (even and odd):
@@ -185,7 +185,8 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
 def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Return the offset and the path of each Markdown heading.
 
-    A path consists of the headings above it, from the outermost to the innermost, and itself.
+    The path has the headings that contain a heading, from the outermost to the innermost, and the
+    heading itself.
     """
     # Cached, because searches find mostly the same documents.
     path: list[tuple[int, str]] = []

@@ -39,7 +39,7 @@ NO_WIDTH = re.compile(
 
 
 def without_zero_width(text: str) -> tuple[str, int]:
-    """Return the text without characters that have no width, and their number."""
+    """Return the text without its zero-width characters, and the number of these characters."""
     if text.isascii():
         return text, 0
     kept = NO_WIDTH.sub("", text)
@@ -87,7 +87,7 @@ class StyleSheet:
                     self._rules.setdefault(key, {}).update(_declarations(body))
 
     def style(self, tag: str, attributes: Mapping[str, Any]) -> dict[str, str]:
-        """Return the declared properties of an element."""
+        """Return the values of the CSS properties that are declared for an element."""
         given = attributes.get("class") or ()
         classes = given.split() if isinstance(given, str) else given
         names = ["", *(f".{name}" for name in classes), f"#{attributes.get('id')}"]
@@ -122,7 +122,7 @@ def _hides(attributes: Mapping[str, Any], style: Mapping[str, str]) -> str:
 
 
 def drop_unseen_elements(soup: Any) -> Counter[str]:
-    """Remove the hidden elements of a parsed page. Return their number of characters by reason."""
+    """Remove the hidden elements of a parsed page. Return the number of characters by reason."""
     sheet = StyleSheet("\n".join(element.get_text() for element in soup("style")))
     linked = soup.find("link", rel="stylesheet") is not None
     behind: dict[int, str] = {}
@@ -263,7 +263,10 @@ def _pixels(style: Mapping[str, str], name: str) -> float | None:
 
 
 def _same(colour: str, back: str) -> bool:
-    """Return whether a text is transparent or has its background's colour ("" is no colour)."""
+    """Return whether text in a colour cannot be seen on its background.
+
+    Return False if `colour` is "".
+    """
     colour, back = "".join(colour.split()), "".join(back.split())
     same = colour == back or (colour in _WHITE and back in _WHITE)
     return bool(colour) and (same or colour == "transparent")

@@ -30,11 +30,11 @@ class GivenSpan:
 
 
 def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
-    """Return a given span as offsets in the document's text, or raise SpanNotFoundError.
+    """Return the start and end of a given span in the document's text.
 
     If `content` is None, the offsets must lie inside the text. Otherwise the text at the offsets
-    must equal `content`, before or after all line ends are translated to newlines. If it does not,
-    `content` must occur exactly once.
+    must equal `content`, before or after all line ends are translated to newlines. If the text
+    differs, `content` must occur exactly once. Raise SpanNotFoundError if there is no such span.
     """
     if content is None:
         if not 0 <= start < end <= len(text):
@@ -57,7 +57,10 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with newlines as line ends, and the old offsets of its characters and end."""
+    """Translate the line ends of a text to newlines. Also return each character's old offset.
+
+    The last offset is that of the end of the text.
+    """
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
@@ -80,7 +83,10 @@ class DataSet:
         self.skipped.append(f"{what}: {reason}")
 
     def add_document(self, name: str, text: str) -> str:
-        """Add a document under the data set's name or id for it. Return its file name."""
+        """Add a document. Return its file name, which is made from `name`.
+
+        `name` is the document's name or id in the data set.
+        """
         name = re.sub(r'[/\\:*?"<>|]', "_", UNSAFE.sub("_", name)).strip(" .")
         name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
         name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
@@ -92,7 +98,7 @@ class DataSet:
         return document_id
 
     def add_judged(self, query_id: str, query: str, grades: Mapping[str, int]) -> None:
-        """Add a query whose gold is whole documents. `grades` has their grades above 0."""
+        """Add a query whose gold is whole documents. `grades` has each document's grade above 0."""
         gold = tuple(sorted(grades))
         if not gold:
             self.skip(query_id, "no relevant document in the set")

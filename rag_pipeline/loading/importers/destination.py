@@ -1,7 +1,7 @@
 """Write a data set to a folder.
 
-A marker file, which lists the imported documents, is written first, and the queries last. So a
-repeated import gives the same bytes, and completes an interrupted import.
+A marker file, which lists the imported documents, is written first. The queries are written last. A
+repeated import therefore gives the same bytes, and completes an interrupted import.
 """
 
 import json

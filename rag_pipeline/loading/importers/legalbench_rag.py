@@ -27,7 +27,7 @@ class _Benchmark(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with `benchmarks/` and `corpus/`. A query is tagged with its benchmark."""
+    """Read the folder that has `benchmarks/` and `corpus/`. Tag each query with its benchmark."""
     corpus, benchmarks = source / "corpus", sorted((source / "benchmarks").glob("*.json"))
     if not corpus.is_dir():
         raise InputError(f"{corpus}: no such folder; expected the documents there")

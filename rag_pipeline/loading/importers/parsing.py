@@ -39,9 +39,9 @@ def read_judgements(
 ) -> dict[str, dict[str, int]]:
     """Return the grades above 0 in a file of judgements, by query id and document id.
 
-    `columns` are the numbers (from 0) of the columns of query, document and grade. `names` maps the
-    file's names of documents to document ids. Other documents are left out. If the first line has
-    no grade, it is a header.
+    `columns` has the numbers (from 0) of the columns for query, document and grade. `names` maps
+    the file's names of documents to document ids. Documents that are not in `names` are left out. A
+    first line without a grade is a header.
     """
     grades: dict[str, dict[str, int]] = {}
     for number, line in read_lines(path):
@@ -76,7 +76,7 @@ def parse(kind: type[T], data: bytes | str, where: str) -> T:
 
 
 def parse_file(kind: type[T], path: Path) -> T:
-    """Parse a JSON file, or raise InputError like `parse`."""
+    """Parse a JSON file and validate it as `kind`. Raise InputError like `parse`."""
     return parse(kind, read_bytes(path), str(path))
 
 

@@ -45,10 +45,10 @@ class _Band:
 
 
 def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:
-    """Return the page's lines in reading order.
+    """Arrange the words of a page in lines, and return the lines in reading order.
 
-    Above the y coordinate `head`, where authors may stand side by side, a horizontal white gap ends
-    columns.
+    Above the y coordinate `head`, authors may stand side by side. A horizontal white gap ends
+    columns there.
     """
     lines: list[Line] = []
     for number, column in enumerate(_columns(words, head, 0), 1):
@@ -83,7 +83,7 @@ def _plain(band: _Band, around: Sequence[Word]) -> list[Line]:
 
 
 def table_line(rows: list[list[Word]], cells: list[list[str]], column: int = 0) -> Line:
-    """Return a line that represents a table."""
+    """Return a line that represents a table, given its rows of words and the texts of its cells."""
     words = [word for row in rows for word in row]
     left, right = min(w.x0 for w in words), max(w.x1 for w in words)
     line = make_line(rows[-1], left, right)
@@ -227,7 +227,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
 
 
 def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
-    """Return the gutters that divide the first strip. The strips below it may confirm them."""
+    """Return the gutters that divide the first strip, alone or together with strips below it."""
     found: list[tuple[int, int]] = []
     tried = _Band()
     for strip in ahead:
@@ -238,7 +238,7 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
 
 
 def _is_full(band: _Band) -> bool:
-    """Return whether lines fill the columns as prose does. Names of authors do not."""
+    """Return whether the lines of a band fill its width as prose does, unlike authors' names."""
     span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
     covered = sum(strip.mask.bit_count() for strip in band.strips)
     return covered > _FULL * span * len(band.strips)
@@ -276,7 +276,7 @@ def _take(band: _Band, before: _Band) -> None:
 
 
 def _trim(band: _Band, following: _Band) -> None:
-    """Move the left column's last line to the next band if a gap separates it from its column."""
+    """Move the last strip to the next band if it is in the left column, but far below its text."""
     if len(band.strips) < 3 or following.gutters:
         return
     before, last = band.strips[-2], band.strips[-1]
@@ -290,7 +290,7 @@ def _trim(band: _Band, following: _Band) -> None:
 
 
 def _merged(bands: list[_Band]) -> list[_Band]:
-    """Merge neighbouring bands without columns. A gap in a single line makes no columns."""
+    """Merge neighbouring bands that have no columns. A gap in a single line makes no columns."""
     result: list[_Band] = []
     for band in bands:
         if band.gutters and _count_lines_beside(band, band.gutters) < 2:

@@ -44,9 +44,9 @@ def _pixels(image: Any) -> int:
 
 
 def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
-    """Yield the objects of a page and of its forms in order.
+    """Yield the objects of a page and of its forms in order, each with a matrix.
 
-    Each comes with the matrix that maps the content of the forms around it to the page.
+    The matrix maps the content of the forms around the object to the page.
     """
     count = min(pdfium.FPDFPage_CountObjects(page), _MAX_OBJECTS)
     identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -66,7 +66,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
-    """Return a drawn line after a turn that makes text in `direction` degrees horizontal."""
+    """Return a drawn line after the turn that makes text at `direction` degrees horizontal."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 

@@ -37,11 +37,11 @@ class Rule(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """Hold adjacent characters in one style. `base` is the y coordinate of the baseline.
+    """Hold adjacent characters of one style. `base` is the y coordinate of the baseline.
 
     - `space`: whether a typed blank precedes the word.
-    - `clusters`: (x, characters) of a right-to-left word, or None. Their order on the page differs
-      from the reading order.
+    - `clusters`: pairs (x, characters) of a right-to-left word, or None for any other word. The
+      order of the characters on the page differs from the reading order.
     - `drawn`: False for text in PDF's invisible mode.
     - `drawable`: False if the renderer may lack the font.
     """

@@ -101,7 +101,8 @@ def _is_figure(group: Sequence[Word]) -> bool:
 def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
     """Return the end of the table that begins at row `start`, and the edges of its columns.
 
-    The end is the index of the first row behind the table. Return (0, []) if none begins there.
+    The end is the index of the first row after the table. Return (0, []) if no table begins at
+    `start`.
     """
     if not _is_full(rows[start]):
         return 0, []
@@ -166,7 +167,7 @@ def _is_of_years(row: _Row) -> bool:
 
 
 def _above(rows: Sequence[_Row], start: int, borders: Sequence[float]) -> tuple[int, int]:
-    """Return the first row of a table's column heads, and its first row of labels or figures."""
+    """Return the indexes of the first row of column heads, and of the first row below the heads."""
     labels = start
     while labels and start - labels < _MAX_LABELS and _is_label(rows, labels - 1, borders):
         labels -= 1

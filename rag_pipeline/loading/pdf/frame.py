@@ -31,7 +31,10 @@ class Frame:
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
-    """Return a point after a turn that makes text in `direction` degrees horizontal."""
+    """Return a point after the turn that makes text at `direction` degrees horizontal.
+
+    `width` and `height` are those of the displayed page.
+    """
     if direction == 90:
         return height - y, x
     if direction == 180:

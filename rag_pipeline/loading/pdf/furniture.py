@@ -68,7 +68,7 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
 
 
 def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
-    """Return the lines of the outermost rows, with True for the top or False for the bottom."""
+    """Return the lines in a page's outermost rows, each with True at the top, or else False."""
     plain = [line for line in lines if line.table is None]
     bases = sorted({round(line.base) for line in plain})
     top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
@@ -107,7 +107,10 @@ def _other_pages_at_height(page: int, line: Line, lines: Sequence[tuple[int, Lin
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
-    """Return the ids of lines with a number that grows by page, and of the lines beside them."""
+    """Return the ids of lines whose number grows with the page, and of the lines beside them.
+
+    An id is that of the Python object.
+    """
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
@@ -130,7 +133,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
 
 
 def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
-    """Return the ids of lines in a small first row far above the text (a running title)."""
+    """Return the ids of the lines of a running title: a small first row far above the text."""
     if not lines:
         return set()
     first = min(line.base for line in lines)

@@ -76,7 +76,7 @@ def read_glyphs(page: Any) -> Page:
 def _words(
     text_page: Any, frame: Frame, found: Page, owners: dict[int, Any]
 ) -> dict[int, list[Word]]:
-    """Return the words by the direction of their text: degrees, or -1 for slanted text."""
+    """Return the words by the direction of their text in degrees, or -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
     loose, tight = pdfium.FS_RECTF(), [ctypes.c_double() for _ in range(4)]

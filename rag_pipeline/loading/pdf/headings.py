@@ -78,7 +78,7 @@ def _depth(block: Block) -> int:
 
 
 def declared_title(title: str) -> str:
-    """Return the title from the metadata, or "" if it is a file name or a placeholder."""
+    """Return the title from a PDF's metadata, or "" if it is a file name or a placeholder."""
     title = " ".join(title.replace("\x00", "").split())
     letters = sum(c.isalpha() for c in title)
     if (
@@ -96,7 +96,10 @@ def declared_title(title: str) -> str:
 
 
 def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
-    """Return the largest heading of the first page, or None if there is no heading."""
+    """Return the first page's heading that is probably the title, or None if there is none.
+
+    Prefer the largest heading, but not a single word if another heading has three words.
+    """
     first = [
         block for block in blocks
         if block.lines[0].page == 0 and block.kind in ("heading", "text")

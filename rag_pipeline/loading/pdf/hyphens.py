@@ -39,7 +39,7 @@ class Hyphens:
             rest = broken is not None
 
     def joint(self, before: str, after: str) -> str:
-        """Join the text `before` a line end and the line `after` it, with or without a hyphen."""
+        """Join the text `before` a line end to the line `after` it, and decide about the hyphen."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
         broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)

@@ -19,7 +19,7 @@ _DIRECTIONS = {"R": "R", "AL": "R", "L": "L", "EN": "L", "AN": "L"}
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:
-    """Return the words of one baseline as a line."""
+    """Return the words on one baseline as a line of the column from `left` to `right`."""
     words = sorted(words, key=lambda w: w.x0)
     letters: Counter[float] = Counter()
     bold = italic = total = 0
@@ -69,7 +69,7 @@ def rows_of(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Split words at x coordinates into columns. The middle of each word decides."""
+    """Split words into columns at the x coordinates `borders`. The middle of each word decides."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
         columns[sum(word.middle[0] > border for border in borders)].append(word)
@@ -105,7 +105,10 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the median gap between letters in font sizes, or 0 if they are not spaced out."""
+    """Return the median gap between letters as a multiple of the font size.
+
+    Return 0 if the letters are not spaced out.
+    """
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)
@@ -183,7 +186,10 @@ def _units(text: str) -> list[str]:
 
 
 def _directions(units: Sequence[str], base: str) -> list[str]:
-    """Return each letter's direction. A neutral sign has its neighbours' direction, or `base`."""
+    """Return each character's direction, L or R.
+
+    A neutral character has the direction of its neighbours, or `base` if theirs differ.
+    """
     own = [_DIRECTIONS.get(unicodedata.bidirectional(unit[0]), "") for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [
@@ -193,5 +199,5 @@ def _directions(units: Sequence[str], base: str) -> list[str]:
 
 
 def _last(directions: Sequence[str], base: str) -> list[str]:
-    """Return the last known direction before each character, or `base` if there is none."""
+    """Return the last known direction before each character, or `base` at the start."""
     return [*accumulate(directions, lambda last, one: one or last, initial=base)][:-1]

@@ -96,7 +96,10 @@ def clean(text: str) -> str:
 
 
 def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
-    """Return the lines as one text, and the offset of each line in it."""
+    """Join lines to one text, and return it with each line's offset. `breaks` keeps line breaks.
+
+    The numbers in `breaks` are those of the lines that begin after a kept line break.
+    """
     result, offsets = texts[0], [0]
     for index, text in enumerate(texts[1:], 1):
         if not text:

@@ -51,7 +51,7 @@ def _engine() -> Any:
 
 
 def recognise(page: Any) -> Page:
-    """Return a page with the recognised words and the mean confidence (0 to 1) of characters."""
+    """Return a page with its recognised words, and the mean confidence (0 to 1) of characters."""
     image, scale = drawn(page, _DPI / 72), drawn_scale(page, _DPI / 72)
     height, width = image.shape[:2]
     found = Page(width / scale, height / scale, image_share=1.0)
@@ -119,7 +119,7 @@ def _size(box: Any) -> float:
 
 
 def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
-    """Return a line's words, as if its letters were equally wide. Correct the page's slope."""
+    """Return a line's words, placed as if letters were equally wide and the page had no slope."""
     x0, x1 = float(box[:, 0].min()), float(box[:, 0].max())
     middle_y = float(box[:, 1].mean()) - slope * (x0 + x1) / 2
     base = middle_y + 0.32 * size

@@ -20,7 +20,7 @@ def read_page(page: Any, number: int) -> Page:
 
 
 def lay_out(page: Page, number: int) -> Page:
-    """Arrange a page's words in lines and tables in reading order. Then remove the words."""
+    """Arrange a page's words in lines and tables, in reading order. Then drop the single words."""
     rest, tables = ruled_tables(without_line_numbers(page.words), page.rules)
     for index, table in enumerate(tables):
         rest += _stand_ins(index, table)

@@ -58,7 +58,7 @@ class Joint(Enum):
 
 @dataclass(slots=True)
 class Block:
-    """Hold lines that belong together."""
+    """Hold the lines of one block, such as a paragraph or a heading."""
 
     kind: Kind
     lines: list[Line]
@@ -68,12 +68,12 @@ class Block:
 
     @property
     def last(self) -> Line:
-        """Return the last line."""
+        """Return the block's last line."""
         return self.lines[-1]
 
     @property
     def text(self) -> str:
-        """Return the lines as one text."""
+        """Return the block's lines as one text, joined by blanks."""
         return " ".join(line.text for line in self.lines)
 
 
@@ -185,7 +185,7 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
 def _split_notes(
     lines: list[Line], styles: Styles, height: float
 ) -> tuple[list[Line], list[Block]]:
-    """Separate the footnotes at the ends of a page's columns from its text."""
+    """Split a page's lines into text and blocks of footnotes, which end the columns."""
     taken: set[int] = set()
     blocks: list[Block] = []
 

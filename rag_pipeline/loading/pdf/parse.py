@@ -112,7 +112,7 @@ def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
 
 
 def is_unread(page: Page) -> bool:
-    """Return whether a page probably shows text that was not read."""
+    """Return whether a page probably shows text that only OCR can read. False for an OCR result."""
     if page.confidence is not None:
         return False
     broken = page.characters and page.unmapped > _MAX_UNMAPPED * page.characters

@@ -19,7 +19,7 @@ _MOST = 0.7
 def joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
     """Join horizontal lines that are drawn cell by cell, and count their joints.
 
-    The counts are by the x coordinate of a joined line's left end, and then by that of the joint.
+    The counts are by two x coordinates: that of a joined line's left end, and that of the joint.
     """
     level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
     level.sort(key=lambda r: (round(r.y0), r.x0))
@@ -41,9 +41,9 @@ def row_ruled(
     levels: Sequence[float],
     borders: Sequence[float],
 ) -> TableCells | None:
-    """Return the table in a box, or None if neighbouring drawn lines do not enclose one row each.
+    """Return the table in a box that has a drawn line after each row, or None if there is none.
 
-    `levels` are the y coordinates of these lines. `borders` are the x coordinates between columns.
+    `levels` are the y coordinates of the lines. `borders` are the x coordinates between columns.
     """
     if not borders or len(levels) < _MIN_ROWS:
         return None

@@ -29,16 +29,16 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Return a page's words outside of tables, and its tables.
+    """Return the words of a page that are outside tables, and the tables.
 
-    Tables have drawn lines or columns of aligned numbers.
+    These tables have drawn lines or columns of aligned numbers.
     """
     rest = list(words)
     tables: list[TableCells] = []
     used: list[Sides] = []
 
     def take(table: TableCells | None, box: Sides | None = None) -> None:
-        """Add a table, and remove from the rest its words, or all words in `box` if given."""
+        """Add a table. Remove all words in `box`, by default the table's words, from the rest."""
         nonlocal rest
         if table is None:
             return
@@ -74,7 +74,8 @@ def ruled_tables(
 def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list[list[str]] | None:
     """Cut rows of words at gutters, and return the cells if they form a table.
 
-    Return [] if the rows are to be read one by one, and None if they are columns of text.
+    Return [] if the rows must be read one by one, as in a table of contents. Return None if the
+    rows are columns of text.
     """
     cells = [_cut(row, [(a + b) / 2 for a, b in gutters]) for row in rows]
     count = len(gutters) + 1
@@ -188,9 +189,9 @@ def _grid(inside: Sequence[Word], xs: list[float], ys: list[float]) -> TableCell
 
 
 def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
-    """Split the words between two horizontal lines into rows of short cells.
+    """Split the words between two horizontal lines into rows of short cells, if they are rows.
 
-    Two rows need a column of numbers, because otherwise they may be one wrapped row.
+    Two rows are split only if a column has numbers. Otherwise they may be one wrapped row.
     """
     lines = [rows_of(cell) for cell in row if cell]
     count = len(lines[0])
@@ -215,7 +216,7 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
 
 
 def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
-    """Return the areas between horizontal lines with equal ends, and the lines' y coordinates."""
+    """Return each area between horizontal lines that have equal ends, and their y coordinates."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
         if rule.x1 - rule.x0 < _MIN_WIDTH or rule.y1 - rule.y0 > 1:
