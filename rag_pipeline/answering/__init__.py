@@ -14,8 +14,8 @@ from rag_pipeline.answering.forms import contexts_of as contexts_of
 from rag_pipeline.answering.forms import distinct as distinct
 from rag_pipeline.answering.forms import form_answers as form_answers
 from rag_pipeline.answering.forms import most_contexts_of as most_contexts_of
-from rag_pipeline.answering.forms import or_quotes as or_quotes
 from rag_pipeline.answering.intent import detect as detect
 from rag_pipeline.answering.reading import Reader as Reader
 from rag_pipeline.answering.reading import SentenceEmbed as SentenceEmbed
 from rag_pipeline.answering.reading import sentence_vectors as sentence_vectors
+from rag_pipeline.answering.written import or_quotes as or_quotes

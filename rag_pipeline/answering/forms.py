@@ -330,15 +330,6 @@ def or_none(answer: Answer) -> Answer:
     return answer if answer.answered else Answer(NO_ANSWER, answered=False)
 
 
-def or_quotes(answer: Answer, quotes: Callable[[], Answer]) -> Answer:
-    """Return the answer, or the quotes if the passages support no sentence of the answer."""
-    if not answer.answered or any(citation.supports for citation in answer.citations):
-        return answer
-    made = quotes()
-    problem = "the passages support no sentence of the model's answer; it was replaced by quotes"
-    return replace(made, problems=(*made.problems, problem))
-
-
 def verified(answer: Answer, verify: Callable[[Citation], bool]) -> Answer:
     """Return the answer with each citation checked by `verify`.
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from rag_pipeline.answering.forms import form_answers, or_none, or_quotes
+from rag_pipeline.answering.forms import form_answers, or_none
 from rag_pipeline.answering.intent import detect
 from rag_pipeline.answering.reading import sentence_vectors
-from rag_pipeline.answering.written import read_answer
+from rag_pipeline.answering.written import or_quotes, read_answer
 from rag_pipeline.config import AnswerMethod, CorpusFile, ExtractiveAnswers, Models
 from rag_pipeline.config.settings import ChatName, Share
 from rag_pipeline.datamodels import Answer, Reply, SearchResult
@@ -29,7 +29,7 @@ class ChatAnswers(AnswerMethod):
     `{passages}`, which become delimited texts.
     """
 
-    code_version = 13
+    code_version = 14
 
     method: Literal["llm"]
     chat: ChatName

@@ -170,7 +170,8 @@ def _is_noun(token: _Token, is_name: bool) -> bool:
 
 def _tokens(text: str, quantities: Sequence[Quantity]) -> list[_Token]:
     """Return the words, except articles, and the punctuation marks. A mark is at both ends."""
-    taken = [(q.start, q.end) for q in quantities if q.kind != "ORDINAL"]
+    own = (q for q in quantities if q.kind != "ORDINAL")
+    taken = {place for q in own for place in range(q.start, q.end)}
     found = [(m[0] if m[0][0].isalnum() else _MARK, *m.span()) for m in _TOKEN.finditer(text)]
     last = -1
     made, part = [_Token(_MARK, False, "", "", False, 0)], 0
@@ -179,7 +180,7 @@ def _tokens(text: str, quantities: Sequence[Quantity]) -> list[_Token]:
         part += word == _MARK
         if words[n] in _DETERMINERS or (word == _MARK and made[-1].word == _MARK):
             continue
-        is_fact = any(first <= start < last for first, last in taken)
+        is_fact = start in taken
         if word[0].isupper() and made[-1].is_upper and not is_fact and n == last + 1:
             # "Ms Ada Berg" is one noun.
             joined = f"{made[-1].word} {words[n]}"

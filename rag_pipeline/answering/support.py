@@ -41,6 +41,8 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     passage, sentence = plain(passage), plain(sentence)
     language, said, held = language_of(passage), facts(sentence), _content(passage)
     words = _content(_without(sentence, said))
+    if not words and not said:
+        return "unsupported"  # "No" alone says nothing that a passage could support.
     known = sum(_holds(held, word) for word in words)
     spoken = language_of(sentence)
     across = {language, spoken} == {"de", "en"} or (
@@ -90,6 +92,8 @@ def _without(text: str, taken: Sequence[Quantity]) -> str:
 
 _COMMA = re.compile(r"[;.](?!\d)|\n|,\s")
 _IF = re.compile(r"(?i)\b(?:if|when|between|children|wenn|falls|sofern|zwischen|kinder)\b[^.]*$")
+_RANGE = 30
+"""Number of characters before the end of a range that may hold its begin."""
 _FROM = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until)\s*$")
 _MAY_BE_ABSENT = ("ORDINAL", "DAY", "RATE")
 
@@ -165,9 +169,11 @@ def _is_in_range(passage: str, alike: Sequence[Quantity], fact: Quantity) -> boo
             continue
         value, end = Decimal(fact.value[1]), Decimal(held.value[1])
         bound = bound_of(passage, held)
-        if bound and _IF.search(passage[: held.start]) and (value > end) == (bound == "least"):
+        begin = passage.rfind(".", 0, held.start) + 1
+        if bound and (value > end) == (bound == "least") and _IF.search(passage, begin, held.start):
             return True
-        first, size = _FROM.search(passage[: held.start]), _magnitude(passage, held)
+        begin = max(0, held.start - _RANGE)
+        first, size = _FROM.search(passage, begin, held.start), _magnitude(passage, held)
         if first and size and end * Decimal(first[1]) / size <= value <= end:
             return True
     return False

@@ -1,7 +1,7 @@
 """Read answers from a model's text, and check their quotes and citations against passages."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.citing import cite
@@ -77,9 +77,9 @@ def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Answer:
 
 def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Answer:
     """Return an answer as a Markdown list of cited items."""
-    read = [read_answer(item, chunks, _SUPPORT) for item in items]
+    read = [read_answer(" ".join(item.split()), chunks, _SUPPORT) for item in items]
     made = [part for part in read if part.answered]
-    text = "\n".join(f"- {' '.join(part.text.split())}" for part in made)
+    text = "\n".join(f"- {part.text}" for part in made)
     return or_none(_merged(text, made))
 
 
@@ -123,6 +123,7 @@ def clause_answer(
     spans: dict[int, tuple[int, int]] = {}
     lines: list[str] = []
     problems: list[str] = []
+    doubted = list(answer.doubted)
     for claimed, text in quotes:
         if not re.search(r"\w", text):
             continue
@@ -134,6 +135,7 @@ def clause_answer(
             shown = " ".join(text.split())
             problems.append(f"not the wording of [{claimed}]: “{shown[:_SHOWN]}”")
             lines.append(f"“{shown}” [{claimed}]")
+            doubted.append(lines[-1])
             continue
         start, end = span
         known = spans.get(number, (start, end))
@@ -152,7 +154,20 @@ def clause_answer(
     text = "\n".join([answer.text, *lines] if answer.answered else lines)
     ordered = tuple(citation for _, citation in sorted(citations.items()))
     problems = [*answer.problems, *problems]
-    return Answer(text, True, ordered, problems=tuple(problems), doubted=answer.doubted)
+    return Answer(text, True, ordered, problems=tuple(problems), doubted=tuple(doubted))
+
+
+def or_quotes(answer: Answer, quotes: Callable[[], Answer]) -> Answer:
+    """Return the answer, or the quotes if the passages support no sentence of the answer."""
+    rest = answer.text
+    for sentence in answer.doubted:
+        rest = rest.replace(sentence, "")
+    # A citation may stand at a supported sentence and at a doubted one.
+    if not answer.answered or any(c.supports for c in answer.citations) or _CITED.search(rest):
+        return answer
+    made = quotes()
+    problem = "the passages support no sentence of the model's answer; it was replaced by quotes"
+    return replace(made, problems=(*made.problems, problem))
 
 
 def locate(quote: str, text: str) -> tuple[int, int] | None:

@@ -1,6 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.datamodels import Answer, Prompt, Reply, SearchResult, Usage
 from rag_pipeline.errors import ProviderError
@@ -50,3 +52,23 @@ def test_quotes_replace_an_answer_that_no_passage_supports():
     assert "Bananas" not in made.text and "five (5) years" in made.text
     assert all(c.supports for c in made.citations)
     assert "replaced by quotes" in made.problems[-1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "stays"),
+    [
+        ("It lasts five (5) years [1]. Bananas are rich in potassium [1].", True),
+        ("No [1].", False),
+        ("So it is [1]. And that is [2].", False),
+    ],
+)
+def test_an_answer_stays_if_one_of_its_sentences_is_supported(reply: str, stays: bool) -> None:
+    models: Any = SimpleNamespace(ask=lambda prompts, chat: [Reply(reply, None, Usage())])
+    found = SearchResult(query="How long does confidentiality last?", chunks=CHUNKS)
+    (made,) = ChatAnswers(method="llm", chat="m").answer([found], models)
+    assert isinstance(made, Answer)
+    assert (made.text == reply) == stays
+    assert any("replaced by quotes" in problem for problem in made.problems) != stays
+    if stays:
+        assert made.doubted == ("Bananas are rich in potassium [1].",)
+        assert [c.supports for c in made.citations] == [False]

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.answering import reading
+from rag_pipeline.answering import quantities, reading
 from rag_pipeline.answering.polarity import contradicts
+from rag_pipeline.answering.quantities import values
 from rag_pipeline.answering.support import judge
 
 LEASE = (
@@ -156,3 +157,17 @@ def test_two_sentences_with_an_exception_do_not_contradict_each_other():
     passage = "The crew shall not use or copy the keys for any purpose other than in repairs."
     said = "The crew shall not use any keys for any purpose other than the agreed purposes."
     assert judge(passage, said, 0.5) == "supported"
+
+
+def test_the_facts_of_a_passage_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    passage = " ".join(f"Hall {n} holds {n + 200} guests for {n} hours." for n in range(40, 100))
+    read: list[str] = []
+
+    def counting(text: str) -> list[values.Quantity]:
+        read.append(text)
+        return values.quantities(text)
+
+    monkeypatch.setattr(quantities.facts, "quantities", counting)
+    for sentence in ("Hall 50 holds 250 guests.", "Hall 60 is open for 60 hours.", "It is green."):
+        judge(passage, sentence, 0.5)
+    assert read.count(passage) == 1

@@ -60,6 +60,7 @@ def test_a_quote_of_the_wrong_number_is_renumbered_and_a_false_one_flagged():
         "not the wording of [77]: “nowhere”",
     )
     assert [(c.number, c.document_id) for c in made.citations] == [(2, "cedar.txt")]
+    assert made.doubted == ("“last for nine years” [2]", "“nowhere” [77]")
 
 
 def test_a_clause_without_quotes_is_flagged_and_none_is_no_answer():
@@ -100,6 +101,8 @@ def test_a_list_has_a_line_an_item_and_a_number_that_is_wrong_anywhere_is_not_ve
     assert made.text.splitlines() == [f"- {item}" for item in items]
     assert [(c.number, c.supports) for c in made.citations] == [(1, False), (2, True)]
     assert len(made.problems) == 2
+    (doubted,) = listing_answer(["Nine (9)\nyears of obligations [1]"], CHUNKS).doubted
+    assert doubted == "Nine (9) years of obligations [1]", "as in the text"
     assert not listing_answer([], CHUNKS).answered
     assert not cited_answer("No answer.", CHUNKS).answered
 

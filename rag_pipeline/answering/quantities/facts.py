@@ -7,6 +7,7 @@ Monday, ("month name", 1) for January, ("per", "month") and ("km", 15).
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 
 from rag_pipeline.answering.quantities.numbers import FOREIGN_WORDS, NUMBER, FactValue, read_number
 from rag_pipeline.answering.quantities.values import Quantity, quantities
@@ -102,6 +103,7 @@ _RATE = re.compile(
 )
 
 
+@lru_cache(maxsize=500)
 def plain(text: str) -> str:
     """Remove the numbers of clauses from a text, and write times and fractions as numbers."""
     text = _OF_DAY.sub(
@@ -113,7 +115,8 @@ def plain(text: str) -> str:
     return text
 
 
-def facts(text: str) -> list[Quantity]:
+@lru_cache(maxsize=2_000)
+def facts(text: str) -> tuple[Quantity, ...]:
     """Return the facts of a text that `plain` has returned."""
     found = quantities(text)
     taken = [(q.start, q.end) for q in found]
@@ -123,7 +126,7 @@ def facts(text: str) -> list[Quantity]:
             found.append(one)
             if one.kind not in ("RATE", "DAY"):
                 taken.append((one.start, one.end))
-    return found
+    return tuple(found)
 
 
 def _others(text: str) -> Iterator[Quantity]:

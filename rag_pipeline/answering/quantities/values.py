@@ -81,7 +81,8 @@ def _readings(value: FactValue) -> list[FactValue]:
 
 def bound_of(text: str, quantity: Quantity) -> str:
     """Return "least", "most" or "" by the words around a quantity ("at least 30 days")."""
-    before, after = text[: quantity.start], text[quantity.end :]
+    before = text[max(0, quantity.start - _NEAR) : quantity.start]
+    after = text[quantity.end : quantity.end + _NEAR]
     inside = text[quantity.start : quantity.end]
     is_date = quantity.value[0] in ("date", "either date", "month", "clock")
     for bound, (ahead, behind, of_dates) in _BOUNDS.items():
@@ -90,6 +91,10 @@ def bound_of(text: str, quantity: Quantity) -> str:
         if is_date and of_dates.search(before):
             return bound
     return ""
+
+
+_NEAR = 100
+"""Number of characters on each side of a quantity that may hold the words of its bound."""
 
 
 def _ahead(*patterns: str) -> re.Pattern[str]:
