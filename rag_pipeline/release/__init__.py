@@ -1,8 +1,8 @@
 """Publish releases: each manifest pins the exact builds of one configuration for serving.
 
 A manifest never changes. `releases/current.json` names the served release and is replaced
-atomically, so a reader sees one whole release. Both files are written conditionally: of two
-concurrent processes, one succeeds and the other tries again.
+atomically, so a reader sees one whole release. Both files are written conditionally. If two
+processes write at once, one succeeds and the other tries again.
 """
 
 from typing import TYPE_CHECKING, Any

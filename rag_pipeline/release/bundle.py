@@ -8,7 +8,7 @@
     lexical/...        the folder of the BM25 index
 
 Nothing in a bundle is unpickled or executed. The import extracts only the files that
-`bundle.json` lists, after checking their names and sizes, and compares each with its hash.
+`bundle.json` lists. It checks their names and sizes before, and their hashes afterwards.
 """
 
 import json
@@ -131,7 +131,7 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
 
 
 def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
-    """Return a line for each part of a bundle that has an address or variable foreign to `own`."""
+    """Return a line for each part of a bundle with an address or variable that `own` lacks."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     release = _manifest(listing["release"], file)
@@ -156,7 +156,7 @@ def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
 
 
 def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:
-    """Return the variants of the corpus file, such as chat models, that a release refers to."""
+    """Return the variants of the corpus file that a release refers to, such as chat models."""
     named: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
         for _, section, name in getattr(settings, stage).names():
@@ -185,9 +185,9 @@ def import_release(
     """Import a bundle into a store, serve it, and return the release with its new id.
 
     Wait while a run or another import holds the corpus, and report the holder to `waiting`. Raise
-    InputError for a damaged file or another corpus. Unless `trust_endpoints` is set, also raise it
-    for an address or variable that the corpus file does not name. Raise StoreError if the store has
-    builds of its own, because the import would replace their tables.
+    InputError for a damaged file, another corpus or, unless `trust_endpoints` is True, an address
+    or variable that the corpus file does not name. Raise StoreError if the store has builds of its
+    own, because the import would replace their tables.
     """
     if not trust_endpoints:
         refuse_foreign(file, foreign_endpoints(file, workspace.config))
@@ -198,7 +198,7 @@ def import_release(
 
 
 def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
-    """Raise InputError if a bundle has `lines` of `foreign_endpoints`."""
+    """Raise InputError if `lines`, the result of `foreign_endpoints` for a bundle, is not empty."""
     if lines:
         shown = "".join(f"\n  {line}" for line in lines)
         raise InputError(
@@ -280,7 +280,7 @@ def _check_content(release: Release, folder: Path, file: Path) -> None:
 def _checked_rows(
     rows: pa.RecordBatchReader, schema: pa.Schema, file: Path
 ) -> tuple[int, set[str]]:
-    """Return the number of rows and the ids of their documents. Raise ValueError for bad rows."""
+    """Return the number of rows and their document ids. Raise ValueError if a row is invalid."""
     found, size, documents = 0, 0, set[str]()
     for batch in rows:
         batch = _with_schema(batch, schema)

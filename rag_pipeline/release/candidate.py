@@ -36,7 +36,8 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration that `serve` names, or the best by `serve_metric`, with reasons.
 
     The first reason explains the choice. All other reasons are notes. A note may list the
-    configurations whose builds were rolled back. Raise NotReleasedError if there is no choice.
+    configurations whose builds were rolled back. Raise NotReleasedError if no configuration can be
+    chosen.
     """
     config = workspace.config
     evaluated = [row.name for row in load_leaderboard(workspace).configurations]
@@ -102,10 +103,11 @@ def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
 
 
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
-    """Return the common queries and the configurations that can be compared on them.
+    """Return the configurations that can be compared, and the queries on which all are measured.
 
     Leave out configurations that lack the metric on more than a share of `maximum_missing` (0 to 1)
-    of all measured queries. They may lack it on the queries that they answer worst.
+    of all measured queries. They may lack the metric on the queries that they answer worst. The
+    queries come first in the result.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
     any_has = set().union(*known.values())
@@ -126,7 +128,10 @@ def is_current(workspace: Workspace) -> bool:
 
 
 def candidate_digest(workspace: Workspace) -> str:
-    """Return the digest of the build that would be chosen. Raise NotReleasedError if none is."""
+    """Return the digest of the build that would be chosen now.
+
+    Raise NotReleasedError if no build would be chosen.
+    """
     configuration, _ = choose(workspace)
     return served_digest(workspace, configuration)
 
@@ -193,8 +198,8 @@ def served_reference(
 ) -> Reference | None:
     """Return the served release as a reference for comparisons, or None before the first release.
 
-    Its scores are the configuration's current scores if the configuration is unchanged and is not
-    the candidate. Otherwise they are the scores stored with the release.
+    The reference has the current scores of the release's configuration if the configuration is
+    unchanged and is not the candidate. Otherwise it has the scores stored with the release.
     """
     try:
         serving = current(workspace)
@@ -214,7 +219,10 @@ def served_reference(
 
 
 def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], release_id: str) -> bool:
-    """Return whether settings have the same fingerprints, which ignore harmless differences."""
+    """Return whether the settings of a release and the present settings give the same results.
+
+    Fingerprints decide, because they ignore differences that do not matter.
+    """
     if served["names"] != present["names"]:
         return False
     with suppress(ConfigError):
@@ -292,7 +300,7 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
 
 
 def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
-    """Return a sentence that names the documents on which a model failed, or "" if none failed."""
+    """Return a sentence with the documents on which a model failed, or "" if there are none."""
     partitions = [open_partition(workspace, asset, configuration.key) for asset in TABLES]
     missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:

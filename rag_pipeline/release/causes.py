@@ -52,7 +52,8 @@ class Cause:
     """The change that makes one build better than another build for a query.
 
     A rank is the rank of the first chunk that answers, or None if no chunk answers. `change` names
-    the difference that makes the worse build worse. `where` names its document or setting.
+    the kind of difference that makes the worse build worse. `where` names the document or setting
+    that differs.
     """
 
     query_id: str
@@ -102,7 +103,10 @@ def causes_between(
     query_ids: Sequence[str],
     k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield the same as `causes`, for two open builds."""
+    """Yield for each query why one of two open builds ranks an answer higher than the other.
+
+    Raise InputError for an unknown query id.
+    """
     changed = differing(one, other)
     gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}
@@ -134,7 +138,10 @@ class _ComparedQuery:
     k: int
 
     def cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
-        """Complete an unknown cause. Raise UnknownReplyError if a model call is needed."""
+        """Return the cause for this query, which completes `unknown`.
+
+        Raise UnknownReplyError if a model call is needed.
+        """
         ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
         better, worse = sorted((one, other), key=lambda build: ranks[build.name])
         high, low = ranks[better.name], ranks[worse.name]
@@ -161,10 +168,11 @@ class _ComparedQuery:
     def _score(
         self, difference: _Difference, better: ComparedBuild, worse: ComparedBuild, limit: float
     ) -> int:
-        """Return the number of confirmations (0 to 2) that a difference causes the change.
+        """Return how many of two tests (0 to 2) confirm that a difference is the cause.
 
-        One confirmation is that the worse build gets the better result with the difference. The
-        other is that the better build loses its result with the difference.
+        In the first test, the worse build must rank an answer within `limit` after it gets the
+        difference from the better build. In the second test, the better build must no longer do so
+        after it gets the difference from the worse build.
         """
         restored = self._rank_or_none(_moved(difference, worse, better))
         spoiled = self._rank_or_none(_moved(difference, better, worse))
@@ -247,7 +255,7 @@ def _moved(difference: _Difference, base: ComparedBuild, donor: ComparedBuild) -
 
 
 def _changed_settings(better: ReleaseSettings, worse: ReleaseSettings) -> Iterator[_Difference]:
-    """Yield each changed field of the retriever and the reranker, and all fields of each stage."""
+    """Yield each changed field of the retriever and the reranker, and each changed stage as one."""
     stages: tuple[Literal["retriever", "reranker"], ...] = ("retriever", "reranker")
     for stage in stages:
         one, other = getattr(better, stage), getattr(worse, stage)

@@ -1,7 +1,8 @@
 """The checks of each table, run by Great Expectations.
 
-One pass over a table makes a small frame: a row per document (or query) with the number of its
-faults of each kind. The expectations read that frame, so memory does not grow with the chunks.
+One pass over a table makes a small data frame. A row of the frame has the number of faults of each
+kind in one document or query. The expectations read the frame, so memory does not grow with the
+chunks.
 
 An incremental check stores the names of the data files on which it passed, by table. LanceDB never
 uses the name of a data file twice, so the documents to check are those with rows in other files.
@@ -79,7 +80,7 @@ def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
 
 
 def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
-    """Expect that every query was loaded: none has a gold span that can't be resolved."""
+    """Expect that no query was left out because of a gold span that can't be resolved."""
     note = QUERIES.note(workspace)
     problems = tuple(note.get("problems", ()))
     checked = int(note.get("read", 0))
@@ -89,7 +90,7 @@ def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
 def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
     """Expect unique chunk ids, valid offsets, and the document's text at these offsets.
 
-    `only` limits the check to these documents and to documents that only one table has.
+    If `only` is given, check only these documents, and documents that only one table has.
     """
     partition = open_partition(workspace, "chunks", key)
     # A run may commit to a table while it is read: all reads are of the versions at the start.
@@ -132,7 +133,8 @@ def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
     """Expect one row per contextualized chunk, and finite vectors of unit length.
 
-    Documents on which a model failed are left out. `only` limits the vectors to these documents.
+    Documents on which a model failed are left out. If `only` is given, check only the vectors of
+    these documents.
     """
     table = workspace.vector_index(key).fixed()
     rows, total = _row_counts(workspace, workspace.contextualized_chunks(key), table, only)
@@ -229,7 +231,10 @@ def _expect(
 
 @lru_cache(maxsize=256)
 def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
-    """Return the columns with failed expectations. A row has a key and a number of faults."""
+    """Return the columns whose expectations failed: `key`, `faults`, both or none.
+
+    Each of the `rows` has a key and a number of faults.
+    """
     gx = import_great_expectations()
     import pandas as pd
     from great_expectations import expectations as gxe
@@ -250,7 +255,7 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
 
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
-    """Return the cached batch definition for frames. Creating it takes as long as a check."""
+    """Return the cached batch definition for data frames. Creating one takes as long as a check."""
     context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
@@ -263,9 +268,9 @@ def _batch_definition() -> Any:
 def _on_changed_rows(
     check: Callable[..., CheckResult], tables_of: Callable[[Workspace, str], tuple[Table, ...]]
 ) -> Callable[[Workspace, str], CheckResult]:
-    """Return a check that reads only documents that changed in a table since it last passed.
+    """Return a check that reads only the documents that changed since the check last passed.
 
-    The first table is the table that is checked.
+    `tables_of` returns the tables whose changes count. The first of them is the checked table.
     """
 
     @wraps(check)

@@ -61,7 +61,7 @@ class ComparedBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A build with some rows and settings of another build."""
+    """A build in which some rows and settings may come from another build."""
 
     rows: Mapping[str, ComparedBuild]
     """The build whose rows are searched, by document id. Other documents are not searched."""
@@ -74,7 +74,7 @@ class Variation:
 def open_build(workspace: Workspace, name: str) -> ComparedBuild:
     """Open a release, or the last run of a configuration.
 
-    Raise StoreError if it does not exist, or if it has more than `MAX_ROWS` chunks.
+    Raise StoreError if the release or run does not exist, or has more than `MAX_ROWS` chunks.
     """
     config = workspace.config
     if name in config.all_configurations:
@@ -127,7 +127,7 @@ class VariationSearch(AbstractContextManager["VariationSearch"]):
         self._folder.cleanup()
 
     def search(self, variation: Variation, query: str) -> Sequence[ScoredChunk]:
-        """Return the ranked chunks. Raise UnknownReplyError if a model call is needed."""
+        """Return a query's ranked chunks. Raise UnknownReplyError if a model call is needed."""
         settings = variation.settings
         embedder = open_embedder(self._workspace.config.located(settings.embedding))
         cache = self._workspace.cache
@@ -195,7 +195,7 @@ def same_rows(one: pa.Table | None, other: pa.Table | None) -> bool:
 
 
 def differing(one: ComparedBuild, other: ComparedBuild) -> list[str]:
-    """Return the documents whose rows differ, or that only one build has."""
+    """Return the ids of the documents whose rows differ, or that only one build has."""
     every = sorted({*one.by_document, *other.by_document})
     return [d for d in every if not same_rows(one.by_document.get(d), other.by_document.get(d))]
 

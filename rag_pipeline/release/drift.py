@@ -22,7 +22,7 @@ _LONGEST = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRelease:
-    """The reference, the number of the first comparison with it, and its start time in UTC.
+    """The reference release, the number of the first comparison with it, and its start (UTC).
 
     `drifted` means that a build was shown to be worse than the reference but not than the served
     release. From then on, a candidate must have at least the mean of the reference.
@@ -36,10 +36,11 @@ class ReferenceRelease:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The result of the comparison with the reference.
+    """The result of the comparison of a candidate with the reference release.
 
-    `shown` means that a test shows a loss. A candidate is `refused` if a test shows a loss, or if a
-    mean is lower after a drift. If `better`, the candidate's release becomes the reference.
+    `shown` means that a test shows a loss. A candidate is `refused` if a test shows a loss. It is
+    also `refused` if a mean is lower and the reference has `drifted`. If `better` is True, the
+    candidate's release becomes the reference.
     """
 
     reference: ReferenceRelease
@@ -56,7 +57,10 @@ def new_reference(release_id: str, first: int) -> ReferenceRelease:
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the reference for comparison `number`: pinned, stored, or else the served release."""
+    """Return the reference for comparison `number`.
+
+    It is the release of `gate.reference`, or the stored reference, or else the served release.
+    """
     pinned = workspace.config.gate.reference
     record = workspace.store.read_json(_FILE)
     if record and pinned in (None, record["release_id"]):
@@ -69,7 +73,7 @@ def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRel
 
 
 def reference_id(workspace: Workspace) -> str | None:
-    """Return the id of the release whose scores are still needed, or None if there is none."""
+    """Return the id of the reference release, whose scores must be kept, or None without one."""
     record = workspace.store.read_json(_FILE) or {}
     return workspace.config.gate.reference or record.get("release_id")
 
@@ -80,9 +84,9 @@ def keep_reference(
     """Write the reference of the next comparison, which has the number `number`.
 
     `passed` tells whether the comparison with the served release allows the candidate. `released`
-    is the id of the candidate's release, or None if it was refused. Without a comparison, `drift`
-    is None and the release becomes the reference. That happens if it is the first release, or if
-    `gate.metrics` is empty.
+    is the id of the candidate's release, or None if the candidate was refused. If `drift` is None,
+    nothing was compared, and the release becomes the reference. This is so for a first release, and
+    if `gate.metrics` is empty.
     """
     if released and (drift is None or drift.better):
         workspace.store.write_json(_FILE, asdict(new_reference(released, number)))
@@ -103,8 +107,8 @@ def compare_with_reference(
     """Compare a candidate's values with the values of the reference, query by query.
 
     A metric is shown to be worse if its loss exceeds the margin and Student's one-sided test over
-    groups is significant. All tests against one reference have a total error of 5 % (`spent`), and
-    the metrics share it (Bonferroni). `number` is the number of this comparison.
+    groups is significant. All tests against one reference have a total error of at most 5 %
+    (`spent`), which the metrics share (Bonferroni). `number` is the number of this comparison.
     """
     measured = {m: g for m in metrics if len(g := gains_of(own, scores, m)) > 1}
     alpha = spent(max(1, number - reference.first + 1)) / max(1, len(measured))

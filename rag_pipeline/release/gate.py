@@ -60,7 +60,7 @@ class Decision:
     """The gate's decision about a candidate, with reasons.
 
     `against` names the compared release, or is None if nothing is served. `queries` counts the
-    candidate's queries. `common` counts those for which the release also has scores.
+    candidate's queries. `common` counts the queries for which the release also has scores.
     """
 
     candidate: str
@@ -175,7 +175,10 @@ def compare_scores(
     alpha: float,
     synthetic: int = 0,
 ) -> tuple[dict[str, GateMetric], list[str]]:
-    """Return the outcome and a sentence for each wanted metric."""
+    """Return the comparison in each wanted metric, by metric, and a sentence for each metric.
+
+    `alpha` is the allowed error (0 to 1). `synthetic` counts the common queries that are synthetic.
+    """
     measured, own = own, _worst_case(own, served, wanted)
     compared = compare(own, served, wanted, alpha, groups)
     gains = {m: of_query for m in compared if (of_query := gains_of(own, served, m))}
@@ -199,10 +202,10 @@ def compare_scores(
 
 
 def comparison_number(workspace: Workspace, candidate: str) -> int:
-    """Return the number of this comparison with a release, counted from 1.
+    """Return the number (from 1) of the comparison of a candidate with a release.
 
-    Each build counts once, whether it was released or refused. Repeated nightly comparisons
-    therefore can't force a verdict.
+    Each build counts once, whether it was released or refused. A comparison that is repeated every
+    night therefore can't force a verdict.
     """
     digest = RUN.note(workspace, candidate).get("digest")
     refused = [build for build in _refused(workspace) if build != digest]
@@ -210,7 +213,10 @@ def comparison_number(workspace: Workspace, candidate: str) -> int:
 
 
 def keep_decision(workspace: Workspace, decision: Decision, released: str | None = None) -> None:
-    """Record a decision for later comparisons: the release `released`, or a refused build."""
+    """Record a decision for later comparisons.
+
+    `released` is the id of the release that was made, or None if the build was refused.
+    """
     digest = RUN.note(workspace, decision.candidate).get("digest")
     refused = _refused(workspace)
     if released is None and digest is not None and digest not in refused:
@@ -226,7 +232,7 @@ def _refused(workspace: Workspace) -> list[str]:
 
 
 def _worst_case(own: Scores, other: Scores, metrics: Sequence[str]) -> Scores:
-    """Return the candidate's values, with the worst value where only the other side has one."""
+    """Return the candidate's values, and the worst value where only `other` has a value."""
     ids = _query_ids(own)
     filled = {}
     for metric in metrics:
@@ -258,7 +264,10 @@ def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> No
 
 
 def kept_scores(workspace: Workspace, release_id: str) -> Scores:
-    """Return a release's scores on the queries whose text is the same as at its release."""
+    """Return a release's scores on the queries whose text has not changed since the release.
+
+    Return {} if the release has no stored scores.
+    """
     table = workspace.store.read_parquet(kept_file(release_id))
     if table is None:
         return {}

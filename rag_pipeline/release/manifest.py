@@ -41,7 +41,10 @@ class Release:
 
     @property
     def digest(self) -> str:
-        """Hash the run and the answers' settings, or only the run if a method is not installed."""
+        """Hash the run and the settings of its answers.
+
+        If a method of the settings is not installed, return the digest of the run alone.
+        """
         with suppress(ConfigError):
             return self.typed_settings().digest(self.run_digest)
         return self.run_digest
@@ -81,13 +84,13 @@ def read(record: Any, where: str) -> Release:
 
 
 def names(workspace: Workspace) -> list[str]:
-    """Return the ids of all manifests in the store, also of unreadable ones, oldest first."""
+    """Return the ids of all releases in the store, oldest first, also of unreadable releases."""
     found = [n.removesuffix(".json") for n in workspace.store.list("releases")]
     return sorted(n for n in found if re.fullmatch(r"release-\d+", n))
 
 
 def history(workspace: Workspace) -> list[Release]:
-    """Return all releases, newest first."""
+    """Return all releases, newest first. Raise StoreError if a manifest is unreadable."""
     return [load(workspace, release_id) for release_id in reversed(names(workspace))]
 
 
@@ -112,7 +115,7 @@ def current_id(workspace: Workspace) -> str | None:
 def made(workspace: Workspace) -> int:
     """Return the number of releases made so far.
 
-    It is the number of the newest manifest, which always stays.
+    The newest manifest, which is never removed, has this number.
     """
     return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
 

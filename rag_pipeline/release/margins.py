@@ -43,10 +43,11 @@ class MetricComparison:
 
 
 def spent(comparison_number: int) -> float:
-    """Return the allowed error of the n-th comparison with a release, with n from 1.
+    """Return the allowed error of the n-th comparison with a release, counted from n = 1.
 
-    It is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05 (alpha spending; Lan
-    and DeMets, 1983). Repeated comparisons on the same questions therefore can't force a verdict.
+    The error is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05. Repeated
+    comparisons on the same questions therefore can't force a verdict. Source: alpha spending (Lan
+    and DeMets, 1983).
     """
     return ALPHA / (comparison_number * (comparison_number + 1))
 
@@ -105,9 +106,9 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
 
 
 def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
-    """Return a sentence about the loss that the guard finds in 9 of 10 cases.
+    """Return a sentence about the smallest loss that the guard finds in 9 of 10 cases.
 
-    The sentence also tells how many more questions it takes to find a loss of two margins.
+    The sentence also tells how many more questions the guard needs to find a loss of two margins.
     """
     if len(gains) < 2:
         return "one question can show no loss"

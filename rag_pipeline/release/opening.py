@@ -51,7 +51,7 @@ class Served:
 
     @property
     def bytes(self) -> int:
-        """Return the approximate memory of the release in bytes, without its models."""
+        """Return approximately how many bytes of memory the release uses, without its models."""
         index, lexical = self.searcher.index, self.release.pinned.lexical_path
         arrays = sum(part.nbytes for part in (index.vectors, index.rows) if part is not None)
         files = self.release.files.items()
@@ -59,7 +59,7 @@ class Served:
         return arrays + terms + _CHUNK_BYTES * len(index)
 
     def index_for(self, caller: Caller) -> Index:
-        """Return the index with the documents that a caller may see."""
+        """Return an index that shows only the documents that a caller may see."""
         return self.searcher.index if self.views is None else self.views.index_for(caller)
 
 
@@ -70,10 +70,10 @@ def open_release(
     is_server: bool,
     mapped: MappedFolder | None = None,
 ) -> Served:
-    """Open a release. Copy the vectors that it shares with the release `before`.
+    """Open a release. Reuse the vectors that the open release `before` also has.
 
-    If `is_server`, the rows are read ahead, and a first search fills the caches. If `mapped` is
-    given, the processes of the server share vectors and rows.
+    If `is_server` is True, the rows are read ahead, and a first search fills the caches. If
+    `mapped` is given, the processes of the server share vectors and rows.
     """
     shared = None if before is None else before.searcher.index
     index = open_builds(workspace, release.pinned, shared)
@@ -112,7 +112,7 @@ def searched_with(workspace: Workspace, release: Release, index: Index) -> Serve
 def current_chats(
     workspace: Workspace, chats: Mapping[str, ChatSettings]
 ) -> dict[str, ChatSettings]:
-    """Return the chat models of a release with their addresses in the corpus file."""
+    """Return the chat models of a release, with the addresses that the corpus file gives them."""
     return {name: at_current_endpoint(workspace.config, chat) for name, chat in chats.items()}
 
 

@@ -65,7 +65,7 @@ class Held:
 
 
 def read_answer(file: Path) -> KeptAnswer:
-    """Read an answer of `rag ask --json`, `/v1`, a chat completion or MCP.
+    """Read a kept answer of `rag ask --json`, `/v1`, a chat completion or MCP from a file.
 
     Raise InputError if the file holds no such answer.
     """
@@ -81,10 +81,11 @@ def read_answer(file: Path) -> KeptAnswer:
 
 
 def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) -> Release:
-    """Return the release in which all sources of the workspace's corpus stand as cited.
+    """Return the release whose documents contain all of an answer's sources as cited.
 
-    The release comes from the store, or from a bundle. Raise CheckFailedError, which names the
-    reason, if the release is another one, or if a document, chunk or word is not as cited.
+    Only sources from the workspace's corpus are compared. The release comes from `bundle`, or from
+    the store if `bundle` is None. Raise CheckFailedError, with the reason, if it is not the
+    answer's release, or if a document, chunk or word is not as cited.
     """
     corpus = workspace.config.corpus
     named = next((one for one in answer.releases if one.corpus == corpus), None)

@@ -1,4 +1,4 @@
-"""Change the served release: publish a new one, roll back, or serve an imported one."""
+"""Change the served release: publish a new release, roll back, or serve an imported release."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
@@ -133,7 +133,7 @@ def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> b
 
 
 def _changed_documents(workspace: Workspace, pinned: Pinned) -> list[str]:
-    """Return the documents whose pinned vectors do not belong to their pinned text."""
+    """Return the ids of the documents whose pinned vectors were not made from the pinned text."""
     documents = workspace.documents().state(pinned.documents_version)
     vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     return [
@@ -202,10 +202,11 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
 
 
 def forget(workspace: Workspace, release: Release) -> bool:
-    """Remove a release that is not served. Keep it and return False if it is served meanwhile.
+    """Remove a release that is not served. Return whether it was removed.
 
-    `roll_back` moves the pointer and then looks for the manifest. This function removes the
-    manifest and then looks at the pointer. So at least one of them notices the other change.
+    The release is kept if another process begins to serve it meanwhile. `roll_back` moves the
+    pointer and then looks for the manifest. This function removes the manifest and then looks at
+    the pointer. Therefore at least one of the two functions notices the change of the other.
     """
     file = manifest_file(release.release_id)
     workspace.store.remove_file(file)
@@ -220,9 +221,9 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest, and its scores unless it is the reference.
+    """Delete a release's manifest. Delete its scores, too, unless it is the reference release.
 
-    Its tables stay pinned.
+    The release's tables stay pinned.
     """
     workspace.store.remove_file(manifest_file(release_id))
     if release_id != reference_id(workspace):

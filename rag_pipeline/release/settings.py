@@ -40,7 +40,7 @@ class ReleaseSettings(BaseModel):
     """The access rules of an imported bundle. Those of the importer's corpus file replace them."""
 
     def digest(self, run_digest: str) -> str:
-        """Hash a run together with the settings of its answers."""
+        """Return a hash of a run's digest and of the settings of its answers."""
         return fingerprint(run_digest, self.answers, self.answers_chats)
 
 

@@ -22,7 +22,10 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def refuse_variables(value: Any, where: str) -> None:
-    """Raise InputError if a text names a variable, because a corpus file inserts its value."""
+    """Raise InputError if a text in `value` names an environment variable.
+
+    A corpus file would insert the variable's value. `where` begins the message.
+    """
     if isinstance(value, str) and (found := ENVIRONMENT.search(value)):
         raise InputError(f"{where}: its settings contain {found[0]}, which would read a variable")
     if isinstance(value, (dict, list)):
@@ -34,8 +37,8 @@ def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
     """Return a line for each part of a bundle's settings that has a foreign address or variable.
 
     `made` holds settings objects, in mappings and lists. Default values and the variables that
-    `RAG_ALLOWED_KEYS` lists are trusted. A combination of values is also trusted if a part of the
-    importer's corpus file `own` has the same combination.
+    `RAG_ALLOWED_KEYS` lists are not foreign. The values of a part are not foreign either if a part
+    of the importer's corpus file `own` has all of them.
     """
     trusted = [dict(values) for _, values in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
