@@ -7,8 +7,8 @@
     <store>/calls.sqlite         answers and charges, shared by all corpora (see `calls`)
     <store>/.calls/answers/      on a bucket: large answers (see `calls.cache`)
 
-Each row of a derived table holds the document_id, content hash and fingerprint that it was made
-from. So the table itself shows which documents are stale.
+Each row of a derived table holds the document_id, content hash and fingerprint that the row was
+made from. The table itself therefore shows which documents are stale.
 """
 
 from rag_pipeline.store.lance import id_filter as id_filter

@@ -1,7 +1,7 @@
 """Store the files of one corpus below a prefix of a bucket.
 
-An object appears when it is complete. S3's conditional puts (`If-None-Match: *`, `If-Match:
-<ETag>`) let one of several writers win. Published folders are copied to this machine.
+Readers see an object only when it is complete. S3's conditional puts (`If-None-Match: *`,
+`If-Match: <ETag>`) let one of several writers win. Published folders are copied to this machine.
 """
 
 import hashlib
@@ -60,13 +60,13 @@ class BucketFiles(Files):
         return connection
 
     def write(self, path: str, content: bytes) -> None:
-        """Write an object."""
+        """Write an object, or replace it."""
         # Arrow would send three requests, and close a failed stream under the interpreter lock.
         with clear_s3_errors(f"{self._address}/{path}"):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return the size and ETag of each object from listings, without downloads."""
+        """Return the size in bytes and the ETag of each existing object, without downloads."""
         wanted = set(paths)
         found: dict[str, FileHash] = {}
         pages = s3_client().get_paginator("list_objects_v2")
@@ -106,7 +106,10 @@ class BucketFiles(Files):
         return self._put(path, content, "IfMatch", tag)
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Return a lock that expires 90 seconds after its last renewal, or None if it is taken."""
+        """Return a lock, or None if another process holds it.
+
+        The lock expires 90 seconds after its last renewal. `holder` is written to `path` as JSON.
+        """
         found = self.read_tagged(path)
         if found is not None and _locked_until(found[0]) > time.time():
             return None
@@ -142,7 +145,7 @@ class BucketFiles(Files):
                     self.remove_file(path)
 
     def leftovers(self) -> Sequence[str]:
-        """Return [], because an object appears when it is complete."""
+        """Return [], because a bucket shows only complete objects."""
         return []
 
     def new_folder(self, path: str) -> Path:
@@ -150,7 +153,10 @@ class BucketFiles(Files):
         return Path(tempfile.mkdtemp(prefix="rag-building-"))
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Upload a complete local folder, with its list of files last, and delete the local one."""
+        """Upload a complete local folder, and then delete it.
+
+        The list of its files (`listed`) is uploaded last. If `path` has a folder, upload nothing.
+        """
         if not self.has_folder(path):
             for file in sorted(p for p in built.rglob("*") if p.is_file()):
                 name = f"{path}/{file.relative_to(built).as_posix()}"
@@ -166,7 +172,8 @@ class BucketFiles(Files):
     def local_folder(self, path: str) -> Path | None:
         """Return this machine's copy of a published folder, or None if there is no folder.
 
-        The folder is copied once. Each call compares the SHA-256 of every file of the copy.
+        The folder is copied once. Each call compares the SHA-256 of every file in the copy, and
+        replaces a damaged copy.
         """
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
@@ -176,7 +183,7 @@ class BucketFiles(Files):
         return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder have their listed sizes."""
+        """Raise StoreError if a file of a published folder is missing or has another size."""
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
             return
@@ -189,12 +196,18 @@ class BucketFiles(Files):
                 )
 
     def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder have their listed hashes."""
+        """Raise StoreError if a file of a published folder has another size or hash than listed.
+
+        Hashes are those of this machine's copy. A missing folder raises no error.
+        """
         self.check_folder(path)
         self.local_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return local copies of folders outside `paths` that were last used before a Unix time."""
+        """Return this machine's copies of other folders than `paths` that were not used recently.
+
+        `before` is a Unix time. A copy is returned if its last use was not later.
+        """
         wanted = set()
         for path in paths:
             listed = self.read(f"{path}/{folders.FILES}")

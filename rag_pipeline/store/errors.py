@@ -13,7 +13,10 @@ _PANICS = ("PanicException", "RustPanic")
 
 @contextmanager
 def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
-    """Raise LanceDB's errors about a full disk or an unreachable store as a StoreError."""
+    """Turn LanceDB's and Arrow's errors inside the block into a StoreError.
+
+    `what` names the table or file in the message, and `verb` the action that failed.
+    """
     try:
         yield
     except BaseException as error:
@@ -34,7 +37,8 @@ def is_of_store(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     """Return an error's message on one line, without Lance's source lines.
 
-    A message over 300 characters keeps its start (the place) and its end (the server's answer).
+    A message of more than 300 characters keeps its start (the place) and its end (the server's
+    answer).
     """
     message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
     return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

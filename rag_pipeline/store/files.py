@@ -1,7 +1,8 @@
 """Store the files of one corpus below a local folder. For a bucket, see `bucket`.
 
 A file is written under a temporary name and then moved to its path. If several writers compete, one
-wins: a hard link refuses an existing name, and a lock on the folder ends with its process.
+wins. `create` makes a hard link, which refuses an existing name. `replace` locks the folder, and
+the lock ends with its process.
 """
 
 import fcntl
@@ -66,7 +67,7 @@ class Files:
         return self.files.open_input_file(f"{self.root}/{path}")
 
     def read_tagged(self, path: str) -> tuple[bytes, str] | None:
-        """Return a file's content and a hash of it, or None if the file does not exist."""
+        """Return a file's content and its hash (the tag), or None if the file does not exist."""
         content = self.read(path)
         return None if content is None else (content, hashlib.sha256(content).hexdigest())
 
@@ -81,12 +82,18 @@ class Files:
         return [info.base_name for info in self.files.get_file_info(selector)]
 
     def sizes(self, path: str) -> dict[str, int]:
-        """Return the size in bytes of a file, or of each file in a folder, by path."""
+        """Return the size in bytes of a file, or of each file below a folder, by path.
+
+        Return {} if the path does not exist.
+        """
         root = f"{self.root}/"
         return {info.path.removeprefix(root): info.size or 0 for info in self._infos(path)}
 
     def modified(self, path: str) -> float:
-        """Return the Unix time when a file, or the newest file of a folder, was written."""
+        """Return the Unix time when a file, or the newest file of a folder, was last written.
+
+        Return 0 if the path does not exist.
+        """
         own = self.files.get_file_info(f"{self.root}/{path}")
         return max(info.mtime_ns or 0 for info in (own, *self._infos(path))) / 1e9
 
@@ -122,7 +129,7 @@ class Files:
                 self.remove_file(path)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never a part."""
+        """Write a file atomically: a reader sees the old content or the new content."""
         with self._written(path, content) as new:
             new.replace(self._place(path))
 
@@ -146,9 +153,10 @@ class Files:
         return True
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Return a lock that ends with its block or process, or None if another process has it.
+        """Return a lock, or None if another process holds it.
 
-        `holder` is written to `path` as JSON, so that other processes can name the holder.
+        The lock ends with its `with` block or its process. `holder` is written to `path` as JSON,
+        so that other processes can name the holder.
         """
         with self._clear_errors(path):
             place = self._place(path)
@@ -165,7 +173,7 @@ class Files:
         return _closing(handle)
 
     def leftovers(self) -> Sequence[str]:
-        """Return the unfinished files and folders of writers that were killed or still work."""
+        """Return the paths of unfinished files and folders. A writer may still be at work."""
         root = Path(self.root)
         return sorted(p.relative_to(root).as_posix() for p in root.glob(f"**/{UNFINISHED}*"))
 
@@ -181,7 +189,10 @@ class Files:
             return folder
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Move a complete local folder to `path`, or delete it if a folder exists at `path`."""
+        """Move the complete local folder `built` to `path`. Write the list of its files into it.
+
+        If a folder exists at `path`, delete `built` instead.
+        """
         (built / FILES).write_bytes(listed)
         target = self._place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +215,7 @@ class Files:
         """Do nothing, because a local folder is published in one move."""
 
     def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder have their listed hashes."""
+        """Raise StoreError if a file of a published folder is missing or has another hash."""
         listed = self.read(f"{path}/{FILES}")
         if listed is None:
             raise StoreError(f"{self.url}: {path}/{FILES} is gone")
@@ -216,7 +227,7 @@ class Files:
                 )
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return [], because a local folder is used without a copy."""
+        """Return [], because a local folder is used in its place and never copied."""
         return []
 
     def _place(self, path: str) -> Path:

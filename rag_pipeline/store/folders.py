@@ -31,7 +31,7 @@ FileRecords = Mapping[str, Mapping[str, Any]]
 
 
 def list_files(folder: Path) -> bytes:
-    """Return the content of a folder's `FILES.json`."""
+    """Return the content for a folder's `FILES.json`: the SHA-256 and size of each file."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     files = {
         name: {"sha256": sha256_of(folder / name), "bytes": (folder / name).stat().st_size}
@@ -42,7 +42,7 @@ def list_files(folder: Path) -> bytes:
 
 
 def read_list(content: bytes, place: str) -> FileRecords:
-    """Return the entries of a `FILES.json`.
+    """Return the entries of a `FILES.json` by file name.
 
     Raise StoreError if the content is torn or names a file outside its folder.
     """
@@ -109,7 +109,10 @@ def _copy(
 
 
 def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | None = None) -> str:
-    """Copy a stream and return its SHA-256, or raise ValueError beyond `most` bytes."""
+    """Copy a stream and return its SHA-256 in hex.
+
+    Raise ValueError if the stream has more than `most` bytes. If `most` is None, there is no limit.
+    """
     digest = hashlib.sha256()
     written = 0
     while block := source.read(_BLOCK):
@@ -128,7 +131,7 @@ def _is_whole(folder: Path, listed: FileRecords) -> bool:
 
 
 def sha256_of(file: Path) -> str:
-    """Return a file's SHA-256."""
+    """Return the SHA-256 of a file's content in hex."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -38,7 +38,7 @@ def unsealed(value: Any) -> Any:
 
 
 def holds(value: Any) -> bool:
-    """Return whether a JSON value matches its hash, or True if it has none."""
+    """Return whether a JSON value matches the hash in it. Return True if it has no hash."""
     if not isinstance(value, dict) or SEAL not in value:
         return True
     return bool(value[SEAL] == _hash(unsealed(value)))
@@ -61,7 +61,10 @@ def seal_page(text: str) -> bytes:
 
 
 def page_holds(content: bytes) -> bool:
-    """Return whether a page matches its hash, or is complete if it has none."""
+    """Return whether an HTML page matches the hash at its end.
+
+    If the page has no hash, return whether it is complete.
+    """
     text, mark, rest = content.rpartition(f"\n<!-- {SEAL}: ".encode())
     if not mark:
         return content.rstrip().endswith(b"</html>")

@@ -17,13 +17,16 @@ def id_filter(column: str, values: Iterable[str]) -> str:
 
 
 def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
-    """Yield SQL conditions that together select these documents, for 500 ids each."""
+    """Yield SQL conditions that together select these documents, each with at most 500 ids."""
     for first in range(0, len(document_ids), _IDS_PER_FILTER):
         yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
 
 
 def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
-    """Return the data files of each fragment of a Lance dataset, which never change."""
+    """Return the data files of each fragment of a Lance dataset, by the fragment's id.
+
+    The data files of a fragment never change.
+    """
     return {
         fragment.fragment_id: tuple(file.path for file in fragment.data_files())
         for fragment in lance.get_fragments()

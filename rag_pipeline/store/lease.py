@@ -1,7 +1,7 @@
 """Hold a lease on a corpus, so that one run at a time works on it.
 
-The lease names its holder. It keeps two people from paying for the same work. The tables stay
-correct without a lease.
+The lease names its holder. Without leases, two people could pay for the same work, but the tables
+would stay correct.
 """
 
 import json
@@ -40,10 +40,10 @@ def lease(
 ) -> Iterator[None]:
     """Hold the corpus's lease inside the block.
 
-    A process may enter its own lease again, and the last block to end gives the lease back. If
-    another process holds the lease, raise BusyError with the name of that process. With `wait`,
-    call `waiting` once with the name instead, and try again every second. The lease of a dead
-    process ends at once, or on a bucket within 90 seconds.
+    A process may enter its own lease again. The last of its blocks to end gives the lease back. If
+    another process holds the lease, raise BusyError, whose message describes that process. If
+    `wait` is True, call `waiting` once with this description instead, and try again every second.
+    The lease of a dead process ends at once, or within 90 seconds on a bucket.
     """
     if not _enter(store):
         said = _said(store)
@@ -95,7 +95,10 @@ def at_work(store: Store) -> str | None:
 
 
 def wait_for_others(store: Store, waiting: Callable[[str], object]) -> None:
-    """Wait until no other process works on the corpus. Call `waiting` once with its name."""
+    """Wait until no other process works on the corpus.
+
+    If another process works on it, call `waiting` once with a description of that process.
+    """
     if said := at_work(store):
         waiting(said)
         while at_work(store):

@@ -72,7 +72,10 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _findings() -> tuple[str, str, bool]:
-    """Return boto3's endpoint ("" for AWS) and region, and whether a host name has the bucket."""
+    """Return the endpoint and region of boto3, and whether host names contain the bucket's name.
+
+    The endpoint is "" for AWS, and the region is "" if none is set.
+    """
     meta = s3_client().meta
     endpoint = meta.endpoint_url if _is_own(meta.endpoint_url) else ""
     style = (meta.config.s3 or {}).get("addressing_style")
@@ -93,13 +96,13 @@ def _is_own(endpoint: str) -> bool:
 
 
 def is_lasting(error: Any) -> bool:
-    """Return whether retries can't overcome a ClientError of boto3."""
+    """Return whether a ClientError of boto3 is lasting, so that retries are useless."""
     code = error.response.get("Error", {}).get("Code", "")
     return code in _LASTING or code.endswith("AccessDeniedException")
 
 
 def lance_options() -> dict[str, str]:
-    """Return LanceDB's storage options for S3."""
+    """Return LanceDB's storage options for S3: boto3's endpoint, region and addressing style."""
     endpoint, region, virtual_hosts = _findings()
     options = {"aws_region": region} if region else {}
     if endpoint:
@@ -112,7 +115,7 @@ def lance_options() -> dict[str, str]:
 
 
 def arrow_files() -> Any:
-    """Return Arrow's S3 file system."""
+    """Return Arrow's S3 file system with boto3's endpoint, region and addressing style."""
     import pyarrow.fs as pafs
 
     endpoint, region, virtual_hosts = _findings()
@@ -131,10 +134,10 @@ def arrow_files() -> Any:
 
 @contextmanager
 def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
-    """Raise boto3's errors as one line with the place and, if known, a remedy.
+    """Turn boto3's errors inside the block into errors of one line.
 
-    Raise ConfigError if retries can't help, or else StoreError. `client` is the client in use, if
-    it is not the client of `s3_client`.
+    The line has the place and, if known, a remedy. Raise ConfigError if retries can't help, or else
+    StoreError. `client` is the S3 client in use, by default the client of `s3_client`.
     """
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import (

@@ -46,8 +46,8 @@ CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
 def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
     """Return the schema of a vector index: contextualized chunks with a unit vector each.
 
-    With `token_vectors`, two byte columns are added: the sign bits of each token's vector, and the
-    distinct token ids (uint32). With a `dimension` of -1, vectors may have any length.
+    If `token_vectors` is True, two byte columns are added: the sign bits of each token's vector,
+    and the distinct token ids (uint32). If `dimension` is -1, vectors may have any length.
     """
     fields = _required(pa.list_(pa.float32(), dimension), "vector")
     if token_vectors:
@@ -56,7 +56,7 @@ def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
 
 
 def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a schema from lists of values. JSON columns take lists of JSON texts."""
+    """Return a batch with this schema from lists of values. JSON columns take JSON texts."""
     return pa.RecordBatch.from_pydict(columns, schema)
 
 

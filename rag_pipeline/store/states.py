@@ -11,7 +11,10 @@ _MOST_DOCUMENTS = 500_000
 
 
 class DocumentState(NamedTuple):
-    """Tell which content and fingerprint a document's rows were made from."""
+    """Hold the content hash and fingerprint that a document's rows were made from.
+
+    `rows` is the number of these rows.
+    """
 
     content_hash: str
     fingerprint: str
@@ -38,7 +41,7 @@ class StateCache:
         self._lock = Lock()
 
     def get(self, key: StateKey, read: Callable[[], dict[str, DocumentState]]) -> TableState:
-        """Return the state of one version. Call `read` if it is not cached."""
+        """Return the state of one table version. If the state is not cached, call `read`."""
         with self._lock:
             if key in self._states:
                 self._states.move_to_end(key)

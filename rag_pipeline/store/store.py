@@ -57,7 +57,7 @@ class Store:
         return [n.removesuffix(".lance") for n in self.list("tables") if n.endswith(".lance")]
 
     def drop_table(self, name: str) -> None:
-        """Delete a table with all its versions, also if it can't be read."""
+        """Delete a table with all its versions, even if the table can't be read."""
         self.files.remove_folder(f"tables/{name}.lance")
         self.remove_file(_hashes_file(name))
 
@@ -79,7 +79,7 @@ class Store:
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
         """Return the recorded hashes of a table's files, or {} if there is no readable record.
 
-        With an `identity`, the record of another table with this name does not count.
+        If `identity` is given, a record of another table that had this name does not count.
         """
         with suppress(StoreError):
             record = self.read_json(_hashes_file(name)) or {}
@@ -114,7 +114,10 @@ class Store:
 
     @property
     def calls_path(self) -> Path:
-        """Return the file of this machine's calls. For a bucket, it is outside of the store."""
+        """Return the path of this machine's database of calls.
+
+        If the store is a bucket, the database is outside the store.
+        """
         return self.files.calls_folder / "calls.sqlite"
 
     # --- small files ---
@@ -128,7 +131,7 @@ class Store:
         return self.files.read(path)
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never a part."""
+        """Write a file atomically: a reader sees the old content or the new content."""
         self.files.write(path, content)
 
     def read_json(self, path: str) -> Any:
@@ -141,14 +144,14 @@ class Store:
         self.write_bytes(path, _json_bytes(path, value))
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
-        """Return a JSON file's value and tag, or (None, None) if it does not exist."""
+        """Return a JSON file's value and tag, or (None, None) if the file does not exist."""
         found = self.files.read_tagged(path)
         if found is None:
             return None, None
         return hashes.unsealed(self._parsed(path, found[0])), found[1]
 
     def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
-        """Write a JSON file if it has this tag, or if it is missing and the tag is None.
+        """Write a JSON file if it still has this tag, or if `tag` is None and no file exists.
 
         Return whether the file was written.
         """
@@ -176,7 +179,7 @@ class Store:
             raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
 
     def read_note(self, path: str) -> dict[str, Any]:
-        """Return the note of `write_parquet` from the end of a file, or {} if there is none."""
+        """Return the note that `write_parquet` stored in a file, or {} if there is none."""
         try:
             with self.files.open_file(path) as file:
                 metadata = pq.read_schema(file).metadata or {}
@@ -204,13 +207,16 @@ class Store:
     # --- folders: lexical indexes ---
 
     def publish_folder(self, built: Path, path: str) -> None:
-        """Move a complete local folder to `path`, or delete it if a folder exists at `path`."""
+        """Move the complete local folder `built` to `path`.
+
+        If a folder exists at `path`, delete `built` instead.
+        """
         self.files.publish(built, path, folders.list_files(built))
 
     def local_folder(self, path: str) -> Path:
         """Return a published folder on this machine, or raise StoreError if there is none.
 
-        A folder of a bucket is copied once. Each call compares the hashes of the copy.
+        A folder of a bucket is copied once. Each call compares the hashes of the copied files.
         """
         folder = self.files.local_folder(path)
         if folder is None:

@@ -59,7 +59,7 @@ class Table:
         return replace(self, at=self.version) if self.exists() else self
 
     def opened(self, version: int) -> "Table":
-        """Return this table at one version that stays open. This saves 5 ms per read."""
+        """Return this table at a version that stays open, which saves 5 ms per read."""
         return replace(self, at=version, _opened=self.open(version))
 
     def ensure(self) -> None:
@@ -79,7 +79,7 @@ class Table:
         return self.schema.with_metadata(stamp)
 
     def _fits(self, stored: pa.Schema) -> bool:
-        """Return whether the stored columns have these names, and vectors of the same width."""
+        """Return whether stored columns have the schema's names, and vectors of the same length."""
         # Lance returns JSON columns as binary columns, so other types are not compared.
         same = bool(stored.names == self.schema.names)
         if not same or "vector" not in stored.names:
@@ -129,7 +129,7 @@ class Table:
         return table
 
     def has_version(self, version: int, whole: bool = False) -> bool:
-        """Return whether a version opens and, with `whole`, whether it can return its `state`."""
+        """Return whether a version opens. If `whole` is True, its `state` must be readable, too."""
         with suppress(StoreError):
             table = self.open(version)
             if whole:
@@ -157,7 +157,7 @@ class Table:
         return found
 
     def documents_since(self, known: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the documents with rows in data files outside `known`, and all data files."""
+        """Return the ids of documents with rows in files other than `known`, and all data files."""
         with clear_errors(self.name, "read"):
             lance = self.open().to_lance()
             files = data_files(lance)
@@ -176,8 +176,8 @@ class Table:
     def state(self, version: int | None = None) -> TableState:
         """Return the content hash, fingerprint and row count of each document's rows.
 
-        If a document's rows differ in hash or fingerprint, its fingerprint is empty, so it counts
-        as stale.
+        If a document's rows differ in hash or fingerprint, its hash and fingerprint are "", so the
+        document counts as stale. Return {} if there is no table.
         """
         table = self._open_if_created(version)
         if table is None:
@@ -196,7 +196,7 @@ class Table:
         return state
 
     def _counted(self, table: "lancedb.table.Table", columns: list[str]) -> list[dict[str, Any]]:
-        """Return the distinct values of columns, each with its number of rows."""
+        """Return the distinct rows of some columns, each with its number under `count_all`."""
         with clear_errors(self.name, "read"):
             rows = table.search().select(columns).to_arrow()
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
@@ -209,7 +209,7 @@ class Table:
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the rows of all documents, or of `document_ids`."""
+        """Yield columns of the rows of `document_ids`, or of all rows if `document_ids` is None."""
         table = self._open_if_created(version)
         if table is None:
             return
@@ -234,9 +234,9 @@ class Table:
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Replace all rows of these documents, and return the number of new rows.
 
-        One commit deletes the old rows and adds the new rows. So every version holds a document's
-        old rows or its new rows, also after a crash. If another process commits first, the commit
-        is repeated on the newer version.
+        One commit deletes the old rows and adds the new rows. Every version therefore has only old
+        or only new rows of a document, even after a crash. If another process commits first, the
+        commit is repeated on the newer version.
         """
         given = list(batches)
         rows = pa.Table.from_batches(given, self.schema) if given else None
@@ -290,7 +290,7 @@ class Table:
         return True
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Replace all rows in a new version. Pinned versions stay."""
+        """Replace all rows of the table by a new version. Pinned versions stay."""
         with clear_errors(self.name):
             self._database.create_table(
                 self.name,
@@ -341,7 +341,7 @@ class Table:
     def drop_versions(self, dry_run: bool = False) -> int:
         """Drop unpinned versions older than the retention time, and return the bytes freed.
 
-        With `dry_run`, drop none and return the number of bytes that would be freed.
+        If `dry_run` is True, drop nothing and return the number of bytes that would be freed.
         """
         with clear_errors(self.name):
             lance = self.open().to_lance()
@@ -357,14 +357,14 @@ class Table:
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
-        """Return the documents with repeated rows, sorted by id."""
+        """Return the sorted ids of the documents that have a row more than once."""
         table = self.open()
         columns = [name for name in ("document_id", "chunk_id") if name in table.schema.names]
         counted = self._counted(table, columns)
         return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
 
     def last_readable(self) -> int | None:
-        """Return the newest version with all its files, or None if there is none."""
+        """Return the newest version that can be read, or None if there is none."""
         try:
             with clear_errors(self.name, "read"):
                 versions = [int(v["version"]) for v in self.open().list_versions()]
@@ -373,7 +373,7 @@ class Table:
         return next((v for v in sorted(versions, reverse=True) if self.has_version(v, True)), None)
 
     def restore(self, version: int) -> None:
-        """Make an earlier version the newest."""
+        """Make the content of an earlier version the newest version."""
         with clear_errors(self.name):
             self.open().restore(version)
 

@@ -21,7 +21,10 @@ def new_name(folder: Path) -> Path:
 
 @contextmanager
 def written(folder: Path, content: bytes) -> Iterator[Path]:
-    """Write a new file for the block to move to its path. Delete the file if it was not moved."""
+    """Write a new file, and yield its temporary path. The block moves the file to its final path.
+
+    Delete the file if the block did not move it.
+    """
     path = new_name(folder)
     try:
         with path.open("xb") as file:
@@ -35,7 +38,7 @@ def written(folder: Path, content: bytes) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a folder inside the block, against other processes and threads."""
+    """Hold a lock on a folder inside the block. Other threads and processes wait for the lock."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -47,8 +50,8 @@ def locked(folder: Path) -> Iterator[None]:
 def replace_text(path: Path, text: str) -> None:
     """Replace the text of a user's file, or raise OSError and leave the file unchanged.
 
-    If the path is a link, its target is replaced. The file keeps its permissions. A special file,
-    such as `/dev/stdout`, is written to.
+    If the path is a link, its target is replaced. The file keeps its permissions. A special file
+    such as `/dev/stdout` is not replaced, but receives the text.
     """
     target = path.resolve()
     if path.exists() and not path.is_file():
