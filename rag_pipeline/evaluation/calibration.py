@@ -236,7 +236,7 @@ def examples(
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:
     """Add token signs to the chunks of a result, as a search of the release does.
 
-    Without an index or without chunks, return the result unchanged.
+    If `index` is None or there are no chunks, return the result unchanged.
     """
     if index is None or not found.chunks:
         return found

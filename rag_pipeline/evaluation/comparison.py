@@ -133,7 +133,7 @@ def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
 
 
 def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
-    """Return `metrics`, or only `DOCUMENT_METRIC` if all of them lack values.
+    """Return `metrics`, or only `DOCUMENT_METRIC` if it alone has values.
 
     Only `DOCUMENT_METRIC` has values if gold consists of whole documents.
     """

@@ -124,7 +124,7 @@ class Board:
 
     @property
     def origin(self) -> str:
-        """Return the sentence of `origin` for this board."""
+        """Return a sentence with the number of synthetic questions, or "" if there are none."""
         return origin(self.synthetic, self.queries)
 
     @property

@@ -65,9 +65,9 @@ def judge_passages(
 class Evaluator:
     """Judge a ranking of passages by a chat model, and compute its Answer Presence@k.
 
-    The label of a failed judgement is None. Every judgement is cached and charged once. With a
-    `workspace`, the cache, prices and budget of its corpus apply. Without one, the calls and their
-    costs are kept in `~/.cache/rag-pipeline/evaluator`.
+    The label of a failed judgement is None. Every judgement is cached and charged once. If a
+    `workspace` is given, the cache, prices and budget of its corpus apply. Otherwise, the calls and
+    their costs are kept in `~/.cache/rag-pipeline/evaluator`.
 
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
@@ -204,7 +204,7 @@ class Agreement:
 
     @property
     def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa, cut to -1 to 1, or None if kappa is None.
+        """Return the 95 % interval of kappa within the range -1 to 1, or None if kappa is None.
 
         Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
         """

@@ -248,7 +248,7 @@ def update_context_scores(workspace: Workspace, configuration: str) -> dict[str,
 
 
 def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:
-    """Return the judged contexts by query id."""
+    """Return each judged query's judgement by query id, or {} before the first run."""
     return {
         row["query_id"]: ContextJudgement(
             tuple(Judged(**context) for context in row["contexts"]),

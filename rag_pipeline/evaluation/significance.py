@@ -186,8 +186,8 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
     """Adjust p values for the number of tests by Holm's step-down method.
 
     A value of None stays None and does not count. The i-th smallest of m values, p, becomes
-    `(m - i + 1) * p`, but at least the adjusted value of rank i - 1, and at most 1. Source: Holm,
-    A simple sequentially rejective multiple test procedure, 1979.
+    `(m - i + 1) * p`. It is raised to the adjusted value of rank i - 1 if it is lower, and is at
+    most 1. Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)
@@ -248,10 +248,10 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Return for each row the number of sign patterns whose sum is as far from 0 as the row's.
+    """Return for each row the number of sign patterns that give an equally extreme sum.
 
-    Sums that are farther from 0 count, too. `columns` has shape (rows, n) with n differences per
-    row.
+    The sum of a pattern is equally extreme if it is at least as far from 0 as the row's own sum.
+    `columns` has shape (rows, n), with n differences per row.
     """
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(

@@ -96,7 +96,11 @@ def _effect(
 
 
 def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the variants with the most matched configurations. More variants win a tie."""
+    """Return the set of variants that matches the most configurations in all.
+
+    `choices` maps, for each choice of the other stages, variants to configurations. If two sets
+    match equally many configurations, return the larger set.
+    """
     if len(variants) > _MOST_VARIANTS:
         return [v for v in variants if all(v in choice for choice in choices)]
     best: tuple[int, int, list[str]] = (0, 0, [])

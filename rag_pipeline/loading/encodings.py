@@ -31,8 +31,8 @@ _READ = 2_000
 def guessed_encoding(raw: bytes) -> str:
     """Return the likely encoding of a text, or "" if it is UTF-8 or no encoding fits.
 
-    Return "" also for damaged UTF-8. UTF-8 counts as damaged if the text ends inside a character,
-    or if it has at least as many valid characters beyond ASCII as wrong bytes.
+    Return "" also for damaged UTF-8. UTF-8 is damaged if it ends inside a character. It is also
+    damaged if it has no more wrong bytes than valid characters beyond ASCII.
     """
     from charset_normalizer import from_bytes
 

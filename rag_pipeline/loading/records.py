@@ -186,7 +186,7 @@ def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
 
 
 def record_metadata(record: dict[str, Any]) -> dict[str, MetadataValue]:
-    """Return a record's `metadata` and its unknown fields, without null values."""
+    """Return the values of a record's `metadata` and unknown fields that are not null."""
     other = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
     merged = {**other, **(record.get("metadata") or {})}
     return {str(storable(k)): storable(v) for k, v in merged.items() if v is not None}

@@ -136,7 +136,7 @@ class Asset:
 
     @property
     def has_blocking_check(self) -> bool:
-        """Return whether one of its checks is blocking."""
+        """Return whether a check of the asset is blocking."""
         return any(check.blocking for check in self.checks)
 
     @property

@@ -63,7 +63,7 @@ def expected_work(characters: int, speeds: Speeds) -> Mapping[str, Expected]:
 
 
 def _seconds(settings: MiniLMEmbedding | E5Embedding, sample: Sequence[str]) -> float:
-    """Return the mean seconds per text of a sample, without the time to open the model."""
+    """Return the mean seconds that a model needs per text of a sample, after it is open."""
     if not sample:
         return 0.0
     model = settings.open()

@@ -259,13 +259,13 @@ def _without(
 ) -> str | None:
     """Return a text without the words of a name, or None if too few words remain.
 
-    The sentence or clause around the name is also removed in three cases. In the first two, at
-    least `_LEAST_ASKED` words must remain:
+    The part (sentence or clause) around the name is also removed in three cases. In the first two,
+    at least `_LEAST_ASKED` words must remain:
 
     - The part ends with a colon, semicolon or dash, and only the rest of the text starts like a
       question. Or the part ends like this, and the rest is longer.
     - The part is a sentence without a question mark. The rest is longer and has a question mark.
-    - Only the rest starts like a question. Also, the clause is about the person who asks, or its
+    - Only the rest starts like a question. Also, the part is about the person who asks, or its
       other words after the first two are common (see `_is_common`).
     """
     left = sum(1 for word in words[:start] if word.terms)

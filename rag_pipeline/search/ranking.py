@@ -239,7 +239,7 @@ def _scored(row: dict[str, Any], score: float) -> ScoredChunk:
 def with_tokens(
     index: Index, chunks: Sequence[ScoredChunk], known: pa.Table | None = None
 ) -> list[ScoredChunk]:
-    """Return the chunks with their token signs. Only signs that are not in `known` are read."""
+    """Return the chunks with their token signs. Read only the signs that are not in `known`."""
     signs: dict[str, bytes] = {}
     if known is not None and "token_vectors" in known.schema.names:
         columns = (known.column(name).to_pylist() for name in ("chunk_id", "token_vectors"))

@@ -128,8 +128,9 @@ class Searcher:
     def search_all(self, requests: Iterable[SearchRequest]) -> Iterator[SearchResult]:
         """Yield the result of each request in order, with at most the `k` best chunks.
 
-        With `adaptive`, the number of chunks depends on the query (see `select`). Raises
-        ProviderError with the query if the reranker fails, unless its `on_error` is `keep_order`.
+        If the retriever is `adaptive`, the number of chunks depends on the query (see `select`).
+        Raises ProviderError, whose message has the query, if the reranker fails and its `on_error`
+        is not `keep_order`.
         """
         reranker = self.reranker if isinstance(self.reranker, PassageReranker) else None
         sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE)) if reranker else repeat(1)

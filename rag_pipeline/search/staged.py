@@ -178,7 +178,7 @@ def boosted_ranking(
 
 
 class LocalExpansion:
-    """Expands a query by words that are typical of one document's best chunks, without a model.
+    """Expands a query by words that are typical of one document's best chunks. Uses no model.
 
     A word's weight grows with its frequency in these chunks, and with its inverse frequency among
     all found chunks. This is pseudo-relevance feedback (Rocchio 1971).

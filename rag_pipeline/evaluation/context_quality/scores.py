@@ -63,7 +63,7 @@ def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
 
 
 class RatedContexts(NamedTuple):
-    """A query's judged contexts and the rates of the scores."""
+    """A query's judged contexts, and the settings of the context scores."""
 
     judgement: ContextJudgement
     rates: Context

@@ -16,7 +16,7 @@ _NAME_BYTES = 180
 
 
 class SpanNotFoundError(InputError):
-    """Tell that a span is not in its document, so that its query is skipped."""
+    """A gold span is not in its document, so the importer skips its query."""
 
 
 @dataclass(frozen=True, slots=True)

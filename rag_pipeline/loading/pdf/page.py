@@ -15,7 +15,7 @@ _STAND_IN_SIZE = 8.0
 
 
 def read_page(page: Any, number: int) -> Page:
-    """Return a loaded page with its lines. `number` counts from 0."""
+    """Return the content of a loaded page in lines. `number` is the page's number, from 0."""
     return lay_out(read_glyphs(page), number)
 
 

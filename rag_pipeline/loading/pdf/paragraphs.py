@@ -115,7 +115,7 @@ class Styles:
 
 
 def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[list[Block], Styles]:
-    """Return a document's blocks in reading order, without heading levels, and its styles."""
+    """Return a document's blocks in reading order, and its styles. Headings have no levels yet."""
     styles = Styles(pages)
     found: list[Block] = []
     notes: list[Block] = []

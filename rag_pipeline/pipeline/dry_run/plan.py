@@ -81,7 +81,7 @@ class PlannedStep:
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
-    """Return the work of a run, step by step, without model calls or writes.
+    """Return the work of a run, step by step. Call no model, and write nothing.
 
     `wanted` lists the steps of the run in the order of the data flow, by default all steps of the
     corpus. The current results of all other steps are read.
@@ -150,7 +150,7 @@ def _planned(
     """Return the plan of a step.
 
     `answered` maps each call of an earlier step to whether it is exact. A call has the price of its
-    recorded model. Without a recorded model, it has the price of the first of `models`.
+    recorded model. If no model is recorded, the call has the price of the first of `models`.
     """
     new = [key for key in result.calls if key not in answered]
     certain = all(answered.get(key, True) for key in result.calls)

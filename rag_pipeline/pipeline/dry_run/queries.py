@@ -1,8 +1,8 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
 The prompts are those of the real steps. A search needs an index and vectors. If either is missing,
-the search is replaced by its expected rows (see `expected_rows`). Without a last run and chunks,
-every query gets as many chunks of the mean length as the search may return.
+the search is replaced by its expected rows (see `expected_rows`). If there is no last run and there
+are no chunks, every query gets as many chunks of the mean length as the search may return.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -73,7 +73,7 @@ class Engine(Protocol):
         """
 
     def holding(self, term: str) -> Rows:
-        """Return the rows with a term."""
+        """Return the rows that have a term."""
 
     def only(self, visible: Mask) -> "Engine":
         """Return an engine that finds and counts only the visible rows."""
@@ -174,7 +174,7 @@ class Bm25sEngine(_ScoringEngine):
         return scores
 
     def postings(self, term: str) -> Hits:
-        """Return the rows with a term, and their scores for it."""
+        """Return the rows that have a term, and their scores for the term."""
         matrix, part = self._index.scores, self._part(term)
         return Hits(np.asarray(matrix["indices"][part], np.int64), np.asarray(matrix["data"][part]))
 
@@ -184,11 +184,11 @@ class Bm25sEngine(_ScoringEngine):
         return slice(0) if number is None else slice(*ends[number : number + 2])
 
     def holding(self, term: str) -> Rows:
-        """Return the rows with a term."""
+        """Return the rows that have a term."""
         return self.postings(term).rows
 
     def frequencies(self, terms: list[str]) -> Rows:
-        """Return the number of rows with each term."""
+        """Return for each term the number of rows that have the term."""
         ends, known = self._index.scores["indptr"], self._index.vocab_dict
         numbers = (known.get(term) for term in terms)
         counts = [0 if n is None else int(ends[n + 1]) - int(ends[n]) for n in numbers]
@@ -213,7 +213,7 @@ class _VisibleBm25s(Bm25sEngine):
         return scores
 
     def postings(self, term: str) -> Hits:
-        """Return the visible rows with a term, and their scores for it."""
+        """Return the visible rows that have a term, and their scores for the term."""
         part = self._part(term)
         rows = np.asarray(self._index.scores["indices"][part], np.int64)
         seen = self._visible[rows]
@@ -227,7 +227,7 @@ class _VisibleBm25s(Bm25sEngine):
         return Hits(rows, scores.astype(np.float32))
 
     def frequencies(self, terms: list[str]) -> Rows:
-        """Return the number of visible rows with each term."""
+        """Return for each term the number of visible rows that have the term."""
         return np.array([len(self.postings(term).rows) for term in terms], np.int64)
 
 
@@ -286,7 +286,7 @@ class RankBm25Engine(_ScoringEngine):
         return found
 
     def holding(self, term: str) -> Rows:
-        """Return the rows with a term."""
+        """Return the rows that have a term."""
         found = [n for n, held in enumerate(self._index.doc_freqs) if term in held]
         rows: Rows = np.array(found, np.int64)
         return rows[self._visible[rows]]

@@ -191,7 +191,7 @@ def save_counts(matrix: Matrix, folder: Path) -> None:
 
 
 def load_matrix(folder: Path) -> Matrix:
-    """Return the memory-mapped matrix of an index. An index without terms has no files."""
+    """Return the memory-mapped matrix of an index, or an empty matrix if the index has no terms."""
     if not (folder / _COUNTS).exists():
         return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
 

@@ -31,7 +31,7 @@ class SinglePassRetriever(RetrieverSettings):
         """
 
     def inside_document(self) -> Self:
-        """Return the settings for a search inside one document."""
+        """Return these settings as they apply to a search inside one document."""
         return self
 
     def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
