@@ -27,7 +27,7 @@ Store = Callable[[Mapping[bytes, bytes], Mapping[bytes, Usage]], Awaitable[None]
 
 
 class Asking:
-    """The answers to some calls. It starts with the known answers, and `run` adds the others.
+    """Collects the answers to a set of calls: first the known answers, then those that `run` adds.
 
     `advance` is called with the keys of finished calls, to report progress.
     """
@@ -50,7 +50,7 @@ class Asking:
         self._advance = advance
 
     def run(self, make: Callable[[list[bytes]], None]) -> None:
-        """Call `make` for the missing calls that no other run makes. Wait for those of other runs.
+        """Call `make` for the missing calls, and wait for the answers that other runs ask for.
 
         `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, to the
         function that `storing` yields, or to `fail`.
@@ -78,12 +78,12 @@ class Asking:
         return chain.from_iterable(self.claim_groups(parts(keys, _PER_CLAIM)))
 
     def keep(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
-        """Store answers."""
+        """Store the answers `new`, and the tokens that vectors and scores used, by key."""
         self.cache.put(new, usage)
         self._done(new)
 
     def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
-        """Count failures, and release their keys so that other runs may make the calls."""
+        """Count failed calls, and release their keys so that other runs may make the calls."""
         self.failed.update(failed)
         self.cache.fail(list(failed))
         self._claims.give_up(list(failed))

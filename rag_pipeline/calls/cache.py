@@ -115,7 +115,7 @@ class CallCache:
         return found
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
-        """Return the tokens of vectors and scores, which do not contain this number, by key."""
+        """Return by key the tokens that vectors and scores used. Chat replies contain theirs."""
         query = select(answers.c.key, answers.c.usage).where(answers.c.usage.is_not(None))
         rows = self.database.read_keys(query, answers.c.key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
@@ -179,7 +179,10 @@ class CallCache:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of this store's answers last used before `since`, in Unix seconds."""
+        """Return the keys of this store's answers that were last used before `since`.
+
+        `since` is a time in Unix seconds.
+        """
         old = answers.c.used < int(since)
         query = select(answers.c.key).where(old, answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}
@@ -215,7 +218,7 @@ class CallCache:
 
 
 def is_whole(key: object, value: object, stored: object) -> bool:
-    """Tell whether an answer matches its hash. An answer of an earlier build may have none."""
+    """Tell whether an answer matches its hash. An old answer without a hash counts as whole."""
     try:
         return stored is None or stored == _hash(key, value)  # type: ignore[arg-type]
     except TypeError:  # one changed bit makes a text of bytes

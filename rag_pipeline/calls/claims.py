@@ -61,7 +61,8 @@ class Claims:
     def wait(self, keys: Sequence[bytes], known: dict[bytes, bytes]) -> list[bytes]:
         """Wait for the answers of other runs, and add them to `known`.
 
-        Return the keys without an answer as soon as one of them is free, or [] if all have one.
+        As soon as a key without an answer is free, return all keys without an answer. Return [] if
+        every key has an answer.
         """
         database, left = self.cache.database, list(keys)
         while left:
@@ -76,7 +77,7 @@ class Claims:
 
     @property
     def _others(self) -> Select[Any]:
-        """Return a query for the claims of other `with` blocks, with the claims' processes."""
+        """Return a query for the claims of other `with` blocks and the processes that hold them."""
         own = {self.owner, *self.cache.database.unreleased}
         query = select(claims.c.key, processes).where(claims.c.owner.not_in(own))
         return query.join_from(claims, processes, claims.c.process == processes.c.process)

@@ -29,7 +29,7 @@ def damaged_charges(database: Database) -> list[int]:
 
 
 def salvage(database: Database) -> None:
-    """Replace a damaged SQLite file by the rows that can be read. Stop all runs before.
+    """Replace a damaged SQLite file with a file of its readable rows. Stop all runs first.
 
     Each table is read from both ends up to the damage. Damaged rows are left out.
     """

@@ -136,7 +136,7 @@ class Database:
     def read_keys(
         self, query: Select[Any], column: Column[Any], keys: Sequence[bytes]
     ) -> Iterator[Any]:
-        """Yield the rows of a query that have one of any number of keys in a column."""
+        """Yield the rows of a query where `column` holds one of `keys`, which may be many."""
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
@@ -154,7 +154,7 @@ class Database:
         return (postgresql if self.is_shared else sqlite).insert(table)
 
     def upsert(self, table: Table, *changed: str) -> Any:
-        """Return an INSERT. If a row exists, it updates the `changed` columns, if any."""
+        """Return an INSERT that updates the `changed` columns, if any, of rows that exist."""
         return _upsert(self.is_shared, table, changed)
 
     def now(self, connection: Connection | None = None) -> float:
@@ -177,7 +177,7 @@ class Database:
             raise StoreError(f"{self.place}: {problem}; {_REPAIR}")
 
     def shrink(self, free_share: float) -> None:
-        """Return free pages of a SQLite file to the disk if they exceed a share of all pages."""
+        """Free the unused pages of a SQLite file if they exceed a share (0 to 1) of all pages."""
         if self.is_shared:
             return
         (free,), (pages,) = (
@@ -248,7 +248,7 @@ class Database:
         )  # fmt: skip
 
     def _create_file(self, engine: Engine) -> None:
-        """Create the tables of a SQLite file. Take over those of the earlier build, if any."""
+        """Create the tables of a SQLite file, or take over the tables of the earlier build."""
         with engine.connect() as connection:
             if (found := _format(connection)) == FORMAT:
                 return

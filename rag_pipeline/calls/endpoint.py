@@ -334,9 +334,10 @@ def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
 
 
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
-    """Return the endpoint of this name, one for all callers with the same settings.
+    """Return the endpoint of this name. All callers with the same connection settings share it.
 
-    Settings that change only the request or its reply do not count.
+    Connection settings are the fields of `RemoteModel`, except the concurrency, the cache identity
+    and the price.
     """
     other = {"max_concurrency", "cache_identity", "price"}
     same = settings.model_dump(include=set(RemoteModel.model_fields), exclude=other)

@@ -26,8 +26,8 @@ def padded_groups(
 ) -> Iterator[list[int]]:
     """Yield positions in groups of at most `most_size` in total.
 
-    Each item counts with the size of the largest item of its group, because it is padded to it. An
-    item above `most_size` is a group of its own.
+    All items of a group are padded to the largest one, so each counts with the size of that item.
+    An item above `most_size` is a group of its own.
     """
     group: list[int] = []
     width = 0

@@ -43,8 +43,8 @@ def failure_of_status(
 ) -> ProviderError:
     """Return the error of an HTTP reply with an error status.
 
-    `what` names model, server and the environment variable of the key. `stops` is an error code
-    that usually concerns every input, such as a missing model or an unpaid bill.
+    `what` names the model, its server and the environment variable of its key. `stops` is an error
+    code that usually concerns every input, such as the code for a missing model.
     """
     said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
     error = ProviderError(said)
@@ -90,8 +90,8 @@ def _is_no_connection(error: BaseException) -> bool:
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of the header `Retry-After`, or None if it is missing or invalid.
 
-    It is a number or an HTTP date (RFC 9110, section 10.2.3). `retry-after-ms`, a finer form of
-    OpenAI and Azure, has priority.
+    The header is a number or an HTTP date (RFC 9110, section 10.2.3). The header `retry-after-ms`
+    of OpenAI and Azure (milliseconds) has priority.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")

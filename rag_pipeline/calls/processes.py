@@ -1,4 +1,4 @@
-"""Record the running processes, one row each. A thread renews it while its process lives.
+"""Record each running process in one row, which a thread of the process renews.
 
 For its own machine, a reader asks the operating system whether a process still runs. A process of
 another machine or container counts as ended 90 seconds after its row was last renewed.
@@ -48,7 +48,7 @@ def enlist(database: "Database") -> str:
 
 
 def is_alive(row: Any, now: float) -> bool:
-    """Tell whether the process of a row is at work; `now` is the time in Unix seconds."""
+    """Tell whether the process of a row still runs; `now` is the time in Unix seconds."""
     if row.machine == _machine() and row.started:
         return bool(_started(row.pid) == row.started)
     return bool(now - row.seen < EXPIRY_SECONDS)

@@ -13,7 +13,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def advance(what: str, count: int) -> None:
-    """Report `count` more of `what` as done."""
+    """Report that `count` more items of the kind `what`, such as `chunks`, are done."""
     listener = _listener.get()
     if listener is not None:
         listener(what, count)

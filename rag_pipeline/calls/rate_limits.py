@@ -59,8 +59,9 @@ class Bucket:
     ) -> None:
         """Adopt the limit of a provider, but never more than the settings allow.
 
-        `reset` is the time in seconds until the bucket is full. A limit per minute is full after 60
-        seconds at most. So a longer time reveals a longer period, such as a day, and the true rate.
+        `remaining` is the amount left. `reset` is the time in seconds until the provider's bucket is
+        full. A value is None if the reply lacks it. A bucket for a minute is full after 60 seconds.
+        So a longer `reset` reveals a longer period, such as a day, and the true rate.
         """
         if limit is not None and limit > 0:
             used = limit - remaining if remaining is not None else 0.0
@@ -149,7 +150,7 @@ class RateLimiter:
             self._unused += reserved - used
 
     def learn(self, headers: Mapping[str, str]) -> None:
-        """Adopt the limits in `x-ratelimit-*` headers (OpenAI protocol) with the next request."""
+        """Keep a reply's `x-ratelimit-*` headers (OpenAI protocol) for the next `reserve`."""
         if any(name.startswith("x-ratelimit-") for name in headers):
             with self._lock:
                 self._headers = headers

@@ -44,7 +44,7 @@ class RecordingCache(CallCache):
         return cls(cache.database, own, cache.files, cache.store)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
-        """Forget all noted calls, and set how vectors and missing texts are treated."""
+        """Forget all noted calls, and set `reads` and `stands_in`."""
         self.known_keys, self.missing = set(), {}
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 

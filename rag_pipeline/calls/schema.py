@@ -12,7 +12,7 @@ metadata = sa.MetaData()
 
 
 class _Blob(sa.LargeBinary):
-    """Bytes, which SQLite returns unchecked: a damaged row may hold a text or a number."""
+    """A column of bytes. From SQLite, a damaged row may return a text or a number instead."""
 
     def bind_processor(self, dialect: Dialect) -> Any:
         sqlite = dialect.name == "sqlite"

@@ -1,7 +1,7 @@
 """Record OpenTelemetry spans and metrics of every step and model call, without texts.
 
 Names follow the semantic conventions for generative AI; `rag.*` are additions. Nothing is recorded
-unless the application, or `export`, sets up a provider.
+unless the application, or `export`, sets up an OpenTelemetry provider.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ def used(
 
 @contextmanager
 def trace_step(corpus: str, asset: str, partition: str) -> Iterator[trace.Span]:
-    """Trace a step over one partition; send all spans and metrics at its end."""
+    """Trace a step, and send all spans and metrics when the step ends. Yield its span."""
     export()
     attributes = {"rag.corpus": corpus, "rag.asset": asset, "rag.partition": partition}
     with _span(f"make {asset}", attributes) as span:
@@ -204,7 +204,7 @@ def export() -> None:
 def _flush() -> None:
     """Send all spans and metrics now, because the process of a step may end soon.
 
-    If the collector does not answer within `_PATIENCE` once, this process never waits for it again.
+    If the collector once takes more than `_PATIENCE` seconds, this process never waits again.
     """
     global _given_up
     if _given_up:

@@ -43,9 +43,10 @@ def learn(database: Database, connection: Connection, calls: Calls, tokens: Char
 
 
 def learned(database: Database, calls: Calls, asset: str) -> Learned:
-    """Return the factors by alphabet, and the mean output tokens for an asset or None.
+    """Return the token factors by alphabet, and the mean length in tokens of an asset's replies.
 
-    Both need at least five calls. A factor also needs 200 estimated tokens.
+    Both are learned from at least five calls, and a factor also from at least 200 estimated tokens.
+    After fewer calls, the factor is missing and the length is None.
     """
     counts = select(token_counts).where(
         *(token_counts.c[name] == value for name, value in calls._asdict().items()),

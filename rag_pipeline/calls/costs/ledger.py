@@ -118,7 +118,7 @@ class Ledger:
 
     @property
     def _account(self) -> str:
-        """Return the lock's name for transactions with the spending of this corpus."""
+        """Return the name of the lock for transactions that spend this corpus's budget."""
         return f"ledger {self.store} {self.corpus}"
 
     # --- budget ---
@@ -174,7 +174,7 @@ class Ledger:
         return self.database.write(work, self._account)
 
     def _reserved(self, connection: Connection) -> tuple[float, bool]:
-        """Return the USD reserved, and whether a living process may give some of it back."""
+        """Return the reserved USD, and whether a living process may still free a part of them."""
         query: Any = (
             select(func.sum(reservations.c.usd).label("usd"), processes)
             .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
@@ -233,7 +233,7 @@ class Ledger:
         return found if encode is None else replace(found, count=Sampled(encode))
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
-        """Yield the calls of the corpus after a position, in order."""
+        """Yield the charges of the corpus after a position (see `position`), in order."""
         query = select(*(charges.c[name] for name in COLUMNS))
         query = query.where(*self._mine(charges), charges.c.id > after).order_by(charges.c.id)
         for row in self.database.read(query):
@@ -241,9 +241,9 @@ class Ledger:
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
 
     def sums(self, after: int) -> list[tuple[tuple[str, ...], int, float]]:
-        """Return the number and cost in USD of the calls after a position.
+        """Return the number and cost in USD of the calls after a position (see `position`).
 
-        They are grouped by kind, provider, model and asset.
+        The calls are grouped by kind, provider, model and asset.
         """
         by = [charges.c[name] for name in ("kind", "provider", "model", "asset")]
         sums = func.count(), func.coalesce(func.sum(charges.c.usd), 0.0)
@@ -251,7 +251,7 @@ class Ledger:
         return [(tuple(row[:4]), row[4], row[5]) for row in self.database.read(query)]
 
     def position(self) -> int:
-        """Return the end of the ledger now, for `charges(after=)`."""
+        """Return the id of the newest charge, or 0. `charges` and `sums` accept it as `after`."""
         return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
 
     def take_over(self, own: Database) -> None:
@@ -290,7 +290,7 @@ def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:
 
 
 def is_whole(values: Sequence[Any], stored: object) -> bool:
-    """Tell whether a charge matches its hash. A charge of an earlier build may have none."""
+    """Tell whether a charge matches its hash. An old charge without a hash counts as whole."""
     try:
         return stored is None or stored == _hash(values)
     except (TypeError, ValueError):  # one changed bit changes the type of a value

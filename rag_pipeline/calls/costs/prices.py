@@ -28,7 +28,7 @@ class _Provider(Settings):
     models: dict[str, Price]
 
     def over(self, other: "_Provider | None") -> "_Provider":
-        """Return these prices, with the models that only `other` lists."""
+        """Return these prices, and those in `other` of models that are not listed here."""
         return self.model_copy(update={"models": (other.models if other else {}) | self.models})
 
 
@@ -54,7 +54,7 @@ class Prices(Settings):
         return FREE if provider in self.local or is_loopback(host) else None
 
     def including(self, own: Mapping[tuple[str, str], Price]) -> "Prices":
-        """Return these prices, with those in `own`, by provider and model, instead."""
+        """Return these prices and those in `own` (by provider and model), which have priority."""
         providers = dict(self.providers)
         for (name, model), price in own.items():
             known = providers.get(name) or _Provider(date=datetime.date.min, models={})

@@ -58,9 +58,9 @@ def estimating(learned: Learned) -> AbstractContextManager[None]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return the tokens of a text, counted or estimated.
+    """Return the number of tokens of a text, counted by the model's tokenizer if it is known.
 
-    The estimate is a quarter of the UTF-8 bytes, times the learned factor if there is one.
+    Otherwise estimate a quarter of the UTF-8 bytes, times the learned factor if there is one.
     """
     learned = _learned.get()
     if learned.count is not None:
@@ -89,7 +89,7 @@ class Sampled:
 
 
 def framing_tokens(messages: int) -> int:
-    """Return the tokens that messages add to their texts, or 0 if texts are estimated."""
+    """Return the tokens that the message format adds to texts, or 0 if tokens are estimated."""
     if _learned.get().count is None:
         return 0
     return _OPENAI_MESSAGE * messages + _OPENAI_REPLY
@@ -103,7 +103,7 @@ def estimate_of(texts: Sequence[str]) -> Estimate:
 
 
 def usual_output(most: int) -> int:
-    """Return the estimated tokens of a reply of at most `most` tokens."""
+    """Return the expected number of tokens of a reply that may have at most `most` tokens."""
     learned = _learned.get().output
     return min(USUAL_OUTPUT if learned is None else learned, most)
 
