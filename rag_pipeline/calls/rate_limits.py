@@ -59,9 +59,9 @@ class Bucket:
     ) -> None:
         """Adopt the limit of a provider, but never more than the settings allow.
 
-        `remaining` is the amount left. `reset` is the time in seconds until the provider's bucket is
-        full. A value is None if the reply lacks it. A bucket for a minute is full after 60 seconds.
-        So a longer `reset` reveals a longer period, such as a day, and the true rate.
+        `remaining` is the amount left. `reset` is the number of seconds until the provider's bucket
+        is full. A value is None if the reply lacks it. A bucket for a minute is full after 60
+        seconds. So a longer `reset` reveals a longer period, such as a day, and the true rate.
         """
         if limit is not None and limit > 0:
             used = limit - remaining if remaining is not None else 0.0

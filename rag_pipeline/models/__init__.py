@@ -1,1 +1,1 @@
-"""Ask chat and embedding models. `providers` has one file per vendor or local model."""
+"""Ask chat and embedding models. `providers` has one file for each vendor or local model."""

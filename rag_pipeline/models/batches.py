@@ -74,8 +74,8 @@ class _Batches:
     def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
         """Submit prompts that are in no batch yet, wait, and keep every answer.
 
-        A prompt is submitted again if its line expired, has no answer or has a transient error.
-        This run tries each prompt three times at most. Batches that ended before this run do not
+        A prompt is submitted again if its request expired, has no answer or has a transient error.
+        This run submits each prompt three times at most. Batches that ended before this run do not
         count. Returns the failed prompts with their errors.
         """
         failed: dict[bytes, ProviderError] = {}
@@ -111,7 +111,10 @@ class _Batches:
     def _collect(
         self, batch: Batch, own: set[bytes]
     ) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
-        """Keep the answers of an ended batch. Return the refused prompts and those to repeat."""
+        """Keep the answers of an ended batch. Return the refused prompts and the prompts to repeat.
+
+        Both come with their errors.
+        """
         refused: dict[bytes, ProviderError] = {}
         again = dict.fromkeys(own, ProviderError(f"batch {batch.batch_id} ended without an answer"))
         for line in self.client.answers(batch):
@@ -205,7 +208,10 @@ class _Batches:
         return batch_line(key.hex(), self.chat.request(prompt.messages, prompt.schema))
 
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        """Return the first prompts that fit the budget. If `wait` is set, wait until one fits."""
+        """Return the first prompts that fit the budget together.
+
+        If none fits, wait until one does, or return [] if `wait` is False.
+        """
         settings, wanted = self.settings, {}
         address = settings.base_url if isinstance(settings, RemoteModel) else None
         for key in keys:
@@ -233,7 +239,7 @@ def _mapping(found: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:
-    """Return a token that depends only on keys and round, so other machines find the batch."""
+    """Return a token made from the keys and the round, so that other machines find the batch."""
     digest = hashlib.sha256(b"".join(sorted(keys)))
     return f"{digest.hexdigest()[:32]}-{round_number}"
 
@@ -278,7 +284,7 @@ class BatchNotes:
         self._database.write(lambda connection: connection.execute(noted))
 
     def release(self, token: str, keys: Collection[bytes]) -> None:
-        """Forget these requests of a batch, and every batch that has no requests left."""
+        """Forget these requests under a token, and forget every batch that has no requests left."""
         empty = delete(_BATCHES).where(_BATCHES.c.token.not_in(select(_REQUESTS.c.token)))
 
         def work(connection: Connection) -> None:
@@ -291,7 +297,10 @@ class BatchNotes:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one process submit at a time; a killed process loses the lock."""
+        """Hold a lock inside the block, so that one process submits at a time.
+
+        A killed process loses the lock.
+        """
         with Claims(self.cache) as claims:
             while not claims.take([_SUBMITTING]):
                 time.sleep(_LOCK_POLL_SECONDS)

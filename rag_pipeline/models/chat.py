@@ -44,7 +44,7 @@ Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
-    """Stands for a reply in a dry run, which pays for none. It has the usual length."""
+    """Stands for a reply in a dry run, which makes no calls. Its text has the usual length."""
 
 
 def ask(
@@ -57,8 +57,8 @@ def ask(
 
     Prompts that are answered, repeated or in progress in another run are not sent again. Each reply
     is stored when it arrives; failed prompts are sent again by the next run. Raises
-    CallsStoppedError if no call can work: a wrong key, model or address, or a provider that is
-    down.
+    CallsStoppedError if no call can work, because the key, model or address is wrong or the
+    provider is down.
     """
     keys = [_key(settings, prompt) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
@@ -83,7 +83,10 @@ def _ask_missing(
     settings: ChatSettings,
     asking: Asking,
 ) -> None:
-    """Make concurrent calls. The first prompt of a prefix is answered before others are sent."""
+    """Send the missing prompts concurrently.
+
+    The first prompt with a prefix is answered before other prompts with this prefix are sent.
+    """
     cache = asking.cache
     firsts = cache.get([first_key(key) for key in missing])
     chats = Chats(settings)
@@ -180,7 +183,7 @@ def _note(
 
 
 def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> costs.ChargedTokens:
-    """Estimate the tokens of a call. `is_first` means that no earlier prompt has its prefix.
+    """Estimate the tokens of a call. `is_first` means that no earlier prompt has the same prefix.
 
     OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batched calls
     are estimated without the cache.

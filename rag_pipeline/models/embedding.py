@@ -282,7 +282,7 @@ def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, U
 
 
 def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType) -> Embedded:
-    """Embed the texts of one request without the cache."""
+    """Embed texts in one batch with a local model, without the cache."""
     if not isinstance(embedder, TokenEmbedder):
         vectors = embedder.embed(texts, input_type)
         _check(vectors, len(texts), embedder)
@@ -294,20 +294,20 @@ def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType
 
 
 def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) -> Embedded:
-    """Embed a few queries; only a remote model uses the cache."""
+    """Embed a few queries. Vectors of remote models are cached, those of local models are not."""
     if isinstance(embedder, RemoteEmbedder):
         return embed_tokens(texts, embedder, cache, "query")
     return request(texts, _local(embedder), "query")
 
 
 def read_signs(packed: bytes, dimension: int) -> tuple[npt.NDArray[np.uint32], bytes]:
-    """Return a document's token ids, and a sign bit per token and dimension (1 if positive)."""
+    """Unpack a document's token ids, and one sign bit per token and dimension (1 if positive)."""
     count = len(packed) // (4 + dimension // 8)
     return np.frombuffer(packed, np.uint32, count), packed[4 * count :]
 
 
 def read_tokens(packed: bytes, dimension: int) -> Tokens:
-    """Return a query's tokens."""
+    """Unpack a query's token ids and token vectors, shape (tokens, dimension)."""
     count = len(packed) // (4 + 2 * dimension)
     vectors = np.frombuffer(packed, np.float16, offset=4 * count).reshape(count, dimension)
     return Tokens(np.frombuffer(packed, np.uint32, count), vectors.astype(np.float32))
@@ -324,7 +324,7 @@ def _pack_tokens(tokens: Tokens) -> bytes:
 def _inputs(
     texts: Sequence[str], embedder: Embedder, input_type: InputType, documents: Sequence[str] | None
 ) -> list[tuple[str, ...]]:
-    """Return single texts, or groups of a document's chunks for a contextual model."""
+    """Return the inputs of the model: single texts, or groups of chunks if it is contextual."""
     if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):
         return [(text,) for text in texts]
     inputs: list[tuple[str, ...]] = []
@@ -346,7 +346,7 @@ def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> byt
 
 
 def _is_like_several(text: str) -> bool:
-    """Return whether a text looks like the JSON list that is the key of several texts."""
+    """Return whether a text is a JSON list of texts, as the key of several texts is made from."""
     if not text.startswith('["'):
         return False
     try:

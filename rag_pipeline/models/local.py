@@ -24,7 +24,7 @@ from rag_pipeline.models.providers.remote import read_vectors
 
 
 class LocalEmbedding(EmbeddingSettings):
-    """An embedding model that runs in this process. `dimensions` is its vectors' length."""
+    """An embedding model that runs in this process. Its vectors have `dimensions` numbers."""
 
     texts_at_once: ClassVar[int] = 64
     dimensions: int = Field(ge=1)
@@ -126,7 +126,7 @@ class _LocalScorer:
 def _charged(
     kind: costs.CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
 ) -> Iterator[None]:
-    """If the model has a price, charge the estimated tokens of a call inside the block."""
+    """Charge the estimated tokens of the call inside the block, if the model has a price."""
     paid = any(prices.get("models", {}).values())
     if paid:
         costs.require_budget(name, name)

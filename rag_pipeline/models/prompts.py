@@ -69,19 +69,22 @@ def name(text: str) -> str:
 
 
 def block(tag: str, text: str, document: str = "", number: int = 0) -> str:
-    """Return a text between tags. The first tag has the number and document that are given."""
+    """Return a text between tags. The first tag names `number` and `document`, if given."""
     numbered = f' id="{number}"' if number else ""
     named = f' document="{name(document)}"' if document else ""
     return f"<{tag}{numbered}{named}>\n{inert(text)}\n</{tag}>"
 
 
 def blocks(passages: Sequence[Shown]) -> str:
-    """Return each passage between tags, numbered from 1."""
+    """Return all passages as one text, each between tags and numbered from 1."""
     return "\n\n".join(block("passage", *one, number=n) for n, one in enumerate(passages, 1))
 
 
 def fill(template: str, **values: Value) -> str:
-    """Replace each `{placeholder}` of a template by its delimited text. Keep other braces."""
+    """Replace each `{placeholder}` that `values` names with its text between tags.
+
+    All other braces stay.
+    """
 
     def filled(place: re.Match[str]) -> str:
         found = place[1]
@@ -111,16 +114,19 @@ class Template:
 
     @property
     def version(self) -> str:
-        """Return 8 hex digits of the SHA-256 over all texts that are sent, for fingerprints."""
+        """Return the first 8 hex digits of the SHA-256 of the template, for fingerprints."""
         sent = json.dumps([self.system, self.user, self.examples])
         return hashlib.sha256(sent.encode()).hexdigest()[:8]
 
     def using(self, own: str | None) -> "Template":
-        """Return a template that has only the user's text, or this one if `own` is None."""
+        """Return a template with the user's text `own` and no examples. Return `self` for None."""
         return self if own is None else Template(own)
 
     def check(self, own: str | None) -> str | None:
-        """Return a user's template, or None. Raise ValueError if it lacks a placeholder."""
+        """Return the user's template `own`, which may be None.
+
+        Raises ValueError if it lacks a placeholder of this template.
+        """
         for place in dict.fromkeys(_PLACE.findall(self.user)):
             if own is not None and f"{{{place}}}" not in own:
                 raise ValueError(f"has no place {{{place}}}; add it")
@@ -129,7 +135,7 @@ class Template:
     def prompt(
         self, *, schema: Schema | None = None, choices: tuple[str, ...] = (), **values: Value
     ) -> Prompt:
-        """Return the prompt with the values of all placeholders."""
+        """Return the prompt, in which `values` replace the placeholders of the user text."""
         user = fill(self.user, **values)
         return Prompt(user, self.system, schema=schema, choices=choices, examples=self.examples)
 

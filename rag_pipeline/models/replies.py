@@ -1,8 +1,8 @@
 """Ask for one complete and valid reply.
 
-A cut reply is asked for again with more room. A wrong reply is asked for once more with its
-mistake. The first reply is paid for even if it is unusable, so it is kept until its repair
-succeeds.
+If a reply is cut, the prompt is sent again with more room. If a reply is wrong, the prompt is sent
+once more with the reply and its error. The first reply is paid for even if it is unusable. So it is
+kept until the repair succeeds.
 """
 
 import json
@@ -26,7 +26,7 @@ _MORE_ROOM = 4
 
 @dataclass(slots=True)
 class Chats:
-    """The clients of a chat model in one event loop: the usual one, and some with other limits."""
+    """The clients of a chat model in one event loop: one as set, others with other reply limits."""
 
     settings: ChatSettings
     usual: Chat = field(init=False)
@@ -37,10 +37,10 @@ class Chats:
         self.usual = self.settings.open()
 
     async def first(self, prompt: Prompt) -> Completion:
-        """Return the first reply to a prompt. A choice of `choices` gets at most 16 tokens.
+        """Return the first reply to a prompt. If the prompt has choices, allow at most 16 tokens.
 
-        If such a reply is cut, the model thinks before it answers. Then this reply and later ones
-        get the usual number of tokens.
+        If such a reply is cut, the model probably thinks before it answers. Then this prompt and
+        all later ones get the usual number of tokens.
         """
         used = Usage()
         if prompt.choices and self._brief and self.settings.max_output_tokens > CHOICE_TOKENS:
@@ -52,7 +52,7 @@ class Chats:
         return replace(made, usage=_sum(used, made.usage))
 
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
-        """Return a client with more tokens for a reply, for a prompt whose reply was cut.
+        """Return a client that allows longer replies, for a prompt whose reply was cut.
 
         If a content filter cut the reply, return the usual client. Raises ProviderError if the
         model's window has no more room.
@@ -86,7 +86,7 @@ class Chats:
 async def ask_one(
     prompt: Prompt, chats: Chats, first: Completion | None, keep_first: Callable[[Completion], None]
 ) -> Reply:
-    """Return a reply. Ask again with more room if it is cut, and once more if it is wrong.
+    """Return a usable reply. Ask again with more room for a cut reply, once more for a wrong one.
 
     `keep_first` stores a cut or wrong first reply. If the repair fails, the next run passes this
     reply as `first`. Raises ProviderError if the last reply is cut or wrong, too.

@@ -9,11 +9,11 @@ from rag_pipeline.config.rerankers import ModelReranker, Scorer
 
 @lru_cache(maxsize=8)
 def open_embedder(settings: EmbeddingSettings) -> Embedder:
-    """Return the embedder of a variant; it loads once per process."""
+    """Return the embedder for these settings. A process loads each embedder once."""
     return settings.open()
 
 
 @lru_cache(maxsize=8)
 def open_scorer(settings: ModelReranker) -> Scorer:
-    """Return the scorer of a reranker; it loads once per process."""
+    """Return the scorer for a reranker's settings. A process loads each scorer once."""
     return settings.open()

@@ -59,7 +59,7 @@ class BatchedChat(Chat, Protocol):
         """Return the body of a request in a batch."""
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
-        """Return the answer in a line of a batch. Raise ProviderError if there is none."""
+        """Return the answer in a line of a batch. Raise ProviderError if it has no answer."""
 
     def batches(self) -> Batches:
         """Return the batches of the account."""

@@ -50,7 +50,7 @@ class E5Embedding(EmbeddingSettings):
         return _WINDOW
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return the offset of each token. The tokens of a word are spread evenly over it.
+        """Return the offset of each token. The tokens of a word are spread evenly over the word.
 
         Each word is tokenized alone, which gives slightly too many tokens.
         """
@@ -147,7 +147,7 @@ def _tokenizer() -> "Tokenizer":
 
 
 def _tokens(texts: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of each text, without the special ones for start and end."""
+    """Return the token ids of each text, without the special tokens for start and end."""
     with _LOCK:
         file, tokenizer = _file(), _tokenizer()
     # The tokenizer takes no NUL and no half surrogates.

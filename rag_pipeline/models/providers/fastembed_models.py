@@ -24,8 +24,8 @@ class FastEmbedEmbedding(EmbeddingSettings):
     If `path` is set, the model is read from this folder (`model_file`, tokenizer.json,
     tokenizer_config.json), and nothing is downloaded. Then a `model` that fastembed does not know
     needs `dimensions`, and `pooling` if it is not the mean. If `path` is not set, fastembed
-    downloads `model` once. A text over the model's window is cut if `truncate` is set. Otherwise it
-    is an error.
+    downloads `model` once. A text over the model's window is cut if `truncate` is set. Otherwise
+    it raises an error.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
@@ -45,7 +45,7 @@ class FastEmbedEmbedding(EmbeddingSettings):
 
 
 class FastEmbedEmbedder:
-    """One model; its first use loads or downloads it."""
+    """Embeds texts with one model, which the first use loads or downloads."""
 
     def __init__(self, settings: FastEmbedEmbedding) -> None:
         self._settings = settings
@@ -76,7 +76,7 @@ class FastEmbedEmbedder:
 
     @cached_property
     def identity(self) -> str:
-        """Return the model's name, and the hash of a local file."""
+        """Return the model's name, a local file's hash, and the settings that change vectors."""
         settings = self._settings
         version = "hub"
         if settings.path is not None:
@@ -103,7 +103,7 @@ class FastEmbedEmbedder:
         return padded_groups(order, lengths, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Embed one batch; queries get the model's prefix if fastembed knows one."""
+        """Embed one batch. Queries get the model's query prefix if fastembed knows one."""
         model = self._model
         run = model.query_embed if input_type == "query" else model.passage_embed
         with self._lock:
@@ -143,7 +143,7 @@ def _known(model: str) -> int | None:
 
 
 def _register(settings: FastEmbedEmbedding, identity: str) -> str:
-    """Register a model with fastembed under its identity; return that name.
+    """Register a model with fastembed under its identity. Return the registered name.
 
     fastembed keeps registered names for the whole process.
     """

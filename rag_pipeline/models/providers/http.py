@@ -36,10 +36,10 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
 
 
 def check_redirect(status: int, here: str, location: str) -> None:
-    """Raise CallsStoppedError for a redirect that leads away or loses the request's body.
+    """Raise CallsStoppedError for a redirect to another origin or without the request's body.
 
-    Texts go only to the configured origin, or from http to https of the same host. A client follows
-    a redirect with a code other than 307 and 308 by a GET request, without the texts.
+    Texts go only to the configured origin, or from http to https of the same host. For codes other
+    than 307 and 308, a client would follow the redirect with a GET request without the texts.
     """
     there = urljoin(here, location)
     old, new = urlsplit(here), urlsplit(there)
@@ -84,7 +84,10 @@ MOST_VECTOR_BYTES = 256_000_000
 
 
 def trusted(library: str) -> ssl.SSLContext:
-    """Return the certificates that an HTTP library trusts. The first call takes 0.1 CPU s."""
+    """Return the TLS context of an HTTP library, with the certificates that it trusts.
+
+    The first call takes 0.1 seconds of CPU time.
+    """
     places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
     return _read(library, *places)
 
@@ -98,7 +101,7 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
 ) -> JSONReply:
-    """Return the JSON object and the headers of a reply. Raise ProviderError if it fails."""
+    """Post `body`. Return the JSON object and the headers of the reply, or raise ProviderError."""
     import httpx
 
     try:

@@ -1,4 +1,4 @@
-"""Define each model's limits of one request, and count and cut texts to fit them.
+"""Define the limits of a request to each model. Count the tokens of texts, and cut long texts.
 
 Sources: platform.openai.com/docs/api-reference/embeddings, docs.voyageai.com/docs/embeddings,
 docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/reranker,
@@ -18,9 +18,9 @@ from rag_pipeline.errors import ConfigError, TextTooLongError
 class EmbeddingLimits:
     """The limits of an embedding model.
 
-    `dimensions` are the possible lengths of vectors, the default first. `texts` and
-    `request_tokens` bound a request. `text_tokens` bounds each text, or each document of a
-    `contextual` model, which embeds chunks together.
+    `dimensions` are the possible lengths of vectors, the default first. A request has at most
+    `texts` texts and `request_tokens` tokens. Each text has at most `text_tokens` tokens. In a
+    `contextual` model, which embeds chunks together, this limit holds for each document.
     """
 
     texts: int
@@ -93,7 +93,7 @@ UNKNOWN_RERANKER = RerankLimits(1000, None)
 
 
 def embedding_limits(model: str, **own: int | None) -> EmbeddingLimits:
-    """Return a model's limits; given values replace the known ones."""
+    """Return a model's limits. Each value of `own` that is not None replaces a known limit."""
     known = EMBEDDING_LIMITS.get(model, _UNKNOWN)
     return replace(known, **{name: value for name, value in own.items() if value is not None})  # type: ignore[arg-type]
 
@@ -136,10 +136,10 @@ class TokenCounter:
         return text[: bisect_right(ends, tokens, key=lambda end: self.count([text[:end]])[0])]
 
     def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
-        """Return the texts, each with at most `most` tokens, or unchanged if it is None.
+        """Return the texts, each with at most `most` tokens. If `most` is None, change nothing.
 
         A longer text is cut if `truncate` is set, else it raises TextTooLongError. A text with at
-        most `most` bytes is not counted: each token has at least one byte.
+        most `most` bytes is not counted, because each token has at least one byte.
         """
         fitting = list(texts)
         for place, text in enumerate(texts):

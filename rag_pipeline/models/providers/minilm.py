@@ -167,7 +167,7 @@ class MiniLMTokens(MiniLM):
     def embed_unseen(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Return vectors and tokens of one batch, without a look at the kept queries."""
+        """Return vectors and tokens of one batch. Neither use nor keep queries in memory."""
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):
@@ -217,7 +217,7 @@ def _session() -> "onnxruntime.InferenceSession":
 
 @cache
 def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
-    """Return the WordPiece tokenizer. It cuts texts at `max_tokens`, unless that is None."""
+    """Return the WordPiece tokenizer, which cuts texts after `max_tokens`, or never for None."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(packaged_file(*_TOKENIZER)))

@@ -38,7 +38,7 @@ _CUT = ("length", "content_filter")
 
 
 class OpenAIProtocol(RemoteModel, ChatSettings):
-    """A chat model that speaks the OpenAI protocol. A subclass adds `provider` and own defaults.
+    """A chat model that speaks the OpenAI protocol. A subclass adds `provider` and its defaults.
 
     The environment variable `api_key_env` holds the key; a server of your own may need none. `seed`
     and `temperature` are sent if they are set. If `batch` is set, calls go through the provider's
@@ -59,7 +59,7 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
         return ":".join(str(part) for part in (self.provider, server, *own))
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with at most this timeout and this patience, both in seconds."""
+        """Return the settings with timeout and patience of at most these numbers of seconds."""
         timeout = min(self.timeout_seconds, seconds)
         patience = min(self.patience_seconds, patience)
         return self.model_copy(update={"timeout_seconds": timeout, "patience_seconds": patience})
@@ -83,7 +83,7 @@ class GivenKeyChat(OpenAIProtocol):
 
     @classmethod
     def of(cls, key: str, *, base_url: str, model: str) -> Self:
-        """Return the settings; raise ValueError for a wrong one."""
+        """Return the settings. Raise ValueError if a value is invalid."""
         # Error messages name `api_key_env` as the source of the key.
         try:
             made = cls(provider="openai", base_url=base_url, model=model, api_key_env="api_key")
@@ -215,7 +215,7 @@ def _text(content: Any) -> str:
 def request_body(
     settings: OpenAIProtocol, messages: Messages, schema: Schema | None
 ) -> dict[str, Any]:
-    """Return the body of a chat request. If a schema is given, it asks for JSON of the schema."""
+    """Return the body of a chat request, which asks for JSON of `schema` if it is given."""
     body: dict[str, Any] = {
         "model": settings.model,
         "messages": list(messages),

@@ -74,8 +74,8 @@ class OpenAIBatches:
     def _tried(self, work: Callable[[], T], lost: Callable[[], T | None] = lambda: None) -> T:
         """Return the result of a request. Retry transient errors, up to eight attempts in all.
 
-        A request that seems to fail may have worked. Then `lost` returns its result, otherwise
-        None.
+        A request that seems to fail may have worked. Then `lost` returns its result. If the request
+        did not work, `lost` returns None.
         """
         for tries in range(1, _TRIES + 1):
             try:

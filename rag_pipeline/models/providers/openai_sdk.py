@@ -48,7 +48,7 @@ def client_of(
 
 
 def key_of(model: str, settings: RemoteModel) -> str | None:
-    """Return a model's key, or None if your own server needs none.
+    """Return a model's key. For a server of your own, return None if the key is not set.
 
     Raises ProviderError if the vendor's own server is called without a key.
     """

@@ -161,7 +161,7 @@ class RequestBuilder(ABC):
             yield embed
 
     def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return a document's chunks as inputs: single ones, or groups for a contextual model."""
+        """Return a document's chunks as inputs: single chunks, or groups for a contextual model."""
         if not self.limits.contextual:
             return [(chunk,) for chunk in chunks]
         sizes = self._sizes([(chunk,) for chunk in chunks])
@@ -191,7 +191,7 @@ class RequestBuilder(ABC):
             )
 
     def _sizes(self, inputs: Sequence[Sequence[str]]) -> list[int]:
-        """Return each input's number of tokens, after cuts."""
+        """Return the number of tokens of each input after its texts are cut to the limit."""
         flat = self._fit([text for texts in inputs for text in texts])
         counts = iter(self._counter.count(flat))
         return [sum(next(counts) for _ in texts) for texts in inputs]
