@@ -196,12 +196,16 @@ class BucketFiles(Files):
                 )
 
     def verify_folder(self, path: str) -> None:
-        """Raise StoreError if a file of a published folder has another size or hash than listed.
+        """Raise StoreError if a file of a published folder is missing or has another hash.
 
-        Hashes are those of this machine's copy. A missing folder raises no error.
+        The folder is downloaded, because this machine's copy says nothing of the bucket.
         """
-        self.check_folder(path)
-        self.local_folder(path)
+        listed = self.read(f"{path}/{folders.FILES}")
+        if listed is None:
+            raise StoreError(f"{self._address}: {path}/{folders.FILES} is gone")
+        with tempfile.TemporaryDirectory(prefix="rag-verifying-") as cache:
+            place, target = f"{self._address}/{path}", Path(cache) / "copy"
+            folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of other folders than `paths` that were not used recently.

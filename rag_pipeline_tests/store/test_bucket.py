@@ -237,6 +237,21 @@ def test_what_is_torn_in_the_bucket_is_found_beside_a_whole_copy_and_mended(work
     assert "is 0 euros" in Corpus.load(file).search(QUESTION)[0].text
 
 
+def test_altered_bytes_of_the_same_size_and_a_lost_list_are_found_beside_a_whole_copy(bucket):
+    store, s3 = Store(bucket, "tiny"), boto3.client("s3")
+    folder = store.files.new_folder("lexical/x")
+    (folder / "index").write_text("whole")
+    store.publish_folder(folder, "lexical/x")
+    assert store.local_folder("lexical/x")
+    store.files.verify_folder("lexical/x")
+    s3.put_object(Bucket="bucket", Key=keys("lexical/x/index")[0], Body=b"wrong")
+    with pytest.raises(StoreError, match="torn or altered"):
+        store.files.verify_folder("lexical/x")
+    s3.delete_object(Bucket="bucket", Key=keys("lexical/x/FILES.json")[0])
+    with pytest.raises(StoreError, match=r"lexical/x/FILES\.json is gone"):
+        store.files.verify_folder("lexical/x")
+
+
 def test_a_release_goes_from_bucket_to_bucket(workspace, tmp_path, monkeypatch):
     bundle = tmp_path / "release.zip"
     assert rag("export", "current", bundle, "-c", tmp_path / "cycling.yaml").code == 0
