@@ -22,13 +22,13 @@ class Models(Protocol):
         """Return the corpus file."""
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        """Embed texts with a variant of `embeddings`, or with the packaged model for None."""
+        """Return the vectors of texts by a variant of `embeddings`, or by the packaged model."""
 
     def token_starts(self, text: str, embedding: str | None) -> npt.NDArray[np.int64]:
-        """Return the offset of each token (see `EmbeddingSettings.token_starts`)."""
+        """Return the offset of each token in characters (see `EmbeddingSettings.token_starts`)."""
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        """Return the reply of a model of `chats` or an error for each prompt."""
+        """Return for each prompt the reply of a model of `chats`, or the error of the call."""
 
 
 class ChunkingSettings(Settings):

@@ -10,7 +10,7 @@ STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 
 class _Choices(Settings):
     def variant(self, stage: str) -> str:
-        """Return the name of the variant of one of the STAGES."""
+        """Return the name of the variant that is chosen for `stage`, one of the STAGES."""
         return str(dict(self)[stage])
 
 

@@ -43,7 +43,7 @@ class ContextualizerSettings(Settings):
                 yield document, made
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether the document exceeds the model's context window. Runs report it."""
+        """Return whether the document exceeds the model's context window, which runs report."""
         return False
 
 

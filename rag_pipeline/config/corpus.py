@@ -148,7 +148,7 @@ class CorpusConfig(Settings):
         return self.section(f"{stage}s")
 
     def chosen(self, configuration: Configuration, stage: str) -> Settings:
-        """Return the settings of a configuration's variant of one of the STAGES."""
+        """Return the settings that a configuration chooses for `stage`, one of the STAGES."""
         settings: Settings = self.variants(stage)[configuration.variant(stage)]
         return settings
 
@@ -199,7 +199,7 @@ class CorpusConfig(Settings):
         return found
 
     def readers(self, level: KeyLevel | None, partition: str) -> dict[str, Configuration]:
-        """Return the configurations that read a partition, or all for "", by name."""
+        """Return by name the configurations that read a partition, or all if it is ""."""
         return self._readers.get(f"{level} {partition}" if partition else "", {})
 
     @property
@@ -236,7 +236,7 @@ class CorpusConfig(Settings):
         )
 
     def used_settings(self) -> Iterator[tuple[str, Settings]]:
-        """Yield the place and settings of the assistant, used variants, and variants they name."""
+        """Yield place and settings of the assistant and of all variants that are used or named."""
         chosen: list[tuple[str, Settings]] = [("assistant.chat", self.assistant)]
         for one in self.all_configurations.values():
             chosen += [(f"{s}s.{one.variant(s)}", self.chosen(one, s)) for s in STAGES]
@@ -349,7 +349,7 @@ class CorpusConfig(Settings):
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
-        """Return the fingerprint of loaded documents. It does not depend on their bytes."""
+        """Return the fingerprint of loaded documents. It doesn't depend on the files' bytes."""
         return fingerprint("documents", self.documents.code_version)
 
     def refusals_fingerprint(self) -> str:

@@ -25,7 +25,7 @@ def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]
 
 
 def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
-    """Return each model's name and identity address, for `with_first_endpoints` in later runs."""
+    """Return each variant's model and identity address, which later runs use as `first`."""
     return {
         f"{section}.{name}": {"model": _name(settings), "address": settings.identity_url}
         for section, name, settings in remote_models(config)
@@ -59,9 +59,9 @@ def moved_models(config: CorpusConfig) -> Iterator[str]:
 
 
 def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
-    """Return the corpus file's settings for a model of a release, if the file has the model.
+    """Return the corpus file's settings of the model that `settings` of a release describe.
 
-    They hold the model's current address. Otherwise return `settings`.
+    The corpus file has the model's current address. If it lacks the model, return `settings`.
     """
     if isinstance(settings, RemoteModel):
         same = fingerprint(settings)
@@ -77,7 +77,7 @@ def provider_of(settings: Settings) -> str:
 
 
 def model_of(settings: Settings) -> str:
-    """Return the vendor's name of a model."""
+    """Return the name that the vendor gives a model, or the vendor's name if there is none."""
     return str(getattr(settings, "model", "")) or provider_of(settings)
 
 

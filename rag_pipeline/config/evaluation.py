@@ -42,7 +42,7 @@ class GoldRelevance(RelevanceSettings):
 
 
 class RelevanceJudge(RelevanceSettings):
-    """Labels the first `passages` of each query. Gold spans are not used."""
+    """Labels the first `passages` passages of each query, without gold spans."""
 
     passages: int = Field(default=10, ge=1, le=100)
 
@@ -129,7 +129,7 @@ class ContextJudge(Settings):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[ContextJudgement | ProviderError]:
-        """Return the judgement of each query's contexts, best first, or the error."""
+        """Return for each query the judgement of its contexts, or the error of the judge."""
 
     @model_validator(mode="after")
     def _levels_descend(self) -> "ContextJudge":
@@ -149,7 +149,8 @@ AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 class HealthThresholds(Settings):
     """Sets thresholds for a configuration's health. null means no threshold.
 
-    `drop` is the largest accepted decrease of the average relevance against the served release.
+    `drop` is the largest accepted decrease of the average relevance (0 to 1) since the served
+    release.
     """
 
     relevance: Share | None = 0.6
@@ -161,7 +162,7 @@ class HealthThresholds(Settings):
 
 
 class Evaluation(Settings):
-    """Configures judges, answer methods and thresholds. `scores` are further scores of answers."""
+    """Configures judges, answer methods and thresholds. `scores` adds further scores of answers."""
 
     model_config = ConfigDict(defer_build=True)
 

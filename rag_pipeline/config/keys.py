@@ -62,7 +62,7 @@ class Key(str):
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: KeyLevel | None) -> "Key":
-        """Return the key shortened to a level. Raise ValueError if the key ends before it."""
+        """Return the key shortened to a level. Raise ValueError if the key lacks this level."""
         if level not in self._shortened:
             parts = [self._parts[n] for n in LEVELS[: LEVELS.index(level) + 1]] if level else []
             if not all(parts):

@@ -172,7 +172,10 @@ class ChatSettings(Settings):
         """Return provider, model and all parameters that change the replies."""
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with at most `seconds` per request and `patience` for all retries."""
+        """Return the settings, limited to `seconds` per request and `patience` seconds of retries.
+
+        The default ignores both limits.
+        """
         return self
 
     @abstractmethod

@@ -103,7 +103,7 @@ class PassageReranker(RerankerSettings):
 
 
 class ModelReranker(PassageReranker):
-    """Reranks with its own model. Scores are cached by query and passages."""
+    """Reranks with a model that is made for it. Scores are cached by query and passages."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
     """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""

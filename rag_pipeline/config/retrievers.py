@@ -34,11 +34,11 @@ class RetrieverSettings(Settings):
     """Holds the common settings of all retrievers.
 
     - `k`: number of chunks that a search returns.
-    - `near_duplicates`: leaves out a chunk whose text is nearly that of a better chunk, in the same
-      `document` or in the `corpus`.
+    - `near_duplicates`: leaves out a chunk whose text nearly equals that of a better chunk, in the
+    same `document` or in the `corpus`.
     - `most_per_document`: at most this many chunks come from one document.
     - `expand`: adds a chunk's neighbours or its whole section (see `search.widening`).
-    - `adaptive`: `true` uses the default settings.
+    - `adaptive`: keeps more chunks for complex queries. `true` uses the default settings.
 
     `near_duplicates` and `most_per_document` select from the best 200 chunks. A plugin's method
     must be a `search.retrievers.SinglePassRetriever`.

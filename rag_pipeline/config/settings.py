@@ -86,7 +86,7 @@ class Settings(BaseModel):
     """Names of settings that change no result, such as timeouts. Fingerprints ignore them."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other settings, without the cached properties of these settings."""
+        """Return a copy with the settings in `update`. Cached properties are not copied."""
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[name]
@@ -101,7 +101,7 @@ class Settings(BaseModel):
         return self.requires
 
     def names(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the setting's path, section and name of each named variant (see `NameIn`)."""
+        """Yield each named variant: the path of the setting, the section and the variant's name."""
         for setting, value in self:
             field = type(self).model_fields[setting]
             marks = [*_marks(field.annotation, *field.metadata)]
@@ -284,7 +284,7 @@ class Retention(Settings):
 
 
 class Alerts(Settings):
-    """Names the environment variable with the address of a webhook for failures."""
+    """Names the environment variable that holds the address of a webhook for failures."""
 
     webhook_env: str = Field(min_length=1)
 
