@@ -178,7 +178,7 @@ def _of(measured: int, missing: int) -> str:
 def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:
     """Print the queries that A answers better or worse than B, largest differences first.
 
-    Return the first query that A wins and the first query that A loses, if they exist.
+    Return the first query that A wins and the first query that A loses, as far as they exist.
     """
     firsts = []
     texts = {q.query_id: q.query for q in load_queries(workspace)}

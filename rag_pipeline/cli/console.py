@@ -197,7 +197,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar, and yield a function to call with the number done and the total."""
+    """Show a progress bar. Yield a function that takes the number done and the total."""
     with progress_bar() as progress:
         task = progress.add_task(description, total=None, unit=unit, also="")
 

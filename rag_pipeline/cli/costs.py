@@ -134,7 +134,7 @@ def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
 
 
 def usd(totals: Totals) -> str:
-    """Return the cost in USD as text. If a price is unknown, it is a lower bound or "unknown"."""
+    """Return the cost in USD as text. If a price is unknown, return "≥ COST" or "unknown"."""
     if totals.is_known:
         return f"{totals.usd:,.4f}"
     return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

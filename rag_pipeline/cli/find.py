@@ -67,7 +67,7 @@ def open_corpus(wanted: str | None = None, option: str | None = None, hint: str 
 def rag(*arguments: str, file: Path | None = None, corpus: str = "") -> str:
     """Return a command line of `rag` that works in the working directory.
 
-    If needed, it ends with the shortest argument that names the corpus file.
+    The command line ends with the shortest argument that names the corpus file, if one is needed.
     """
     named = [] if file is None else _shortest(file, corpus)
     return shlex.join((program(), *arguments, *named))

@@ -92,7 +92,10 @@ def proposed(documents: Path, target: Path) -> Choices:
 
 
 def _heavy(found: Survey, speeds: Speeds) -> str:
-    """List giant logs and data files, largest first, with size, share of the text and minutes."""
+    """Return giant logs and data files as text, with size, share of the text and minutes.
+
+    The files with the most characters come first.
+    """
     whole = found.characters + sum(found.heavy.values())
     told = []
     for path, count in sorted(found.heavy.items(), key=lambda one: -one[1]):

@@ -24,10 +24,10 @@ def check_inputs(config: CorpusConfig) -> None:
 
 
 def check_models(config: CorpusConfig, configuration: str | None = None) -> int:
-    """Open every model of the configurations without a request, and return the number of models.
+    """Open every model that the configurations use, and return the number of models.
 
-    Raises ConfigError with a line for each unusable model. The cause is a missing key, package,
-    folder or dimension.
+    No request is sent. Raises ConfigError with a line for each unusable model. The cause is a
+    missing key, package, folder or dimension.
     """
     mistakes: list[str] = []
     models = dict(_models(config, configuration))

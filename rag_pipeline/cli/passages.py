@@ -83,7 +83,7 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
 
 
 def placed(record: Mapping[str, Any] | None) -> "Place | None":
-    """Return the place of a record, or None without one."""
+    """Return the place that a record describes, or None if the record is None."""
     from rag_pipeline.loading.places import Place
 
     return None if record is None else Place(**record)

@@ -97,7 +97,10 @@ def show_plan(file: Path, as_json: bool) -> None:
 
 
 def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
-    """Load and cut the new documents, and describe this work, unless another run is at work."""
+    """Load and cut the new documents, and return lines that describe this work.
+
+    If another run is at work, load nothing and return a line that says so.
+    """
     try:
         with lease(workspace.store), progress_bar() as progress:
             live = Live(progress, RunPlan(workspace, free_steps(workspace)), stages=False)
@@ -173,7 +176,7 @@ def _sum(counts: Sequence[int | None], exact: bool) -> str:
 
 
 def duration(seconds: Sequence[float | None]) -> str:
-    """Return the sum of durations in words, with `+` if some are unknown."""
+    """Return the sum of durations in words, with `+` if some are unknown (None)."""
     known = sum(one for one in seconds if one is not None)
     if all(one is None for one in seconds):
         return "?"
@@ -184,7 +187,7 @@ def duration(seconds: Sequence[float | None]) -> str:
 def _largest(
     workspace: Workspace, found: Sequence[PlannedStep], changes: FileChanges, file: Path
 ) -> Iterator[str]:
-    """Name up to 3 new documents if they have at least half of the chunks to embed.
+    """Yield lines that name up to 3 new documents with at least half of the chunks to embed.
 
     Yield nothing if the step has fewer than `_MANY_CHUNKS` chunks.
     """

@@ -61,7 +61,7 @@ def show_causes(file: Path, one: str, other: str) -> None:
 
 
 def totals(found: Iterable[Cause]) -> list[str]:
-    """Return a line for each pair of a change and the better side, most frequent first."""
+    """Return a line per kind of change and better side, with its count, most frequent first."""
     places: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for cause in found:
         places[cause.better, CHANGES[cause.change]][cause.where] += 1

@@ -140,7 +140,7 @@ def verify(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Prove that the sources of a kept answer stand in the documents of its release.
+    """Prove that the documents of a kept answer's release contain the answer's sources.
 
     ANSWER is the output of `rag ask --json`, of the server's `/v1/ask` or chat completions, or of
     the MCP tool `assistant`. The store, or a bundle of `rag export`, must hold the answer's

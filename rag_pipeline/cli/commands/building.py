@@ -55,9 +55,9 @@ def init(
     """Look at a folder, and write a corpus file with the configurations `default` and `plain`.
 
     At most 80 files are read, for at most 60 seconds. Each packaged model embeds 20 texts, to
-    estimate its minutes on this machine. Logs over 1 MB, data files over 10 MB, and tables over
-    1 MB that are most of the text are left out. On a terminal, the command asks about the model,
-    the questions and these files.
+    estimate its minutes on this machine. Logs over 1 MB and data files over 10 MB are left out.
+    Tables over 1 MB are left out if they hold at least half of the text. On a terminal, the
+    command asks about the model, the questions and these files.
 
     The JSON Schema of the corpus file is written beside it as FILE.schema.json, for editors. Paths
     are relative to the working directory.
@@ -173,7 +173,7 @@ def _made_questions(file: Path) -> str:
 
 
 def _copy_sample(folder: Path) -> None:
-    """Copy the sample's files, which a wheel has beside the code and a checkout has in data/."""
+    """Copy the sample's files. A wheel has them beside the code, and a checkout in data/."""
     package = Path(__file__).parents[2]
     source = package / "sample" if (package / "sample").is_dir() else package.parent / "data"
     if not all((source / part).exists() for part in _SAMPLE):
@@ -215,7 +215,7 @@ def import_(
     destination: Annotated[Path, argument("DEST", "Folder to write to.")],
     quiet: QuietFlag = False,
 ) -> None:
-    """Turn a public data set into `documents/` and `queries.jsonl` (and `chunks.jsonl`).
+    """Turn a public data set into `documents/`, `queries.jsonl` and, if it has any, `chunks.jsonl`.
 
     \b
     Example:
@@ -323,9 +323,9 @@ def quarantine(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List all documents in quarantine with the stage that refused them and the reason.
+    """List all documents in quarantine, each with the stage that refused it and the reason.
 
-    A run tries a document again if its file changes, or the settings of the stage that refused it.
+    A run tries a document again if its file or the settings of that stage change.
 
     \b
     Examples:

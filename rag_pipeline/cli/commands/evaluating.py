@@ -78,7 +78,7 @@ def compare(
     why: Annotated[bool, flag("--why", "Name the cause of each query won or lost.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare two configurations, query by query: is A better than B, or worse?
+    """Compare two configurations query by query, and tell whether A is better or worse than B.
 
     Differences are A - B over the queries that both have, with their 95 % interval. The p value is
     from a randomisation test, adjusted (Holm) for the shown metrics.

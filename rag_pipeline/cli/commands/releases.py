@@ -103,8 +103,8 @@ def import_release(
     """Import a release from another machine, and serve it.
 
     Without a CORPUS, NAME.yaml is written with the settings of the release. An existing file is not
-    changed. Models' addresses and variables with keys must be in your corpus file or be a vendor's
-    own. `--trust-endpoints` allows others.
+    changed. The addresses of models, and the environment variables of their keys, must be in your
+    corpus file or be the vendor's own. `--trust-endpoints` allows others.
 
     \b
     Example:
@@ -158,7 +158,7 @@ def gc(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete from the store everything beyond the corpus file's `retention`.
+    """Delete from the store everything that the corpus file's `retention` does not keep.
 
     The served release, current results and everything that a kept release pins are kept. Runs
     delete the same data. `rag gc` also returns the call cache's free space to the disk.
