@@ -1,4 +1,4 @@
-"""Turn a sentence into a question, by the first form of its language that fits it as a whole."""
+"""Turn a sentence into a question, by the first form of its language that fits the sentence."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -32,7 +32,7 @@ _NOUN_AND_VERB = re.compile(
 
 
 def _is_about_vague(clause: str, about: str) -> bool:
-    """Return whether a condition's subject is vague. German nouns of any length may be vague."""
+    """Return whether the subject of a clause is vague. German nouns of any length may be vague."""
     noun = _NOUN_AND_VERB.match(clause)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
@@ -51,7 +51,7 @@ def _is_whole(sentence: str, asked: Asked) -> bool:
 def asked_of(
     sentence: str, language: str, about: str = "", persons: Collection[str] = ()
 ) -> Iterator[Asked]:
-    """Yield the question that a sentence answers, or nothing.
+    """Yield the question that a sentence answers, or nothing if no form fits.
 
     The sentence begins in lower case, unless its first word is a name. `about` is the title of its
     document and the heading of its section. `persons` are the names of persons in the document.

@@ -114,7 +114,10 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder.cleanup()
 
     def problem(self, query: str, gold: GoldSpan, answer: str | None = None) -> str | None:
-        """Return the problem of a question, or None. `answer` is its answer, or None if unknown."""
+        """Return the problem of a question, or None if it passes.
+
+        `answer` is the expected answer, or None if it is unknown.
+        """
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         if not text.strip():
             return "unanswerable: there is no such span"
@@ -138,9 +141,9 @@ class Certifier(AbstractContextManager["Certifier"]):
     def may_answer(self, query: str, document_id: str) -> str | None:
         """Return the problem of a question that a document should not answer, or None.
 
-        It is a problem if the documents know fewer than 2 of the question's terms, or if a sentence
-        of this document may answer. Such a sentence covers much of the question and has the wanted
-        kind of quantity.
+        It is a problem if fewer than 2 of the question's terms occur in the documents. It is also a
+        problem if a sentence of this document may answer: the sentence covers much of the question
+        and has the wanted kind of quantity.
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
@@ -244,7 +247,10 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._read[chunk_id]
 
     def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
-        """Return the rank, from 1, of the first passage that answers, or infinity if none does."""
+        """Return the rank, from 1, of the first passage that answers `query`.
+
+        Return infinity if no passage does. Only passages in `allowed` are searched (None: all).
+        """
         for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
             if answers(self._passages[chunk_id], gold):
                 return rank

@@ -280,7 +280,7 @@ def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[Sta
 
 
 def _is_said(sentence: str, language: str) -> bool:
-    """Return whether a text is prose in a language, and no signature line, figures or code."""
+    """Return whether a text is prose in a language, and not a signature line, figures or code."""
     if _MARKUP.search(sentence):
         return False
     words = re.findall(r"[^\W\d_]{2,}", sentence)
@@ -295,7 +295,7 @@ def _is_said(sentence: str, language: str) -> bool:
 
 
 def _lacks_ligature(word: str, listed: Set[str]) -> bool:
-    """Return whether a word lost letters that some fonts draw as one: "rst" for "first"."""
+    """Return whether a word lost letters that some fonts draw as one, as "first" in "rst"."""
     return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 

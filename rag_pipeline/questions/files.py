@@ -1,4 +1,4 @@
-"""Read and change the queries file, the rejected questions, and the corpus file's `queries`."""
+"""Read and change the queries file, the rejected questions, and `queries` in the corpus file."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def without_synthetic(path: Path) -> int:
-    """Drop the synthetic questions that nobody has reviewed, and return their number."""
+    """Delete the synthetic questions that nobody has reviewed from a file. Return their number."""
     with _alone(path):
         lines = read_lines(path) if path.is_file() else []
         kept = [line for line in lines if not _is_unread(line)]

@@ -77,8 +77,8 @@ ITSELF = re.compile(
 class Asked(NamedTuple):
     """A question about a sentence, without the question mark.
 
-    `kind` is the kind of its form. The answer is the sentence from `answer` to `end`, or to the
-    sentence's end if `end` is None.
+    `kind` is the kind of the sentence's form. The answer is the part of the sentence between the
+    offsets `answer` and `end`. If `end` is None, the part ends with the sentence.
     """
 
     kind: FormKind

@@ -51,7 +51,7 @@ QuestionRow = dict[str, Any]
 class MadeQuestions:
     """The rows of a queries file, and the number of refused questions by reason.
 
-    `facts` is the number of facts found, or of a model's prompts.
+    `facts` is the number of facts that were found, or the number of prompts to a model.
     """
 
     rows: list[QuestionRow]
@@ -71,9 +71,8 @@ def make_questions(
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
-    Questions name their document. Exceptions are abbreviations that only one document
-    has, and all questions if there is only one document. Documents and kinds of facts take
-    turns. Near copies of a document are left out. The same documents give the same questions.
+    Questions name their document, unless there is only one document, or the question asks for
+    an abbreviation that only one document has. Documents and kinds of facts take turns. Near copies of a document are left out. The same documents give the same questions.
     `progress` gets the number of tried facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
@@ -118,9 +117,9 @@ def make_questions(
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Leave out near copies of documents. Of such copies, keep the one with the shortest id.
+    """Return the documents without near copies. Of such copies, keep the one with the shortest id.
 
-    Copies share nine tenths of their runs of three words, and one has all figures of the other.
+    Copies share 90 % of their runs of three words, and one copy has all figures of the other.
     The share is estimated by the least hashes (Broder, On the resemblance and containment of
     documents, 1997).
     """
@@ -183,7 +182,7 @@ def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> I
 
 
 def round_robin(queues: Sequence[Iterable[T]]) -> Iterator[T]:
-    """Yield the first of each queue, then the second of each, and so on."""
+    """Yield the first item of each queue, then the second item of each queue, and so on."""
     for turn in zip_longest(*queues):
         yield from (one for one in turn if one is not None)
 

@@ -28,8 +28,8 @@ EmbedTexts = Callable[[Sequence[str]], Any]
 class LoggedQuestion:
     """A question that represents similar questions of a log.
 
-    `asked` is how often they were asked. `like` holds some of their other wordings. `named` holds
-    the passages that people named as the answer, as gold spans with their quotes.
+    `asked` is how often these questions were asked. `like` holds some of their other wordings.
+    `named` holds the passages that people named as the answer, as gold spans with their quotes.
     """
 
     query: str
@@ -46,7 +46,7 @@ class LoggedQuestion:
 
 
 def read_log(path: Path) -> Counter[str]:
-    """Count the questions in a log or in feedback, each in its most frequent wording.
+    """Count the questions in a file of questions or feedback, each in its most frequent wording.
 
     A line is a question, or a JSON object with `query`, as `rag serve --log-questions` writes it.
     Raise InputError for an unreadable file or line.
@@ -62,9 +62,9 @@ def read_log(path: Path) -> Counter[str]:
 def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
     """Return the judged questions of a corpus, with the passages that people named.
 
-    `/v1/feedback` writes such a file. A judgement gives the passage that it names as right. If it
-    names none, a helpful answer gives its sources, and any other answer gives no passages. Raise
-    InputError for an unreadable file or line.
+    `path` is a file that `/v1/feedback` writes. If a judgement names the right passage, return this
+    passage. If it names none, return the sources of a helpful answer, or no passages of any other
+    answer. Raise InputError for an unreadable file or line.
     """
     judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}
     for number, line in enumerate(_lines(path), 1):
@@ -87,7 +87,7 @@ def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
 
 
 def new_of(judged: Sequence[LoggedQuestion], known: Collection[str]) -> list[LoggedQuestion]:
-    """Return the questions that are not in `known`. Case, spaces and final marks do not count."""
+    """Return the questions that are not in `known`. Ignore case, spaces and final punctuation."""
     left_out = {*map(_key, known)}
     return [one for one in judged if _key(one.query) not in left_out]
 
@@ -122,7 +122,7 @@ def sample(
     """Return at most `number` questions, one per cluster, the largest cluster first.
 
     k-means makes the clusters from the questions' vectors. A question's count is its weight. The
-    question nearest to the middle represents its cluster. Questions in `known` are left out. The
+    question that is nearest to the cluster's mean represents the cluster. Questions in `known` are left out. The
     same log gives the same sample.
     """
     left_out = {*map(_key, known)}
@@ -145,9 +145,9 @@ def sample(
 
 
 def _clusters(vectors: Any, weights: Any, number: int) -> Any:
-    """Return the cluster of each row, by weighted k-means over cosines. scipy does not offer it.
+    """Return the cluster of each row, by weighted k-means over cosines, which scipy lacks.
 
-    The middles are initialized as in k-means++ (Arthur and Vassilvitskii, 2007).
+    The means are initialized as in k-means++ (Arthur and Vassilvitskii, 2007).
     """
     random = np.random.default_rng(_SEED)
     middles = vectors[[int(weights.argmax())]]

@@ -1,4 +1,4 @@
-"""Review synthetic questions: accept, edit or reject each."""
+"""Accept, edit or reject synthetic questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Make one question about facts of two documents: "…, according to A and according to B?"."""
+"""Make questions about facts of two documents, such as "…, according to A and to B?"."""
 
 import re
 from collections import defaultdict
@@ -24,8 +24,8 @@ def questions_of_two(
 ) -> Iterator[tuple[str, tuple[StatedFact, StatedFact]]]:
     """Yield questions that two documents answer together, at most one per pair of documents.
 
-    Both facts are of the same kind and have similar sentences. The question about either document
-    alone passes, too.
+    A question comes with its two facts, which are of the same kind and have similar sentences. The
+    question about either document alone also passes certification.
     """
     asked: set[frozenset[str]] = set()
     for one, other in pairs_alike([f for f in facts if names[f.document_id]]):

@@ -1,4 +1,4 @@
-"""Let a chat model write questions about passages, and certify them like those made by rules.
+"""Let a chat model write questions about passages, and certify them like questions of rules.
 
 A question needs a verbatim quote from its passage, which becomes its gold span. Questions that the
 model calls unanswerable are tried on the document.
@@ -137,7 +137,7 @@ class _Checked:
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
     ) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions that pass. Add the document's name where it is needed."""
+        """Yield the rows of the questions that pass, with the document's name if they need it."""
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
             if gold is None:
