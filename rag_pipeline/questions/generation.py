@@ -72,8 +72,9 @@ def make_questions(
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
     Questions name their document, unless there is only one document, or the question asks for
-    an abbreviation that only one document has. Documents and kinds of facts take turns. Near copies of a document are left out. The same documents give the same questions.
-    `progress` gets the number of tried facts and the number of all facts to try.
+    an abbreviation that only one document has. Documents and kinds of facts take turns. Near
+    copies of a document are left out. The same documents give the same questions. `progress`
+    gets the number of tried facts and the number of all facts to try.
     """
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []

@@ -122,8 +122,8 @@ def sample(
     """Return at most `number` questions, one per cluster, the largest cluster first.
 
     k-means makes the clusters from the questions' vectors. A question's count is its weight. The
-    question that is nearest to the cluster's mean represents the cluster. Questions in `known` are left out. The
-    same log gives the same sample.
+    question that is nearest to the cluster's mean represents the cluster. Questions in `known` are
+    left out. The same log gives the same sample.
     """
     left_out = {*map(_key, known)}
     queries = sorted(q for q in asked if _key(q) not in left_out)

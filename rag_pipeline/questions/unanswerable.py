@@ -1,7 +1,7 @@
 """Make unanswerable questions from facts, to measure whether a configuration abstains.
 
-There are two sorts. `not_stated` asks about a fact of one document, but names another document that
-lacks the fact. `no_such_document` asks about a document with an invented name.
+There are two sorts. `not_stated` asks about a fact of one document, but names another document
+that lacks the fact. `no_such_document` asks about a document with an invented name.
 """
 
 import re

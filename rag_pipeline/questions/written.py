@@ -137,7 +137,7 @@ class _Checked:
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
     ) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions that pass, with the document's name if they need it."""
+        """Yield the rows of the questions that pass, some only with their document's name."""
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
             if gold is None:
