@@ -1,8 +1,9 @@
 """Compare the files or objects of a corpus with the documents that were read from them.
 
 The row of a document from a bucket has an `origin`: the object's key, ETag, size and number of
-documents, and the missing extra, if any. An object is unchanged if this number of rows have its
-origin, and a missing extra is still missing. An interrupted load leaves fewer rows.
+documents. If an extra was missing, the origin also names the extra. An object is unchanged if this
+number of rows have its origin, and a missing extra is still missing. After an interrupted load,
+fewer rows have the origin.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ Stale = SourceFile | Rejected | Listed
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """List the files or objects of a corpus, as one walk found them."""
+    """The files or objects of a corpus, as one walk found them."""
 
     digest: str
     """A hash of all names, sizes and times, and of the settings and extras that read them."""
@@ -41,7 +42,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Comparison:
-    """Compare the documents of a listing with the tables of a corpus."""
+    """The differences between the files or objects of a listing and the tables of a corpus."""
 
     listing: str
     """The listing's digest."""
@@ -56,18 +57,21 @@ class Comparison:
 
     @property
     def gone(self) -> dict[str, str]:
-        """Return the known ids that no current document has, with their objects' keys."""
+        """Return the known ids that no current document has, each with its object's key.
+
+        The key of a file is "".
+        """
         return {i: key for i, key in self.known.items() if i not in self.current}
 
     def orphaned(self) -> list[str]:
-        """Return the known ids whose files or objects no longer exist. No object is read."""
+        """Return the known ids whose file or object no longer exists. Read no object."""
         stale = {s.relative if isinstance(s, Listed) else s.document_id for s in self.stale}
         return sorted(i for i, key in self.gone.items() if key not in stale and i not in stale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan(Plan):
-    """Plan a load from a comparison of files or objects with the tables."""
+    """The plan of a load, made from a comparison of files or objects with the tables."""
 
     compared: Comparison
 
@@ -122,7 +126,7 @@ def loaded_listing(workspace: Workspace) -> str | None:
 def plan_documents(workspace: Workspace) -> LoadPlan:
     """Compare the files with the tables, and return a plan.
 
-    Changed files are hashed but not parsed. Only the listing of a bucket is read. The plan names
+    Changed files are hashed but not parsed. For a bucket, only its listing is read. The plan names
     changed objects by their keys.
     """
     found = compare(workspace)
@@ -259,7 +263,7 @@ def key_of(origin: str | None) -> str:
 
 
 def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
-    """Return the ids with a row that was read from an object other than the id's origin."""
+    """Return the ids that have a row from another object than the one in `origins`."""
     ids = [document_id for document_id, origin in origins.items() if origin]
     found: set[str] = set()
     for table in (workspace.documents(), workspace.quarantine("documents")):
@@ -274,10 +278,10 @@ def documents_of_objects(
 ) -> Iterator[tuple[SourceFile | Rejected, str | None]]:
     """Yield the documents of changed objects with their origins, one object at a time.
 
-    The caller must load each document before it takes the next. The ids are added to `taken`. If an
-    object can't be read, the `known` ids of its key are added too. If another object already has an
-    id, the document is rejected. A rejected document has no origin, so its object is read again by
-    the next load.
+    The caller must load each document before it takes the next. The documents' ids are added to
+    `taken`. If an object can't be read, the `known` ids of its key are added too. If another object
+    already has an id, the document is rejected. A rejected document has no origin, so the next load
+    reads its object again.
     """
     given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
     for listed in changed:

@@ -1,7 +1,7 @@
 """Build BM25 indexes of contextualized chunks.
 
-An index never changes, and it has the statistics of the whole corpus. After a change, a new index
-copies the terms of unchanged documents from the last index.
+An index never changes, and it has the statistics of the whole corpus. If documents change, a new
+index copies the terms of unchanged documents from the last index.
 """
 
 import json
@@ -61,7 +61,7 @@ def _origins(state: TableState) -> dict[str, str]:
 
 
 def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex | None:
-    """Return the newest index to extend, or None if it shares less than half of the documents."""
+    """Return the newest index, or None if it has less than half of the current documents."""
     store = workspace.store
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"

@@ -51,7 +51,7 @@ _FREE_DELETIONS = 10
 
 @dataclass(slots=True)
 class LoadFound:
-    """Hold the part of a load's plan that `finish_load` needs."""
+    """The part of a load's plan that `finish_load` needs."""
 
     listing: str
     """The digest of the listing."""
@@ -64,7 +64,7 @@ class LoadFound:
 
 @dataclass(slots=True)
 class Loaded:
-    """Hold the result of a shard."""
+    """The result of loading one shard."""
 
     ids: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Each id with its object's key, and with the reason for quarantine, or "" if there is none."""
@@ -86,7 +86,7 @@ def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
 def plan_load(
     workspace: Workspace, plan: Plan | None = None, doubtful: Collection[str] = ()
 ) -> tuple[Sequence[Stale], set[str], LoadFound]:
-    """Create the tables, and compare the files or objects with them.
+    """Create the tables if they are missing, and compare the files or objects with the tables.
 
     Return the documents or objects to load, the ids of the current documents, and the rest of the
     plan. Objects with an id in `doubtful` are always loaded.
@@ -120,9 +120,9 @@ def load_stale(
 ) -> Loaded:
     """Read, parse and commit the documents of files or objects.
 
-    `taken` holds the ids of the current documents, and the loaded ids are added. Without `taken`,
-    other shards run at the same time. Then ids with a row of another object are not committed but
-    returned as `contested`. Ids in `gone` stay taken if their object can't be read.
+    `taken` holds the ids of the current documents, and the loaded ids are added. If `taken` is
+    None, other shards run at the same time. Then an id with a row of another object is not
+    committed but returned as `contested`. Ids in `gone` stay taken if their object can't be read.
     """
     started = time.perf_counter()
     made = Loaded()
@@ -212,7 +212,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
 
 
 def _packed(stale: Stale) -> Any:
-    """Return a source as JSON, without its folder, which another process may mount elsewhere."""
+    """Return a source as JSON values, without its folder, whose path may differ elsewhere."""
     if isinstance(stale, Listed):
         return list(stale)
     names = (each.name for each in fields(stale))
@@ -256,14 +256,14 @@ def document_rows(
 
 
 def text_hash(text: str) -> str:
-    """Return 32 hex digits that documents with the same text share."""
+    """Return a hash of a text, as 32 hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def read_documents(
     workspace: Workspace, document_ids: Sequence[str], version: int | None = None
 ) -> Iterator[Document]:
-    """Yield documents from the newest or a pinned version of their table."""
+    """Yield documents from a version of their table, by default from the newest."""
     columns = [f.name for f in fields(Document)]
     for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
         yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})

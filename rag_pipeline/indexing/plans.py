@@ -16,7 +16,7 @@ MADE_OTHERWISE = "settings or code changed"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """List the documents that a step would change in one partition."""
+    """The documents that a step would change in one partition."""
 
     stale: tuple[str, ...]
     orphaned: tuple[str, ...]
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """Report the work of a step."""
+    """The report of a step's work: numbers of documents and rows, failures, calls and costs."""
 
     documents: int = 0
     rows: int = 0
@@ -63,9 +63,10 @@ class Report:
 
     @property
     def blamed(self) -> Sequence[str]:
-        """Return the failed documents that cause the failure themselves.
+        """Return the failed documents that are to blame for the failure.
 
-        If all documents of a run failed, the model may be down. Then only repeated failures count.
+        If all documents of a run failed, the model may be down. Then return only the documents that
+        also failed in an earlier run.
         """
         built = self.documents - len(self.failed) - len(self.quarantined)
         return [d for d in self.failed if built or d in self.again]

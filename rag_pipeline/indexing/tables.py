@@ -49,7 +49,7 @@ _FEW = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePartition:
-    """Describe one partition of a table and its upstream table."""
+    """One partition of a table, with its upstream table."""
 
     workspace: Workspace
     key: Key
@@ -142,7 +142,7 @@ def open_partition(workspace: Workspace, asset: str, partition: str) -> TablePar
 
 
 def plan(partition: TablePartition) -> Plan:
-    """Return the documents to build and drop, from the states of a table and its upstream table."""
+    """Return the documents to build and to drop, from the states of a table and its upstream."""
     before, mine = partition.upstream.state(), partition.table.state()
     refused = partition.quarantine.state()
     covered = partition.covered(before)

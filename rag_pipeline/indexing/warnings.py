@@ -46,7 +46,7 @@ def text_warnings(workspace: Workspace) -> list[str]:
 
 
 def refused_documents(workspace: Workspace) -> list[str]:
-    """Return a line for every file that could not be read as a document, sorted by its id."""
+    """Return a line for every file that could not be read as a document, sorted by id."""
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
 
