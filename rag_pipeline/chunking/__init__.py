@@ -17,11 +17,11 @@ def chunk(
 ) -> list[Chunk]:
     """Cut a document into distinct chunks, sorted by start and end.
 
-    Blank chunks are left out. Methods with a size cut source code between its definitions. The
-    chunks of built-in methods are trimmed, and together they cover all text except white space.
-    Only the spans of `given` stay as they are.
+    Blank chunks are left out. Methods with a maximum size cut source code between its definitions.
+    Chunks are trimmed, and together they cover all text except white space. This does not hold for
+    the method `given`, whose spans stay as they are, and for methods of plugins.
 
-    If `models` is not given, raise ValueError if the method needs more than the packaged tokenizer.
+    Raise ValueError if `models` is None and the method needs more than the packaged tokenizer.
     Raise DocumentError if a span is empty or outside the text.
     """
     text = document.text

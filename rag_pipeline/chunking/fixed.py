@@ -13,7 +13,7 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class FixedChunking(ChunkingSettings):
-    """Cut windows of `tokens` tokens that overlap by `overlap` tokens.
+    """Cut a document into windows of `tokens` tokens that overlap by `overlap` tokens.
 
     `tokens_of` names the embedding whose tokenizer is used. The default is the packaged model.
     """
@@ -46,8 +46,8 @@ class FixedChunking(ChunkingSettings):
 def fixed_spans(text: str, tokens: int, overlap: int, starts: TokenStarts) -> list[Span]:
     """Return windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    `starts` holds the offset of each token. A window ends where the token after it starts, so it
-    includes characters that belong to no token.
+    `starts` holds the offset of each token. A window ends where the next token starts, so the
+    windows include characters that belong to no token.
     """
     spans: list[Span] = []
     step = tokens - overlap

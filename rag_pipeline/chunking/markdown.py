@@ -23,7 +23,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class MarkdownChunking(SizedChunking):
-    """Cut Markdown into one chunk per section, and split sections that exceed the size."""
+    """Cut Markdown into one chunk per section, and split sections that exceed the maximum size."""
 
     method: Literal["markdown"]
     max_characters: int | None = Field(default=1000, ge=32)

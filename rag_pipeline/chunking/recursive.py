@@ -1,7 +1,7 @@
 """Cut text into pieces of a maximum size, at the largest separators.
 
-The method is that of LangChain's RecursiveCharacterTextSplitter, without overlap. The results are
-spans. Text over the size is cut at blank lines. Pieces over the size are cut at line ends, then at
+The method is that of LangChain's RecursiveCharacterTextSplitter, without overlap. Text over the
+maximum size is cut at blank lines. Pieces that are still too large are cut at line ends, then at
 sentence ends, words and characters. Neighbouring pieces of one cut are joined while they fit.
 """
 
@@ -32,7 +32,7 @@ Cuts = Callable[[str, int, int], Iterator[int]]
 
 
 class RecursiveChunking(SizedChunking):
-    """Split at the largest separator that keeps pieces within the size."""
+    """Split at the largest separators that keep pieces within the maximum size."""
 
     method: Literal["recursive"]
 
@@ -68,7 +68,7 @@ def recursive_spans(
 
 
 def sentences_within(text: str, limit: Limit) -> list[Span]:
-    """Return the sentences of a text. Those over the limit are cut by `recursive_spans`.
+    """Return the sentences of a text, where `recursive_spans` cuts sentences over the limit.
 
     If tokens are limited, each table row and each line of fenced code is a sentence (see
     `whole_lines`).

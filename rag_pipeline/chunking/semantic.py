@@ -23,9 +23,9 @@ _Distances = npt.NDArray[np.float64]
 
 
 class SemanticChunking(SizedChunking):
-    """Cut where the distance of neighbouring sentences is unusually large.
+    """Cut where the distance between the vectors of neighbouring sentences is unusually large.
 
-    A distance above mean + `threshold` * standard deviation is a cut. In short documents, the
+    Text is cut at distances above mean + `threshold` * standard deviation. In short documents, the
     maximum size affects the cuts more than `threshold` does. Each sentence is embedded with
     `window` neighbours on each side. `embedding` names the model. The default is the packaged
     model.
@@ -41,11 +41,11 @@ class SemanticChunking(SizedChunking):
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Return spans of whole sentences, cut where neighbouring sentences differ most.
 
-        One call embeds all sentences. A cosine distance above mean + `threshold` * population
-        standard deviation of the document is a cut (after Kamradt, "5 Levels of Text Splitting").
-        Pieces under `min_characters` are joined with the nearer neighbour. Pieces over the size are
-        cut at their largest distance, if possible with `min_characters` on both sides. Sentences
-        over the size are first cut by `recursive_spans`.
+        One call embeds all sentences. Text is cut at cosine distances above mean + `threshold` *
+        population standard deviation of the document (after Kamradt, "5 Levels of Text Splitting").
+        Pieces under `min_characters` are joined with the nearer neighbour. Pieces over the maximum
+        size are cut at their largest distance, if possible with `min_characters` on both sides.
+        Sentences over the maximum size are first cut by `recursive_spans`.
         """
         text = document.text
         limit = self.limit(text, models)
@@ -77,7 +77,7 @@ def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
 
 
 def _distances(vectors: Vectors, sentences: int) -> _Distances:
-    """Return the cosine distance of each row and the next row. It is 1 for a row of zeros."""
+    """Return the cosine distance of each row to the next row, or 1 if a row is all zeros."""
     if vectors.ndim != 2 or len(vectors) != sentences:
         raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))

@@ -82,7 +82,7 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S[^\n]*")
 
 
 def trim(text: str, start: int, end: int) -> Span:
-    """Return a span without white space at its ends, or an empty span if it is blank."""
+    """Return the span of `text[start:end]` without outer white space. It may be empty."""
     piece = text[start:end]
     end = start + len(piece.rstrip())
     return end - len(piece[: end - start].lstrip()), end
@@ -231,7 +231,7 @@ def _with_headings(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def follows_heading(text: str, start: int, cut: int) -> bool:
-    """Return whether the last line with text in `text[start:cut]` is a heading."""
+    """Return whether the last line of `text[start:cut]` that is not blank is a heading."""
     end = cut
     while end > start and text[end - 1].isspace():
         end -= 1

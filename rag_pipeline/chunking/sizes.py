@@ -1,4 +1,4 @@
-"""Limit the size of chunks in characters, in tokens of an embedding, or in both."""
+"""Limit the size of chunks in characters, in tokens of an embedding model, or in both."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -40,7 +40,7 @@ class Limit:
         return end - start if self.characters is not None else self._tokens(start, end)
 
     def cuts(self, start: int, end: int) -> Iterator[int]:
-        """Yield offsets that cut a span into parts within the limit."""
+        """Yield offsets inside a span that cut the span into parts within the limit."""
         at = start
         while not self.fits(at, end):
             steps = [at + self.characters] if self.characters is not None else []
@@ -98,12 +98,12 @@ class SizedChunking(ChunkingSettings):
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the settings of the models that are called or that count tokens."""
+        """Return the settings of the models that the method calls or counts tokens with."""
         counted = [embedding_or_packaged(config, self.tokens_of)] if self.by_tokens else []
         return [*super().made_from(config), *counted]
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError if `max_tokens` is more than the model reads."""
+        """Raise ConfigError if `max_tokens` is more than the embedding `tokens_of` reads."""
         if self.max_tokens is None:
             return
         window = embedding_or_packaged(config, self.tokens_of).window

@@ -1,4 +1,4 @@
-"""Tell whether a chunk answers a gold span."""
+"""Tell whether a chunk overlaps a gold span enough to count as an answer."""
 
 from typing import Protocol
 
@@ -17,10 +17,10 @@ class SpanLike(Protocol):
 
 
 def answers(chunk: SpanLike, gold: SpanLike) -> bool:
-    """Return whether a chunk answers a gold span (judge `gold`).
+    """Return whether a chunk counts as an answer because it overlaps a gold span.
 
-    Both must lie in one document, and share at least half of the shorter span. An empty span never
-    answers.
+    Both spans must lie in one document and share at least half of the shorter span. Return False if
+    a span is empty. The judge `gold` uses this rule.
     """
     if chunk.document_id != gold.document_id:
         return False

@@ -12,7 +12,7 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class SentencesChunking(SizedChunking):
-    """Cut windows of as many whole sentences as fit the size.
+    """Cut a document into windows, each of as many whole sentences as fit the maximum size.
 
     Consecutive windows share up to `overlap` characters, or tokens if only tokens are limited.
     """
