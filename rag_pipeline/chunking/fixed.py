@@ -13,7 +13,7 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class FixedChunking(ChunkingSettings):
-    """Cut a document into windows of `tokens` tokens that overlap by `overlap` tokens.
+    """Cut text into windows of `tokens` tokens that overlap by `overlap` tokens.
 
     `tokens_of` names the embedding whose tokenizer is used. The default is the packaged model.
     """
