@@ -1,4 +1,4 @@
-"""Add a short context to each chunk, which is indexed with the chunk."""
+"""Write a short context for each chunk. The context is indexed with the chunk."""
 
 from collections.abc import Sequence
 

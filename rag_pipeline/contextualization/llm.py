@@ -39,9 +39,10 @@ _SUMMARY = template_of(__file__, "summary")
 class LLMContext(ContextualizerSettings):
     """Let the chat model `chat` read the whole document and write each context.
 
-    A `template` replaces the prompt. It must hold `{document}` and, after it, `{chunk}`, which
-    become delimited texts. It may hold `{document_name}`, which becomes the title, file name,
-    parties and date. If `structural` is set, the context begins with the structural context.
+    A `template` replaces the packaged prompt. It must contain `{document}` and, later, `{chunk}`.
+    These placeholders become the texts between tags. `{document_name}` is optional, and becomes the
+    title, file name, parties and date. If `structural` is set, the context begins with the
+    structural context.
     """
 
     method: Literal["llm"]
@@ -129,7 +130,10 @@ def context_prompts(
     chat: ChatSettings,
     summary: str = "",
 ) -> list[Prompt]:
-    """Return the prompt of each chunk. A document over the context window needs a `summary`."""
+    """Return the prompt of each chunk.
+
+    If the document exceeds the context window, `summary` must be its summary.
+    """
     template, name = settings.prompt, "; ".join(part for part in about(document) if part)
     head, _, tail = template.user.partition("{chunk}")
     shown = [document.text] * len(chunks)
@@ -151,7 +155,7 @@ def context_prompts(
 def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
-    """Return the number of tokens that a prompt leaves for the document."""
+    """Return the number of tokens that the context window has left for the document."""
     nothing = replace(document, text=""), [Chunk(document.document_id, 0, 0, "")]
     (empty,) = context_prompts(*nothing, settings, chat)
     frame = sum(most_tokens(one["content"]) for one in empty.messages) + _FRAME_TOKENS
@@ -166,7 +170,7 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 
 
 def _width(text: str, tokens: int) -> int:
-    """Return how many characters of the text hold at most `tokens` tokens."""
+    """Return a number of characters of the text that have at most about `tokens` tokens."""
     share = tokens / most_tokens(text)
     return int(len(text) * share * 0.9)
 
@@ -174,7 +178,10 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield for each chunk the summary and the text around the chunk, in overlapping windows."""
+    """Yield for each chunk a text: the title, the summary, and the window around the chunk.
+
+    Windows have at most about `tokens` tokens, and overlap by half.
+    """
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
     step = width // 2
@@ -189,7 +196,9 @@ def _excerpts(
 def _summaries(
     documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[str | ProviderError]:
-    """Return a summary of each document that exceeds the context window, and "" otherwise.
+    """Return a summary of each document over the context window, or "" for smaller documents.
+
+    If the model fails on a document, return the error instead.
 
     The model summarizes pieces that fit the window, and then the joined summaries, until one
     summary is left.

@@ -107,7 +107,7 @@ def structural_contexts(
 
 
 class _Place(NamedTuple):
-    """Hold the headings and blocks above a line, and the lead-in of its list."""
+    """The headings and blocks above a line, and the sentence that introduces the line's list."""
 
     headings: tuple[str, ...]
     lead_in: str
@@ -117,7 +117,7 @@ class _Place(NamedTuple):
 
 
 def _outline(text: str) -> tuple[list[int], list[_Place]]:
-    """Return the start offset and the `_Place` of each line with words."""
+    """Return the start offset and the `_Place` of each line that has words."""
     starts: list[int] = []
     places: list[_Place] = []
     markdown: list[tuple[int, str]] = []
@@ -180,7 +180,7 @@ def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def about(document: Document) -> list[str]:
-    """Return a document's title, file name in words, parties and date, and a CSV file's columns."""
+    """Return a document's title, its file name in words, its parties and date, and CSV columns."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
