@@ -99,7 +99,7 @@ def _template() -> "Template":
 
 
 def images(content: Content) -> dict[str, str]:
-    """Return the report's charts as SVG files, by title."""
+    """Return the contents of SVG files with the report's charts, by title."""
     figures = [*presence_figures(content), *map(stage_figure, content.effects)]
     charts = {figure.title: figure.svg for figure in figures}
     charts |= {figure.title: figure.svg for figure in price_figures(content) if figure.points}
@@ -111,6 +111,6 @@ def _by_kind(parts: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _breakable(name: str) -> Markup:
-    """Return a name with break opportunities after dots, slashes and underscores."""
+    """Return a name as HTML in which lines may break after dots, slashes and underscores."""
     text = str(escape(name))
     return Markup(re.sub(r"(?<=[./_])(?=[^.&])", "<wbr>", text))

@@ -36,7 +36,10 @@ svg .front{fill:none;stroke:var(--soft);stroke-dasharray:4 4}"""
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One configuration in a scatter chart: x is its cost, y is its quality with an interval."""
+    """One configuration in a scatter chart.
+
+    `x` is its cost, in the chart's unit. `y` is its quality (0 to 1) with an interval.
+    """
 
     name: str
     mark: str
@@ -45,7 +48,7 @@ class Point:
 
 
 def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label: str) -> Markup:
-    """Draw means in percent over cutoffs, with 95 % intervals as bands and a colour per series.
+    """Draw a line of means in percent over cutoffs for each series, with 95 % intervals as bands.
 
     Cutoffs are spaced evenly: the step from 10 to 20 is as wide as the step from 1 to 2.
     """
@@ -102,7 +105,7 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """Return each point that no other point beats at the same or a lower cost, cheapest first."""
+    """Return the points that no point of the same or a lower cost beats, cheapest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, -(p.y.mean or 0))):
         if not front or (point.y.mean or 0) > (front[-1].y.mean or 0):
@@ -111,7 +114,10 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
 
 
 def interval_strip(summary: Summary) -> Markup:
-    """Draw a mean as a dot and its interval as a line on 0 to 100 %, for a table cell."""
+    """Draw a mean as a dot, and its interval as a line, on an axis from 0 to 100 %.
+
+    The drawing is for a table cell. It is empty if there is no mean.
+    """
     if summary.mean is None:
         return Markup("")
     low = summary.mean if summary.low is None else summary.low
@@ -145,7 +151,7 @@ def _svg(title: str, description: str, parts: Sequence[str]) -> Markup:
 
 
 def _axes(ticks: Iterable[tuple[float, str]], x_label: str) -> Iterator[str]:
-    """Yield the grid in percent, the ticks of the x axis and its label."""
+    """Yield the SVG of the grid in percent, and of the ticks and label of the x axis."""
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = _up(share)
         yield f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'

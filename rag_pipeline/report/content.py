@@ -123,7 +123,10 @@ def collect(workspace: Workspace) -> Content:
 def _corrected(
     rows: Sequence[Mapping[str, Any]], groups: Mapping[str, str]
 ) -> dict[str, CorrectedMean]:
-    """Return by metric the judge's Answer Presence@k for judged cutoffs k, corrected by gold."""
+    """Return the judge's Answer Presence@k by metric name, corrected by the gold spans.
+
+    Cutoffs k beyond the judged passages are left out.
+    """
     labels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         labels.setdefault(row["query_id"], []).append(row)
@@ -167,5 +170,8 @@ def few_labels(
 
 
 def presence(labels: Sequence[bool | None]) -> float | None:
-    """Return 1 if any label is True, None if a missing label could be True, and otherwise 0."""
+    """Return 1.0 if any label is True, and 0.0 if all labels are False.
+
+    Otherwise a missing label (None) may be True, or there are no labels. Then return None.
+    """
     return 1.0 if True in labels else None if None in labels or not labels else 0.0

@@ -35,7 +35,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class QualityLine:
-    """A metric of `focus` and of the baseline. `share` is True if the report shows percent."""
+    """A metric's means for `focus` and the baseline. `share` tells whether they are percentages."""
 
     metric: Metric[Any]
     own: Summary
@@ -51,7 +51,7 @@ def measured(content: Content, metric: str) -> bool:
 def presence_figures(content: Content) -> list[Figure]:
     """Return a figure with the curves of `focus`, the baseline and the best configurations.
 
-    Return [] if none of them is measured.
+    Return [] if none of these has a value of Answer Presence@k.
     """
     curves = {
         row.name: {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}
@@ -87,7 +87,10 @@ def _n(counts: Sequence[int]) -> str:
 
 
 def quality_lines(content: Content) -> list[QualityLine]:
-    """Return the measured metrics of answers and contexts, for `focus` and the baseline."""
+    """Return the metrics of answers and contexts that are measured for `focus`, with the baseline.
+
+    Return [] if there is no `focus`.
+    """
     if content.focus is None:
         return []
     rows = {row.name: row for row in content.board.configurations}
@@ -103,7 +106,7 @@ def quality_lines(content: Content) -> list[QualityLine]:
 
 
 def price_figures(content: Content) -> list[Figure]:
-    """Return charts of quality against latency, cost per search and total cost."""
+    """Return three charts of quality: against latency, cost per search and total cost."""
     rows = content.board.configurations
     latencies = [row.latency_ms for row in rows]
     asking = [None if r.usd_per_query is None else 1_000 * r.usd_per_query for r in rows]
