@@ -1,4 +1,4 @@
-"""Use a server's HTTP interface from Python, by clients and the records that they exchange."""
+"""Use a server's HTTP interface from Python: clients, and the records that they exchange."""
 
 from typing import TYPE_CHECKING, Any
 

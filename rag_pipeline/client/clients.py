@@ -1,4 +1,6 @@
-"""Call a server's `/v1`, and return typed records. `Client` waits, `AsyncClient` is awaited."""
+"""Call a server's HTTP interface `/v1`, and return typed records.
+
+`Client` waits for replies. The methods of `AsyncClient` are awaited."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -38,13 +40,13 @@ class _Chosen(TypedDict, total=False):
 
 
 class SearchOptions(_Chosen, total=False):
-    """The fields of `SearchBody` except the query."""
+    """The optional fields of `SearchBody`: all except the query."""
 
     k: int
 
 
 class AskOptions(_Chosen, total=False):
-    """The fields of `AskBody` except the query."""
+    """The optional fields of `AskBody`: all except the query and `stream`."""
 
     turns: list[str]
     instructions: str
@@ -53,7 +55,7 @@ class AskOptions(_Chosen, total=False):
 
 
 class DocumentOptions(TypedDict, total=False):
-    """The fields of `DocumentQuery` except the id."""
+    """The optional fields of `DocumentQuery`: all except the document's id."""
 
     corpus: str
     start: int
@@ -62,7 +64,7 @@ class DocumentOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Reply]):
-    """A request with the type of its reply."""
+    """A request to the server, and the type of the record that its reply becomes."""
 
     path: str
     reply: type[Reply]
@@ -116,7 +118,7 @@ def _event(fields: dict[str, str]) -> Stage | Answer:
 
 
 def _failure(status: int, text: str) -> InputError | ProviderError:
-    """Return InputError if the request is wrong, else ProviderError with the status."""
+    """Return the error of a reply: InputError if the request is wrong, or else ProviderError."""
     try:
         message = json.loads(text)["error"]
     except (ValueError, LookupError, TypeError):
@@ -135,7 +137,7 @@ class _Events:
         self._fields: dict[str, str] = {}
 
     def add(self, line: str) -> Stage | Answer | None:
-        """Return the record that a line completes."""
+        """Return the record that a line completes, or None if the event has more lines."""
         if line and not line.startswith(":"):
             name, _, value = line.partition(": ")
             self._fields[name] = value
@@ -216,7 +218,7 @@ class Client:
 
 
 class AsyncClient:
-    """Does what `Client` does, with methods to await."""
+    """Calls a server like `Client`, with methods that are awaited."""
 
     def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
         """Take the server's address. A call fails after `seconds` without a reply."""

@@ -67,7 +67,7 @@ class DocumentQuery(BaseModel):
 
 
 class PageQuery(BaseModel):
-    """The page of a PDF to return, by default the first page of a span."""
+    """The page of a PDF to return. If `page` is empty, it is the first page of the span."""
 
     model_config = ConfigDict(extra="forbid")
     document_id: str = Field(min_length=1, max_length=1000)
@@ -78,7 +78,7 @@ class PageQuery(BaseModel):
 
 
 class Nothing(BaseModel):
-    """No parameters."""
+    """The parameters of a request that has none."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -174,7 +174,7 @@ class AnswerDocument(Record):
 
 
 class AnswerIntent(Record):
-    """The kind of answer that a question asks for, with its field of knowledge and names."""
+    """The kind of answer that a question asks for, its field of knowledge, and its names."""
 
     kind: str
     domain: str
@@ -182,7 +182,7 @@ class AnswerIntent(Record):
 
 
 class AnswerRow(Record):
-    """A row of a comparison. `number` is that of its first source, or null in an empty row."""
+    """A row of a comparison. `number` is its first source's number, or null in an empty row."""
 
     document_id: str
     text: str
@@ -244,7 +244,7 @@ class DocumentPart(Record):
 
 
 class PageImage(Record):
-    """A page as a data URL. `boxes` are left, top, width and height as shares of the page."""
+    """A page as a data URL. A box is left, top, width, height in shares (0 to 1) of the page."""
 
     corpus: str
     document_id: str
@@ -278,7 +278,7 @@ class Corpora(Record):
 
 
 class Failure(BaseModel):
-    """The reason of a refusal."""
+    """The reason why a request was refused or failed."""
 
     error: str
     request_id: str = ""
@@ -308,6 +308,6 @@ class FeedbackBody(_Body):
 
 
 class Feedback(Record):
-    """The feedback is kept under this id."""
+    """The id under which the server keeps the feedback."""
 
     id: str
