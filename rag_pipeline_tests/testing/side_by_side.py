@@ -93,6 +93,8 @@ def _report(session: pytest.Session, processes: dict[Connection, Any]) -> None:
                 hook.pytest_runtest_logreport(report=report)
             elif kind == "start":
                 running[reports] = told
+            elif kind == "end":
+                del running[reports]
             else:
                 hook.pytest_runtest_logfinish(nodeid=told[0], location=told[1])
         if session.shouldfail:
@@ -147,6 +149,7 @@ def _run(
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
     atexit._run_exitfuncs()  # multiprocessing does without
+    sent.send(("end", None))  # a process that a test has left may hold the pipe open
 
 
 def _tests(files: list[list[pytest.Item]], waiting: int) -> Iterator[pytest.Item]:
