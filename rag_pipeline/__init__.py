@@ -6,9 +6,9 @@ checks both rules.
 
 Shared by all
     errors             all own errors in one tree
-    deadlines          the end of work that nobody waits for
+    deadlines          ends the work of requests that have ended
     entry_points       objects of this and other packages by their entry points
-    imports, memory    late imports of large packages; the memory of the process
+    imports, memory    imports large packages on first use; frees unused memory
     datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
     store              a folder or bucket per corpus: tables, indexes, notes, manifests

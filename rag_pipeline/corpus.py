@@ -68,7 +68,7 @@ class Corpus:
     """
 
     def __init__(self, config: CorpusConfig, verify: bool = False) -> None:
-        """Take the settings. With `verify`, check the hashes of a release's files at its opening.
+        """Take the settings. If `verify` is set, opening a release checks the hashes of its files.
 
         If a release has changed on disk, searches stay with the previous release.
         """
@@ -94,7 +94,7 @@ class Corpus:
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Read a corpus file. Raise a ConfigError that names the wrong settings."""
+        """Return the corpus of a corpus file. Raise ConfigError, which names all wrong settings."""
         return cls(load_config(file), verify)
 
     def search(
@@ -130,7 +130,7 @@ class Corpus:
     def retrieve(self, request: SearchRequest) -> SearchResult:
         """Return the chunks that the release's retriever and reranker find.
 
-        Chunks have token signs only with the packaged model. Raise the same errors as `search`.
+        Chunks have token signs only if the packaged model made them. Raise the errors of `search`.
         """
         self._check_named(request.caller)
         check_query(request.query)
@@ -144,9 +144,9 @@ class Corpus:
             return searcher.search(request)
 
     def widened(self, chunks: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
-        """Return ranked chunks as passages of the size that the retriever's `expand` sets.
+        """Return ranked chunks, widened to passages as the retriever's `expand` sets.
 
-        Each passage comes with the index of its best chunk in `chunks` (see `search.widening`).
+        Each passage comes with the position of its best chunk in `chunks` (see `search.widening`).
         """
         searcher = (self._served or self._open()).searcher
         first = single_pass(searcher.retriever).expand
@@ -175,7 +175,7 @@ class Corpus:
         """Return up to `count` measured queries that the release answers with its first chunk.
 
         The caller may see the documents of each query. No two queries have the same first document.
-        Queries of people come first, then short queries.
+        People's queries come before synthetic queries, and short queries before long ones.
         """
         release = self.searched()
         if self._answered is None or self._answered[0] != release.release_id:
@@ -303,7 +303,7 @@ class Corpus:
         """Return every evaluated configuration with its metrics, best first.
 
         Each row is compared with the baseline and with the served configuration. The comparisons
-        cover the metrics of the tables, and `metric`.
+        cover the leaderboard's usual metrics, and `metric` if it is given.
         """
         from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 
@@ -392,7 +392,7 @@ class Corpus:
         self.after_opening()
 
     def _stay(self, served: Served, other: str, error: BaseException) -> None:
-        """Log that a new release can't be searched, at most once a minute for the same reason."""
+        """Log why a new release can't be searched, at most once a minute for the same reason."""
         said = f"{other}: searches stay with {served.release.release_id}: {error}"
         now = time.monotonic()
         if self._logged is None or self._logged[0] != said or now > self._logged[1] + 60.0:

@@ -60,7 +60,7 @@ class ContextualizedChunk:
 
     @property
     def indexed_text(self) -> str:
-        """Return the text to embed: chunk, blank line, context.
+        """Return the text to embed: the chunk, a blank line and the context.
 
         The chunk comes first because a model with a token limit ignores the end.
         """
@@ -108,7 +108,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A retrieved chunk with its score: higher is better, on the scale of its retriever.
+    """A retrieved chunk with its score, which is on the retriever's scale. Higher is better.
 
     `search.ranking` makes it. `token_signs` are the packed signs of its token vectors, or b"" if no
     index stores them. The assistant sets `corpus`. `copies` names documents with the same text.
@@ -149,7 +149,7 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The labels of a caller, and the corpora that the caller may name. None means all.
+    """The labels of a caller, and the corpora that the caller may name. Each is None for all.
 
     A caller sees the public documents, and the documents with one of its `labels`.
     """
@@ -217,8 +217,8 @@ class FoundDocument:
 class SearchResult:
     """A query with its found chunks and the settings for answering from them.
 
-    `search.retrieval.Searcher` makes it, and the assistant merges several. Answer methods and the
-    evaluation read it. The caller of an answer method sets `kind` and `contexts`.
+    `search.retrieval.Searcher` makes it, and the assistant merges several results. Answer
+    methods and the evaluation read it. The callers of answer methods set `kind` and `contexts`.
     """
 
     query: str
@@ -266,7 +266,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One document's row of a comparison. `number` is its first citation, None in an empty row."""
+    """A row for one document. `number` is that of its first citation, or None in an empty row."""
 
     document_id: str
     text: str
@@ -376,7 +376,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A fact in a text: its type and its words."""
+    """A fact in a text: its type, such as `date`, and the words that state it."""
 
     kind: str
     text: str
@@ -396,7 +396,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class ContextJudgement:
-    """The judgements of a query's contexts in order, the missing information, and a summary."""
+    """The judgements of a query's contexts, best first, the missing information, and a summary."""
 
     contexts: tuple[Judged, ...]
     missing: tuple[str, ...] = ()

@@ -28,9 +28,10 @@ warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.B
 def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
-    `rag` finds the same corpora: below the folder of a checkout, or in the working directory of an
-    installed package. If a corpus file has an error, a sensor that fails with it replaces only this
-    corpus. In a checkout, components of other types under `defs/` are loaded, too.
+    `rag` finds the same corpora: below the folder of a checkout, or in the working directory if the
+    package is installed. A corpus file with an error does not stop the other corpora. A sensor that
+    fails with the error replaces its corpus. In a checkout, components of other types under `defs/`
+    are loaded, too.
 
     By default a run makes its steps in one process, which is the fastest way on one machine.
     RAG_EXECUTOR names another executor, which distributes the shards of an index.
@@ -57,7 +58,7 @@ def defs() -> dg.Definitions:
 def _definitions_of(
     file: Path, taken: dict[str, Path], tree: dg.ComponentTree | None
 ) -> dg.Definitions:
-    """Load a component by Dagster's tree. Without a tree, load a corpus file."""
+    """Return the definitions of a corpus file. Load them by Dagster's tree, if it is given."""
     try:
         config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:

@@ -27,7 +27,7 @@ COMMANDS = "rag_pipeline.commands"
 
 
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
-    """Return the objects of a group's entry points by name, sorted.
+    """Return the objects of a group's entry points by name, sorted by name.
 
     An object that can't be loaded is left out (see `broken`). Raises ConfigError if the group is
     empty.
@@ -75,7 +75,7 @@ def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, Confi
 
 @cache
 def warn_once(message: str) -> None:
-    """Log, once per process, a fault of a package that stops no corpus."""
+    """Log a fault of a package that stops no corpus, each message once per process."""
     _log.warning("%s", message)
 
 

@@ -44,7 +44,7 @@ class DocumentError(InputError):
 
 
 class UnreadDocumentError(DocumentError):
-    """One document could not be read this time. Its earlier version stays."""
+    """One document could not be read this time. Its earlier version stays in the tables."""
 
 
 class StoreError(RagPipelineError):
@@ -60,7 +60,7 @@ class NotReleasedError(StoreError):
 
 
 class RequestEndedError(RagPipelineError):
-    """The request that the work is for has ended, so the work stops."""
+    """The work for a request stops, because the request has ended."""
 
 
 _SHOWN = 8
@@ -71,7 +71,10 @@ _ECHO = 16
 
 
 def keep_secret(key: str | None) -> None:
-    """Hide a key, and every beginning of it, in all later ProviderErrors."""
+    """Hide a key in all later ProviderErrors, also if its end is cut off.
+
+    A key of fewer than 8 characters is not hidden.
+    """
     if key and len(key) >= _SHOWN:
         _secrets.add(key)
 
@@ -88,7 +91,7 @@ def without_secrets(text: str) -> str:
 def without_echo(message: str, texts: Sequence[str]) -> str:
     """Replace each part of a message that occurs in one of the texts by `[text]`.
 
-    Only letters and digits are compared. Parts with fewer than 16 of them stay.
+    Only letters and digits are compared. Parts with fewer than 16 letters and digits stay.
     """
     plain = re.sub(r"\\[nrt]", "  ", message)
     places = [place for place, character in enumerate(plain) if character.isalnum()]
@@ -118,7 +121,7 @@ class ProviderError(RagPipelineError):
         super().__init__(without_secrets(message))
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace the parts of sent texts that a server repeats, except for a few words."""
+        """Replace the parts of `texts` that a server's message repeats (see `without_echo`)."""
         self.args = (without_echo(str(self), texts),)
 
 
@@ -158,7 +161,7 @@ class PaidInVainError(GivenUpError):
 
 
 class TextsFailedError(ProviderError):
-    """A model failed on some texts. `failed` maps these to errors. Other vectors are stored."""
+    """A model failed on some texts. `failed` maps these texts to errors. Others are stored."""
 
     def __init__(self, failed: Mapping[str, ProviderError]) -> None:
         text, first = next(iter(failed.items()))
@@ -174,8 +177,9 @@ class CallsStoppedError(ProviderError):
 class RefusedError(CallsStoppedError):
     """A server refused a call for a reason that may concern every input or only this input.
 
-    `said` leaves out the cure. `inputs` is the number of inputs that are known to be refused. It is
-    0 if one of them may be the reason. `calls` decides by other inputs (see `Circuit.refuse`).
+    `said` is the message without the cure. `inputs` is the number of inputs that are known to be
+    refused, or 0 if a single input of the request may be the reason. `calls` decides whether every
+    input is concerned (see `Circuit.refuse`).
     """
 
     def __init__(self, said: str, cure: str, inputs: int = 0) -> None:
@@ -184,7 +188,7 @@ class RefusedError(CallsStoppedError):
         self.inputs = inputs
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace the parts of sent texts that a server repeats, also in `said`."""
+        """Replace the parts of `texts` that the message and `said` repeat."""
         super().remove_echo(texts)
         self.said = without_echo(self.said, texts)
 
@@ -205,7 +209,7 @@ class MissingExtraError(ProviderError):
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the place and the message of the first wrong field."""
+    """Return the path of the first wrong field in the model, and the message of its error."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
@@ -219,7 +223,7 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 
 
 def installation(*extras: str) -> str:
-    """Return the command that installs extras. It does not look up rag_pipeline in an index.
+    """Return the command that installs extras. No package index is asked for rag_pipeline.
 
     In a checkout, the command installs the checkout with the extras, held to its constraints.
     Otherwise it installs only the requirements of the extras. If the environment has no pip, the

@@ -27,7 +27,7 @@ def import_lancedb() -> Any:
 
 
 def import_bm25s() -> Any:
-    """Import bm25s without scipy's sparse matrices, which only its other formats need."""
+    """Import bm25s without scipy's sparse matrices, which only its unused formats need."""
     _postpone("scipy.sparse")
     return importlib.import_module("bm25s")
 
@@ -54,7 +54,7 @@ def late(package: str, name: str, modules: Mapping[str, str]) -> Any:
 
 
 def _postpone(*packages: str) -> None:
-    """Make packages load when their first attribute is read."""
+    """Replace packages by modules that load when their first attribute is read."""
     with _LOCK:
         for name in packages:
             try:
@@ -74,7 +74,7 @@ def _postpone(*packages: str) -> None:
 class Postponed(ModuleType):
     """A package whose code has not run yet.
 
-    Importing a submodule does not run the package's code, unlike with `importlib.util.LazyLoader`.
+    Unlike with `importlib.util.LazyLoader`, importing a submodule does not run the package's code.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -22,7 +22,7 @@ def collection_paused() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the operating system, if the C library is glibc.
+    """Return freed memory to the operating system. Do nothing if the C library is not glibc.
 
     Without this, the peak memory of `rag run` on the sample corpus is 8 to 10 % higher.
     """

@@ -39,7 +39,7 @@ _ENDPOINTS = "models.json"
 
 
 class Workspace:
-    """Settings, tables, call cache and models for every step over one corpus."""
+    """The settings, tables, call cache and models that the steps of one corpus share."""
 
     _recorded = False
 
@@ -52,7 +52,7 @@ class Workspace:
 
     @cached_property
     def config(self) -> CorpusConfig:
-        """Return the settings. A model at a new endpoint keeps its identity (see `_ENDPOINTS`)."""
+        """Return the settings. A model that moves to another address keeps its identity."""
         if not any(remote_models(self._given)):
             return self._given
         return with_first_endpoints(self._given, self.store.read_json(_ENDPOINTS) or {})
@@ -93,7 +93,7 @@ class Workspace:
 
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
-        """Charge the calls inside the block to an asset's partition, and yield their costs."""
+        """Charge the calls inside the block to an asset's partition, and yield their totals."""
         configurations = tuple(self.config.readers(key.level, key))
         self._record_endpoints()
         with (
@@ -114,7 +114,7 @@ class Workspace:
                 )
 
     def _record_endpoints(self) -> None:
-        """Record the endpoints of new models before their first answer is stored."""
+        """Store the addresses of new models before their first answer is stored."""
         known = endpoints_of(self.config)
         if known and not self._recorded:
             before = self.store.read_json(_ENDPOINTS) or {}
@@ -172,7 +172,10 @@ class Workspace:
     def embed(
         self, embedding: str, counts: CallCounts | None = None, input_type: InputType = "document"
     ) -> Callable[..., Embedded]:
-        """Return a function that embeds texts, with optional document ids, through the cache."""
+        """Return a function that embeds texts through the cache.
+
+        Contextual models also need the id of each text's document.
+        """
         embedder = self.embedder(embedding)
 
         def charged(texts: Sequence[str], documents: Sequence[str] | None = None) -> Embedded:
@@ -184,7 +187,7 @@ class Workspace:
     def models(
         self, counts: CallCounts | None = None, chats: Mapping[str, ChatSettings] | None = None
     ) -> Models:
-        """Return the corpus file's models for methods and judges.
+        """Return the corpus file's models, which methods and judges may call.
 
         `chats` replaces chat models by name, for example with the models of a release.
         """
@@ -203,7 +206,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class _Models:
-    """The models of a corpus file, asked through its cache and charged to its ledger."""
+    """Calls a corpus file's models through the corpus's cache, and charges its ledger."""
 
     workspace: Workspace
     counts: CallCounts | None
