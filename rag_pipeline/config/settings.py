@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,6 +23,17 @@ from rag_pipeline.config.schedules import CRON
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 Name = Annotated[str, StringConstraints(pattern=_NAME)]
 """The name of a corpus, variant or configuration, valid as partition key and table name."""
+
+
+def _variable(name: str) -> str:
+    if not name.isidentifier() or name not in (name.upper(), name.lower()):
+        # The value may be a key, so the message does not contain it.
+        raise ValueError("expected the name of an environment variable, not its value")
+    return name
+
+
+Variable = Annotated[str, AfterValidator(_variable)]
+"""The name of an environment variable with a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +196,7 @@ class RemoteModel(Settings):
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, name: str) -> str:
-        if not name.isidentifier() or name not in (name.upper(), name.lower()):
-            # The value may be a key, so the message does not contain it.
-            raise ValueError("expected the name of an environment variable, not the key")
-        return name
+        return _variable(name)
 
     @field_validator("base_url")
     @classmethod
@@ -286,7 +295,7 @@ class Retention(Settings):
 class Alerts(Settings):
     """Names the environment variable that holds the address of a webhook for failures."""
 
-    webhook_env: str = Field(min_length=1)
+    webhook_env: Variable
 
 
 class Gate(Settings):

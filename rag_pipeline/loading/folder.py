@@ -13,7 +13,9 @@ from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
 UNSAFE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
 )
 """Characters that, in a document_id, can control a terminal, fake a name or break UTF-8."""
 _BY_PROGRAMS = ("**/~$*", "**/[Tt]humbs.db", "**/[Dd]esktop.ini")

@@ -7,6 +7,7 @@ address would receive the variable's value and all questions.
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,8 +18,11 @@ from rag_pipeline.errors import InputError
 
 ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
 """The environment variable that lists, with commas, the variables that a bundle may read."""
-_NAMED = re.compile(r".*(?:url|env|address|host|command|module|path|folder)", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_NAMED = re.compile(
+    r".*(?:url|env|address|host|command|module|path|folder|file|tokenizer)", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]|[/~]|\\\\", re.IGNORECASE)
+"""The start of an address or of an absolute path."""
 
 
 def refuse_variables(value: Any, where: str) -> None:
@@ -61,10 +65,10 @@ def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str]]]:
         inner = dict(value)
         fields = type(value).model_fields
         named = {
-            name: text
+            name: _shown(text)
             for name, text in inner.items()
-            if isinstance(text, str)
-            and (_NAMED.fullmatch(name) or _ADDRESS.match(text))
+            if isinstance(text, str | PurePath | list | tuple)
+            and (_NAMED.fullmatch(name) or _ADDRESS.match(_shown(text)))
             and (name not in fields or text != fields[name].default)
         }
         if named:
@@ -75,3 +79,7 @@ def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str]]]:
         inner = dict(enumerate(value))
     for name, part in inner.items():
         yield from _parts(part, f"{place}.{name}" if place else str(name))
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -30,6 +30,8 @@ _TYPES = {
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,2})?", re.IGNORECASE)
 _DEEPEST = 20
 """Maximum depth of nesting. LanceDB's time to parse some filters doubles with each level."""
+_LONGEST = 200_000
+"""Maximum number of characters. Some filters of 50,000 comparisons overflow LanceDB's stack."""
 _TOO_DEEP = f"conditions are nested more than {_DEEPEST} levels deep"
 
 
@@ -45,6 +47,8 @@ def parse_filter(where: str) -> str:
     shown = repr(where if len(where) <= 200 else f"{where[:200]}…")
     if not where.strip():
         raise InputError("--where: the filter is empty; leave it out to search everything")
+    if len(where) > _LONGEST:
+        raise InputError(f"--where: {len(where):,} characters; a filter has at most {_LONGEST:,}")
     try:
         return _condition(parse_one(where), 0)
     except InputError as error:

@@ -26,7 +26,7 @@ from rag_pipeline.assistant.expansion.sources import bounded_json
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.config.access import Label, read_labels
-from rag_pipeline.config.settings import Name
+from rag_pipeline.config.settings import Name, Variable
 from rag_pipeline.datamodels import Caller
 from rag_pipeline.errors import ConfigError, ProviderError, first_problem
 
@@ -81,7 +81,7 @@ class Signer(Settings):
 
     header: str = "authorization"
     keys: str | None = None
-    secret_env: str | None = None
+    secret_env: Variable | None = None
     audience: str = Field(min_length=1)
     issuer: str | None = None
     labels: str = Field(min_length=1)
@@ -205,10 +205,18 @@ class _Verifier:
 
         Read them again if they are old, or if they lack the key that the token names.
         """
+        wanted = _key_id(token)
+
+        def is_old(seconds: float) -> bool:
+            return self._read_at is None or time.monotonic() - self._read_at > seconds
+
+        def is_known() -> bool:
+            return wanted in {key.kid for key in self._keys.keys}
+
+        if is_known() and not is_old(_FRESH_SECONDS):
+            return self._keys  # without waiting for the keys that another token names
         async with self._lock:
-            age = float("inf") if self._read_at is None else time.monotonic() - self._read_at
-            is_known = _key_id(token) in {key.kid for key in self._keys.keys}
-            if age > (_FRESH_SECONDS if is_known else _RETRY_SECONDS):
+            if is_old(_FRESH_SECONDS if is_known() else _RETRY_SECONDS):
                 self._read_at = time.monotonic()
                 try:
                     self._keys = await asyncio.to_thread(_fetched, self._address)

@@ -5,7 +5,7 @@ Source: Dify's External Knowledge API.
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -31,8 +31,10 @@ _SQL = {
     "not empty": "({field} IS NOT NULL AND {field} != '')",
 }
 _OPERATORS = (*_SQL, *_NUMBERS, *_DATES)
+_MOST = 100
+"""Maximum number of conditions, and of values of a condition."""
 
-Value = str | int | float | list[str | int | float] | None
+Value = str | int | float | Annotated[list[str | int | float], Field(max_length=_MOST)] | None
 
 
 class Condition(BaseModel):
@@ -121,6 +123,11 @@ class MetadataCondition(BaseModel):
         """
         if not self.conditions:
             return None
+        count = sum(1 if isinstance(one.name, str) else len(one.name) for one in self.conditions)
+        if count > _MOST:
+            raise InputError(
+                f"metadata_condition: {count} comparisons; at most {_MOST} are allowed"
+            )
         joined = f" {(self.logical_operator or 'and').upper()} "
         return joined.join(condition.sql() for condition in self.conditions)
 

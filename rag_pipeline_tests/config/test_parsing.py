@@ -193,9 +193,16 @@ def test_an_error_shows_no_value_of_an_environment_variable(monkeypatch, path, v
 @pytest.mark.parametrize("key", ["sk-proj-0123456789abcdef", "AIzaSyD3k9Zq8fT0", "a b"])
 def test_a_key_instead_of_its_variable_is_refused_and_not_shown(key):
     embedding = {"provider": "openai", "api_key_env": key}
-    with pytest.raises(ConfigError, match="name of an environment variable, not the key") as told:
+    with pytest.raises(ConfigError, match="name of an environment variable, not its value") as told:
         parse_config(changed("embeddings/minilm", embedding))
     assert key not in str(told.value)
+
+
+def test_an_address_instead_of_a_webhooks_variable_is_refused_and_not_shown():
+    hook = "https://hooks.example/services/T0/secret"
+    with pytest.raises(ConfigError, match=r"webhook_env.*environment variable") as told:
+        parse_config(changed("alerts", {"webhook_env": hook}))
+    assert "T0" not in str(told.value)
 
 
 @pytest.mark.parametrize(

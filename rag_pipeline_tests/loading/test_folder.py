@@ -124,12 +124,15 @@ def test_unsafe_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     (tmp_path / "new\nline.txt").write_text("x")
     (tmp_path / "a\u202etxt.exe.txt").write_text("x")
-    (tmp_path / "cafe\u0301.txt").write_text("x")
+    (tmp_path / "a\U000e0041.txt").write_text("x")
+    for shown in ("cafe\u0301.txt", "می\u200cرم.txt", "👩\u200d🔬\ufe0f.txt"):
+        (tmp_path / shown).write_text("x")
     results = outcomes(tmp_path)
-    assert isinstance(results.pop("cafe\u0301.txt"), Document)
+    for shown in ("cafe\u0301.txt", "می\u200cرم.txt", "👩\u200d🔬\ufe0f.txt"):
+        assert isinstance(results.pop(shown), Document)
     reason = "the file name has control or invisible characters or is not UTF-8; rename it"
     assert results == dict.fromkeys(
-        ("caf\\udce9.txt", "new\\nline.txt", "a\\u202etxt.exe.txt"), reason
+        ("caf\\udce9.txt", "new\\nline.txt", "a\\u202etxt.exe.txt", "a\\U000e0041.txt"), reason
     )
     for name in results:
         name.encode()

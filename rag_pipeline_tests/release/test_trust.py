@@ -1,8 +1,13 @@
+from pathlib import Path
+
 import pytest
 
-from rag_pipeline.config import load_config
+from rag_pipeline.config import Settings, load_config
 from rag_pipeline.errors import InputError
+from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedding
+from rag_pipeline.models.providers.openai import OpenAIEmbedding
 from rag_pipeline.release import bundle
+from rag_pipeline.release.trust import foreign_settings
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag, said
@@ -65,6 +70,32 @@ def test_what_the_own_corpus_file_names_together_is_trusted(evil, tmp_path):
     one = [rule("default", embedding="a", retriever="dense")]
     own = load_config(write_corpus(tmp_path / "apart", embeddings=apart, configurations=one))
     assert bundle.foreign_endpoints(file, own)
+
+
+class Plugin(Settings):
+    """Settings that a plugin may have."""
+
+    command: tuple[str, ...] = ()
+    weights: str = ""
+    cache: Path = Path("cache")
+    template: str = ""
+    separators: tuple[str, ...] = ("\n\n", ". ")
+
+
+@pytest.mark.parametrize(
+    ("foreign", "named"),
+    [
+        (OpenAIEmbedding(provider="openai", tokenizer="/dev/zero"), "tokenizer /dev/zero"),
+        (FastEmbedEmbedding(provider="fastembed", model_file="../a.onnx"), "model_file ../a.onnx"),
+        (Plugin(command=("sh", "-c", "id")), "command sh -c id"),
+        (Plugin(weights="~/.ssh/id_rsa"), "weights ~/.ssh/id_rsa"),
+        (Plugin(cache=Path("/etc")), "cache /etc"),
+        (Plugin(template="Answer from {passages} / {query}", separators=("\n", "/ ")), None),
+        (OpenAIEmbedding(provider="openai", model="BAAI/bge-small"), None),
+    ],
+)
+def test_every_path_and_command_needs_trust(foreign, named):
+    assert foreign_settings({"x": foreign}, None) == ([f"x: {named}"] if named else [])
 
 
 def test_a_bundle_of_packaged_models_needs_no_trust(tmp_path, run_all):

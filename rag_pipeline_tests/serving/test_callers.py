@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from typing import Any
 
@@ -162,6 +163,31 @@ def test_keys_of_an_address_are_read_again_but_not_for_each_unknown_key(tmp_path
     assert caller_of(callers, new) == HR  # the address is gone, its last keys are kept
 
 
+def test_a_known_key_does_not_wait_for_the_look_up_of_an_unknown_one(tmp_path):
+    asked, go_on = threading.Event(), threading.Event()
+    served = KeySet([KEYS["RS256"]]).as_dict(private=False)
+
+    def reply(*_):
+        if site.asked[1:]:
+            asked.set()
+            go_on.wait(60)
+        return 200, {}, served
+
+    async def both():
+        unknown = {"authorization": f"Bearer {token_of(KEYS['ES256'], 'ES256')}"}
+        waiting = asyncio.create_task(callers.of(unknown))
+        await asyncio.to_thread(asked.wait, 60)
+        known = await callers.of({"authorization": f"Bearer {token_of()}"})
+        go_on.set()
+        return known, await waiting
+
+    with web(reply) as site:
+        callers = signer(tmp_path, keys=f"{site.url}/jwks.json")
+        assert caller_of(callers, token_of()) == HR
+        callers._signers[0]._read_at -= 31
+        assert asyncio.run(asyncio.wait_for(both(), 60)) == (HR, None)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -175,12 +201,17 @@ def test_keys_of_an_address_are_read_again_but_not_for_each_unknown_key(tmp_path
             {"signers": [{"keys": "http://id.example/jwks", "labels": "g", "audience": "r"}]},
             "not an https address",
         ),
+        (
+            {"signers": [{"secret_env": "Kx9-secret", "labels": "g", "audience": "r"}]},
+            "name of an environment variable",
+        ),
         ({"readers": []}, "readers"),
     ],
 )
 def test_an_unclear_file_is_refused(tmp_path, content, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as told:
         Callers(write(tmp_path, **content))
+    assert "Kx9-secret" not in str(told.value)
 
 
 def test_a_file_that_holds_no_key_is_refused(tmp_path):

@@ -59,6 +59,8 @@ def test_what_nothing_answers_has_no_record_above_the_threshold(serving):
         ({"metadata_condition": only("year", "before", "soon")}, 400, 400),
         ({"metadata_condition": only("year", "is", None)}, 400, 400),
         ({"metadata_condition": only("year", "in", [])}, 400, 400),
+        ({"metadata_condition": only("year", "in", ["x"] * 101)}, 400, 400),
+        ({"metadata_condition": only(["year"] * 50_000, "is", "x")}, 400, 400),
     ],
 )
 def test_dify_is_told_what_is_wrong(serving, changes, status, code):
