@@ -14,17 +14,11 @@ from typing import TYPE_CHECKING, Any
 from rag_pipeline import release as manifests
 from rag_pipeline.answering import DEFAULT, Calibration
 from rag_pipeline.calls.costs import attributed, charging
-from rag_pipeline.config import (
-    AnswerSettings,
-    ChatSettings,
-    CorpusConfig,
-    load_config,
-)
+from rag_pipeline.config import AnswerSettings, ChatSettings, CorpusConfig, load_config
 from rag_pipeline.datamodels import (
     OPERATOR,
     Caller,
     Document,
-    Mask,
     Query,
     ScoredChunk,
     SearchRequest,
@@ -38,11 +32,12 @@ from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
 from rag_pipeline.release.manifest import current_id
-from rag_pipeline.release.opening import Served, current_chats, give_way, open_release
+from rag_pipeline.release.opening import Served, current_chats, give_way, labels_of, open_release
 from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.retrievers import single_pass
+from rag_pipeline.search.views import Labels
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
@@ -88,6 +83,8 @@ class Corpus:
         self._opening: tuple[str, Future[Served]] | None = None
         self._answered: tuple[str, list[Query]] | None = None
         """A release id, and the queries that are answered by the first chunk found for them."""
+        self._labels: tuple[str, Labels | None] | None = None
+        """A release id, and the labels of its documents."""
         self._not_before = self._next_look = 0.0
         self._logged: tuple[str, float] | None = None
         """The last logged error about a new release, and the time of logging."""
@@ -179,35 +176,38 @@ class Corpus:
         """
         release = self.searched()
         if self._answered is None or self._answered[0] != release.release_id:
-            from rag_pipeline.evaluation.results import PRESENCE
-            from rag_pipeline.evaluation.runs import load_queries
+            from rag_pipeline.evaluation.runs import answered_queries
 
-            scores = PRESENCE.rows(self.workspace, release.configuration)
-            right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
-            known = (q for q in load_queries(self.workspace) if q.query_id in right)
-            order = sorted(known, key=lambda q: (q.synthetic, len(q.query), q.query))
+            order = answered_queries(self.workspace, release.configuration)
             self._answered = release.release_id, order
         found: dict[str, str] = {}
         for query in self._answered[1]:
-            documents = query.answering_documents
-            if documents[0] not in found and all(self.sees(caller, d) for d in documents):
-                found[documents[0]] = query.query
-            if len(found) == count:
-                break
+            if len(found) < count and all(self.sees(caller, d) for d in query.answering_documents):
+                found.setdefault(query.answering_documents[0], query.query)
         return list(found.values())
 
     def _check_named(self, caller: Caller) -> None:
         if caller.corpora is not None and self.name not in caller.corpora:
             raise InputError(f"no dataset {self.name!r} for this caller")
 
-    def visible(self, caller: Caller) -> Mask | None:
-        """Return the mask of the chunks that a caller may see, or None for all chunks."""
-        return None if caller.labels is None else self._open().index_for(caller).visible
+    def labels(self, caller: Caller) -> Labels | None:
+        """Return the labels of the release's documents, or None if the caller may see all.
+
+        A release that is not open stays closed.
+        """
+        if caller.labels is None:
+            return None
+        if self._served is not None and (views := self._open().views) is not None:
+            return views.labels
+        release = self.searched()
+        if self._labels is None or self._labels[0] != release.release_id:
+            self._labels = release.release_id, labels_of(self.workspace, release)
+        return self._labels[1]
 
     def sees(self, caller: Caller, document_id: str) -> bool:
         """Return whether a caller may see a document."""
-        views = None if caller.labels is None else self._open().views
-        return views is None or views.sees(caller, document_id)
+        labels = self.labels(caller)
+        return labels is None or labels.sees(caller, document_id)
 
     def document(self, document_id: str, caller: Caller = OPERATOR) -> Document:
         """Return a document of the release as it was indexed.
@@ -324,9 +324,7 @@ class Corpus:
         try:
             release_id = current_id(self.workspace)
             if self.is_server:
-                self._next_look = (
-                    time.monotonic() + _LOOK_SECONDS[self.workspace.store.files.shared]
-                )
+                self._next_look = self.used + _LOOK_SECONDS[self.workspace.store.files.shared]
             if served is not None and served.release.release_id == release_id:
                 return served
             release = manifests.current(self.workspace)

@@ -74,7 +74,8 @@ class ReleasedCorpus:
 
     def shows_all(self) -> bool:
         """Return whether no document is hidden."""
-        return self.corpus.visible(self.caller) is None
+        labels = self.corpus.labels(self.caller)
+        return labels is None or labels.shows_all(self.caller)
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Search the release. Results are cached by release, caller and request.
@@ -134,7 +135,7 @@ class ReleasedCorpus:
 
     def describe(self) -> dict[str, Any]:
         """Return facts of the searched release. `error` says why a newer one cannot be opened."""
-        problem, visible = {}, self.corpus.visible(self.caller)
+        problem, labels = {}, self.corpus.labels(self.caller)
         try:
             release = self.corpus.release()
         except StoreError as error:
@@ -148,7 +149,7 @@ class ReleasedCorpus:
             "released": release.created,
             "configuration": release.configuration,
             "documents": sum(self.corpus.sees(self.caller, d) for d in self.corpus.document_ids()),
-            "chunks": release.pinned.rows if visible is None else int(visible.sum()),
+            "chunks": release.pinned.rows if labels is None else labels.count_chunks(self.caller),
             "questions": self.corpus.questions(self.caller),
         }
 

@@ -22,7 +22,7 @@ from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchRes
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.queries import queries_digest
-from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
+from rag_pipeline.evaluation.results import PRESENCE, QUERIES, RUN, read_as
 from rag_pipeline.loading.queries import problem_of
 from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
@@ -41,6 +41,17 @@ _FEW = 0.05
 def load_queries(workspace: Workspace) -> list[Query]:
     """Return the resolved queries, or [] before the queries asset has run."""
     return [read_as(Query, json.loads(row["record"])) for row in QUERIES.rows(workspace)]
+
+
+def answered_queries(workspace: Workspace, configuration: str) -> list[Query]:
+    """Return the queries that a configuration answers with its first chunk.
+
+    People's queries come before synthetic queries, and short queries before long ones.
+    """
+    scores = PRESENCE.rows(workspace, configuration)
+    right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
+    known = (q for q in load_queries(workspace) if q.query_id in right)
+    return sorted(known, key=lambda q: (q.synthetic, len(q.query), q.query))
 
 
 def count_left_out(workspace: Workspace) -> int:

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,8 @@ from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher
-from rag_pipeline.search.views import Views, document_labels
+from rag_pipeline.search.views import Labels, Views, document_labels
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -100,13 +101,26 @@ def searched_with(workspace: Workspace, release: Release, index: Index) -> Serve
         embed=lambda queries: embed_queries(queries, embedder, workspace.cache),
         score=passage_scorer(workspace, reranker, chats=chats),
     )
-    access, views = now.access or settings.access, None
-    if access is not None:
-        version = release.pinned.documents_version
-        views = Views(index, partial(document_labels, workspace, access, version))
+    labels = labels_of(workspace, release)
+    views = None if labels is None else Views(index, labels)
     return Served(
         release=release, settings=settings, embedder=embedder, searcher=searcher, views=views
     )
+
+
+def labels_of(workspace: Workspace, release: Release) -> Labels | None:
+    """Return the labels of a release's documents. None if every caller may see all documents."""
+    pinned = release.pinned
+    access = workspace.config.access or release.typed_settings().access
+    if access is None:
+        return None
+
+    def chunks() -> Iterator[str]:
+        table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+        for batch in table.read(["document_id"], version=pinned.vector_version):
+            yield from batch.column("document_id").to_pylist()
+
+    return Labels(partial(document_labels, workspace, access, pinned.documents_version), chunks)
 
 
 def current_chats(

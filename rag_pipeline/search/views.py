@@ -1,7 +1,7 @@
 """Show each caller the part of an opened index that the caller may see."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from rag_pipeline.config import Access
@@ -26,23 +26,25 @@ def document_labels(workspace: Workspace, access: Access, version: int | None) -
     }
 
 
-class Views:
-    """Holds the last used views of an index. Threads may share an instance.
+class Labels:
+    """Holds the labels of a release's documents. Threads may share an instance.
 
-    A view shows the documents that some callers may see. `read` returns the labels of all
-    documents, and is called once, when labels are first needed. A document that `read` does not
-    return is hidden from every caller whose `labels` are not None.
+    `read` returns the labels of all documents, and `chunks` the document of each chunk. Each is
+    called once, when it is first needed. A document that `read` does not return is hidden from
+    every caller whose `labels` are not None.
     """
 
-    def __init__(self, index: Index, read: Callable[[], DocumentLabels]) -> None:
-        self._index = index
-        self._read = read
+    def __init__(
+        self, read: Callable[[], DocumentLabels], chunks: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        self._read, self._chunks = read, chunks
         self._lock = Lock()
         self._known: DocumentLabels | None = None
-        self._views: OrderedDict[frozenset[frozenset[str]], Index] = OrderedDict()
+        self._counts: Counter[frozenset[str]] | None = None
 
     @property
-    def _labels(self) -> DocumentLabels:
+    def of_documents(self) -> DocumentLabels:
+        """Return the labels of each document."""
         with self._lock:
             if self._known is None:
                 shared: dict[frozenset[str], frozenset[str]] = {}
@@ -54,14 +56,40 @@ class Views:
         """Return whether a caller may see a document. Return False for an unknown document."""
         if caller.labels is None:
             return True
-        labels = self._labels.get(document_id)
+        labels = self.of_documents.get(document_id)
         return labels is not None and caller.sees(labels)
+
+    def shows_all(self, caller: Caller) -> bool:
+        """Return whether a caller may see all documents."""
+        return all(caller.sees(held) for held in {*self.of_documents.values()})
+
+    def count_chunks(self, caller: Caller) -> int:
+        """Return the number of chunks that a caller may see."""
+        labels = self.of_documents
+        with self._lock:
+            if self._counts is None:
+                self._counts = Counter(labels[d] for d in self._chunks() if d in labels)
+            counts = self._counts
+        return sum(count for held, count in counts.items() if caller.sees(held))
+
+
+class Views:
+    """Holds the last used views of an index. Threads may share an instance.
+
+    A view shows the documents that some callers may see.
+    """
+
+    def __init__(self, index: Index, labels: Labels) -> None:
+        self.labels = labels
+        self._index = index
+        self._lock = Lock()
+        self._views: OrderedDict[frozenset[frozenset[str]], Index] = OrderedDict()
 
     def index_for(self, caller: Caller) -> Index:
         """Return a view of the index that has only the documents that a caller may see."""
         if caller.labels is None:
             return self._index
-        labels = self._labels
+        labels = self.labels.of_documents
         seen = frozenset(held for held in set(labels.values()) if caller.sees(held))
         with self._lock:
             view = self._views.get(seen)

@@ -7,7 +7,7 @@ from rag_pipeline.errors import ConfigError, InputError
 from rag_pipeline.search import index as opened
 from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.retrievers import SinglePassRetriever
-from rag_pipeline.search.views import Views
+from rag_pipeline.search.views import Labels, Views
 from rag_pipeline_tests.testing.search_index import (
     ALL,
     DISCOVER,
@@ -151,7 +151,7 @@ LABELS = {
 
 def test_a_caller_sees_the_documents_with_one_of_its_labels(pair, rows, tmp_path):
     index = index_of(tmp_path, rows)
-    views = Views(index, lambda: LABELS)
+    views = Views(index, Labels(lambda: LABELS))
     every = {f"name{n}.txt" for n in range(12)}
     hidden = {f"name{n}.txt" for n in SECRET}
     for labels, expected in [
@@ -162,8 +162,8 @@ def test_a_caller_sees_the_documents_with_one_of_its_labels(pair, rows, tmp_path
         (("other",), every - hidden),
     ]:
         caller = Caller(frozenset(labels))
-        assert {d for d in every if views.sees(caller, d)} == expected
-        assert not views.sees(caller, "unknown.txt")
+        assert {d for d in every if views.labels.sees(caller, d)} == expected
+        assert not views.labels.sees(caller, "unknown.txt")
         view = views.index_for(caller)
         names = {c.partition("#")[0] for c, _ in found(view, ALL[0], "w1")[0]}
         assert names == expected
@@ -174,7 +174,7 @@ def test_a_caller_sees_the_documents_with_one_of_its_labels(pair, rows, tmp_path
 
 
 def test_a_document_without_known_labels_is_hidden(pair, rows, tmp_path):
-    views = Views(index_of(tmp_path, rows), lambda: {"name0.txt": frozenset({"public"})})
+    views = Views(index_of(tmp_path, rows), Labels(lambda: {"name0.txt": frozenset({"public"})}))
     view = views.index_for(Caller(frozenset({"secret"})))
     assert {c.partition("#")[0] for c, _ in found(view, ALL[0], "w1")[0]} == {"name0.txt"}
 
@@ -183,7 +183,7 @@ def test_only_the_last_used_views_are_kept(monkeypatch, rows, tmp_path):
     monkeypatch.setattr("rag_pipeline.search.views._MOST_VIEWS", 2)
     index = index_of(tmp_path, rows)
     labels = {f"name{n}.txt": frozenset({f"l{n}"}) for n in range(12)}
-    views = Views(index, lambda: labels)
+    views = Views(index, Labels(lambda: labels))
     callers = [Caller(frozenset({f"l{n}"})) for n in range(3)]
     first = views.index_for(callers[0])
     assert views.index_for(callers[0]) is first

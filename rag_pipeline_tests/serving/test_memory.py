@@ -4,8 +4,12 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
+from rag_pipeline.config import Access
+from rag_pipeline.datamodels import ANYBODY
 from rag_pipeline.serving import memory
+from rag_pipeline.serving.tools import health_of
 from rag_pipeline_tests.testing import app_server
 from rag_pipeline_tests.testing.corpora import renamed_corpus
 
@@ -48,6 +52,17 @@ def test_the_longest_unused_corpus_makes_room(corpora):
         assert {c.name for c in corpora if c.opened()} == {"first", "third"}, "none was opened"
         assert search() >= {"third"}, "all at once are answered, too"
         assert len([c for c in corpora if c.opened()]) == 2
+
+
+@pytest.mark.parametrize("labels", ["public", ("hr",)])
+def test_a_listing_opens_no_corpus(corpora, labels):
+    one = Corpus(corpora[0].config.model_copy(update={"access": Access(default=labels)}))
+    (listed,) = health_of(open_assistant([one]).seen_by(ANYBODY)).datasets
+    every = one.release().pinned.rows if labels == "public" else 0
+    assert (listed["chunks"], listed["documents"] > 0) == (every, every > 0)
+    assert one.opened() is None
+    one.open()
+    assert health_of(open_assistant([one]).seen_by(ANYBODY)).datasets == [listed]
 
 
 def test_one_corpus_larger_than_the_budget_stays_open(corpora):
