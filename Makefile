@@ -33,7 +33,7 @@ services-stop:  ## Stop them; their data stays in .dagster/services
 # waiting, so four processes fill two cores; they are forked after the tests are collected.
 test: $(VENV)/installed-dev style  ## Lint, types, import contracts, tests
 	@$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -m "not bench" -n 4; \
+	$(BIN)/python -m pytest -m "not bench" -n4; \
 	tests=$$?; wait $$types && exit $$tests
 
 lint: style

@@ -1,5 +1,6 @@
-"""Hooks of pytest that run files of tests side by side: `-n 4` forks four processes.
+"""Hooks of pytest that run files of tests side by side: `-n4` forks four processes.
 
+Without a blank: pytest takes a separate number for a path before it has read these hooks.
 Tests are collected once, and what they need is imported once, before the processes are forked.
 Each process takes the next file from a pipe when it has ended one, and sends its reports.
 """
