@@ -5,17 +5,19 @@ the meaning, the words and the kind of fact that is asked for.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 
-from rag_pipeline.answering.facts import kinds_asked, states
+from rag_pipeline.answering.facts import NUMBER, kinds_asked, states
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.naming import capitalized
 from rag_pipeline.answering.reading import Floats, has_terms, is_across, multilingual
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.imports import compiled
 
 _MOST_READ = 24
 """Maximum number of sentences of the first passages that the multilingual model reads."""
@@ -25,14 +27,23 @@ _SHARE, _FACT, _LENGTH = 0.08, 0.04, 0.05
 They are relative to the cosine. A long question is rarely a near miss, and its words are rarely all
 in one sentence. Chosen by `benchmarks.bench_silence` and on two mixed folders.
 """
-_NAME = 0.5
-"""The weight of a word that is a name or a number, relative to other words.
+_NAME, _ASKED = 0.5, 1.5
+"""The weights of names and numbers, and of the first word that is neither, relative to other words.
 
-Near misses often name what the documents are about.
+Near misses often name what the documents are about, and ask for something else of it: this is often
+the first word, as in "What is the salary of Ada Berg?".
 """
-_HELD_ACROSS, _CLOSER_ACROSS = 0.5, 0.01
-"""The least share of held words in another language than the question's, and what is added there.
-"""
+_HELD_ACROSS = 0.5
+"""The least share of held words where a sentence is in another language than the question."""
+_CLOSER_ACROSS = 0.01
+"""Added to the cosine there."""
+_WHO = re.compile(r"(?i)\b(?:who|whom|whose|wer|wem|wen|qui|quién|chi|кто)\b")
+_HOW_MANY = re.compile(
+    r"(?i)\bhow (?:many|high|old|far|fast|heavy)\b|\b(?:combien|cuánt\w+|quant[ie]|сколько)\b|"
+    r"\bwie (?:viele?|hoch|alt|schwer|weit|schnell|groß)\b"
+)
+_NAMED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜ][\w-]{2,}")
+_NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def agreements(question: str, chunks: Sequence[ScoredChunk]) -> Floats:
@@ -42,7 +53,7 @@ def agreements(question: str, chunks: Sequence[ScoredChunk]) -> Floats:
 
     - the cosine of the question to the sentence with its headings, by the multilingual model;
     - the share of the question's words that the sentence, its headings and its document's id hold;
-    - 1 if the sentence states a fact of a kind that the question asks for, or if it asks for none;
+    - 1 if the sentence states a fact of a kind that the question asks for (see `states_asked`);
     - the logarithm of the number of the question's words.
 
     The value is 0 for chunks without one of the first 24 sentences, and for all chunks if the model
@@ -54,17 +65,40 @@ def agreements(question: str, chunks: Sequence[ScoredChunk]) -> Floats:
         return found
     about = [f"{one.with_headings}\n{one.chunk.document_id}" for _, one in read]
     words = Words(question, about)
-    names = words_of(" ".join(capitalized(question)))
-    weights = {w: _NAME if w in names or w[0].isdecimal() else 1.0 for w in words.asked}
-    total, kinds = sum(weights.values()), kinds_asked(question)
+    weights = _weights(question, words)
+    total = sum(weights.values())
     values = embed([one.with_headings for _, one in read]) @ embed.asked(question)
     for (n, one), text, value in zip(read, about, values.tolist(), strict=True):
         held = sum(weights[word] for word in words.in_text(text)) / total if total else 1.0
         if is_across(question, one.chunk.text):
             held, value = max(held, _HELD_ACROSS), value + _CLOSER_ACROSS
-        value += _SHARE * held + _FACT * states(one.text, kinds)
-        found[n] = max(found[n], value + _LENGTH * math.log(max(total, 1.0)))
+        value += _SHARE * held + _FACT * states_asked(question, one.text)
+        found[n] = max(found[n], value + _LENGTH * math.log(max(len(weights), 1)))
     return found
+
+
+def _weights(question: str, words: Words) -> dict[str, float]:
+    names, low = words_of(" ".join(capitalized(question))), question.casefold()
+    ordered = sorted(words.asked, key=lambda word: (low.find(word), word))
+    weights = {w: _NAME if w in names or w[0].isdecimal() else 1.0 for w in ordered}
+    first = next((word for word in ordered if weights[word] == 1.0), None)
+    return weights | ({first: _ASKED} if first else {})
+
+
+def states_asked(question: str, sentence: str) -> bool:
+    """Return whether a sentence states a fact of a kind that a question asks for.
+
+    The kinds are those of `kinds_asked`, a name after "who", and a number after "how many". Names
+    and numbers of the question do not count then. If it asks for no kind, return True.
+    """
+    asked = words_of(question)
+    if _WHO.search(question):
+        return any(word.casefold() not in asked for word in _NAMED.findall(sentence))
+    kinds = kinds_asked(question)
+    if kinds or not _HOW_MANY.search(question):
+        return states(sentence, kinds)
+    others = _NUMERAL.sub(lambda numeral: "" if numeral[0] in asked else numeral[0], sentence)
+    return bool(compiled(NUMBER, re.IGNORECASE).search(others))
 
 
 def _sentences(chunks: Sequence[ScoredChunk]) -> Iterator[tuple[int, Sentence]]:

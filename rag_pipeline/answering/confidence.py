@@ -51,7 +51,7 @@ This weight and the following ones: chosen by `benchmarks.bench_silence`, leavin
 """
 _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
 """The same where the agreement of sentences is known."""
-_ABOVE_GENERAL = 0.5
+_ABOVE_GENERAL = 0.6
 """How far the threshold is above the highest scores of general questions there."""
 _SLOPE = 4.5
 """The increase of the logit from general questions to made ones."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from rag_pipeline.imports import compiled
 from rag_pipeline.search.tokenization import default_tokenizer
 
-_NUMBER = (
+NUMBER = (
     r"(?:\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|"
     r"thirty|forty|fifty|sixty|ninety|hundred|"
     r"first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|"
@@ -119,7 +119,7 @@ _ASKED = {
 }
 _STATED = {
     "duration": (
-        rf"{_NUMBER}[^.;。；]{{0,25}}?{_UNIT}",
+        rf"{NUMBER}[^.;。；]{{0,25}}?{_UNIT}",
         r"\b(?:indefinite|perpetu|forever|without limit in time|promptly|immediately|unbefristet|"
         r"unverzüglich|indéfini|immédiatement|indefinid|inmediat|daily|weekly|monthly|quarterly|annual|"
         r"täglich|wöchentlich|monatlich|jährlich|(?:\w+mal|times|fois|veces)\b)|无限期|立即|فورا|"

@@ -20,7 +20,7 @@ _SHORTEST = 5
 """Least characters of a word that also matches a similar word or a compound."""
 _LEAST_SHARED = 0.7
 """Least share of the longer word that two forms of a word have in common at their start."""
-_LEAST_SIMILAR = 82
+LEAST_SIMILAR = 82
 """Least similarity in percent of two words that differ by typing errors."""
 
 
@@ -111,5 +111,5 @@ def _is_alike(word: str, other: str) -> bool:
         long.startswith(short)
         or long.endswith(short)
         or short.startswith(long[: math.ceil(_LEAST_SHARED * len(long))])
-        or (word[0] == other[0] and fuzz.ratio(word, other) >= _LEAST_SIMILAR)
+        or (word[0] == other[0] and fuzz.ratio(word, other) >= LEAST_SIMILAR)
     )

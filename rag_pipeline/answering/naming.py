@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 
+from rapidfuzz import fuzz
+
+from rag_pipeline.answering.matching import LEAST_SIMILAR, words_of
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
@@ -38,8 +41,9 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     A name is a year, a code such as `R15` or `H-120`, or a run of capitalized words inside a
     sentence. German capitalizes all nouns. In a German question, a run therefore has at least two
     words, and the German dictionary has none of them. The last letter of a word may differ, and the
-    last two letters of a word with more than 6 letters. If a chunk holds a part of a name, such as
-    `Party`, the other part counts only if the English dictionary lacks it.
+    last two letters of a word with more than 6 letters. So may other letters of a word that is
+    misspelt. If a chunk holds a part of a name, such as `Party`, the other part counts only if the
+    English dictionary lacks it.
     """
     names = _names(question)
     if not names:
@@ -47,7 +51,9 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     held = "\n".join(map(about, chunks)).casefold()
     found = []
     for name in names:
-        missing = [word for word in name if _stem(word) not in held]
+        missing = [
+            word for word in name if _stem(word) not in held and not _is_misspelt(word, held)
+        ]
         if len(missing) < len(name):
             missing = [word for word in missing if word not in dictionary("en")]
         found += missing
@@ -72,6 +78,15 @@ def _stem(word: str) -> str:
     if any(map(str.isdigit, word)):
         return word
     return word[: max(_SHORTEST, len(word) - (2 if len(word) > _LONG else 1))]
+
+
+def _is_misspelt(word: str, held: str) -> bool:
+    """Return whether a text in lower case has a word that differs by typing errors only."""
+    return len(word) >= _LONG and any(
+        fuzz.ratio(word, other) >= LEAST_SIMILAR
+        for other in words_of(held)
+        if other[0] == word[0] and other.isalpha()
+    )
 
 
 def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str]:

@@ -157,12 +157,12 @@ def test_where_sentences_are_compared_general_questions_alone_place_the_threshol
     made, general = np.zeros((51, len(EVIDENCE))), np.zeros((11, len(EVIDENCE)))
     made[:, 5], general[:, 5] = 1.2, np.linspace(0.8, 0.9, 11)
     found = placed(made, general)
-    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.75.
+    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.85.
     row = np.zeros((3, len(EVIDENCE)))
-    row[:, 0], row[:, 5], row[2, 4] = 0.5, [0.909, 0.911, 0.95], 1.0
+    row[:, 0], row[:, 5], row[2, 4] = 0.5, [0.913, 0.915, 0.95], 1.0
     assert (found.chances(row) < found.least).tolist() == [True, False, True]
     # The logit rises by 4.5 for 3 points of the score.
-    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.911 - 22.75)
+    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.915 - 22.85)
     assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
 
 
@@ -238,6 +238,7 @@ def test_the_default_tells_what_is_met_from_what_is_not():
         ("Wie lang muss mein Kennwort für die Lieferung sein?", []),
         ("Was kostet ein zweites Tier im Jahr?", []),
         ("May the Receiving Party be told by Vendor Party of Vxyq Tambor?", ["vxyq"]),
+        ("Does Tambur deliver late?", []),
         ("IS TAMBOR LATE?", []),
         ("¿Cuándo llega Tambor?", []),
         ("", []),
