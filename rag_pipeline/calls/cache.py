@@ -34,7 +34,7 @@ class AnswerFiles(Protocol):
         """Return the content of a file, or None if it does not exist."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """Write a file as a whole."""
+        """Write a file atomically: a reader sees the old content or the new content."""
 
     def remove_file(self, path: str) -> None:
         """Delete a file if it exists."""

@@ -174,7 +174,7 @@ class AnswerDocument(Record):
 
 
 class AnswerIntent(Record):
-    """The kind of answer that a question asks for, its field of knowledge, and its names."""
+    """The kind of answer to a question, and the question's field of knowledge and names."""
 
     kind: str
     domain: str

@@ -29,7 +29,10 @@ class Key(str):
         embedding: str = "",
         configuration: str = "",
     ) -> "Key":
-        """Return the key of these variants. A variant needs the variants before it."""
+        """Return the key of these variants, or of a configuration.
+
+        A variant may be given only together with the variants before it.
+        """
         parts = (chunking, contextualizer, embedding)
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts

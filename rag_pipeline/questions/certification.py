@@ -86,9 +86,10 @@ class _Sentence:
 
 
 class Certifier(AbstractContextManager["Certifier"]):
-    """An index of the documents in a temporary folder, to try questions on.
+    """Tries questions on an index of the documents, which is in a temporary folder.
 
-    `refused` counts the refused questions by reason. `is_alone` is true for a single document.
+    `refused` counts the refused questions by reason. `is_alone` tells whether there is only one
+    document.
     """
 
     def __init__(self, documents: Iterable[Document], lexical: Lexical) -> None:

@@ -148,7 +148,7 @@ def _are_copies(one: tuple[set[int], set[str]], other: tuple[set[int], set[str]]
 
 
 def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> str | None:
-    """Return a question about a fact that passes, or None.
+    """Return a question about a fact, or None if no question about it passes certification.
 
     If there are several documents, most questions name their document, because another document
     may have another "tenant".
