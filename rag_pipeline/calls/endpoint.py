@@ -222,12 +222,13 @@ class Endpoint:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def send(self, attempt: Callable[[], Awaitable[Received[T]]], tokens: float = 0.0) -> T:
-        """Return the result of `attempt`, which is repeated while its failure may pass.
+        """Return the result of `attempt`, which is repeated while its failure may be temporary.
 
-        `attempt` makes one request. It raises TransientError, CallsStoppedError, or ProviderError
-        for this input alone. `tokens` is an estimate for the limit per minute. The pause between
-        two tries is the time that the provider asks for, plus an exponential backoff with full
-        jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015).
+        `attempt` makes one request. It raises TransientError if a repetition may help,
+        CallsStoppedError if no call can work, and ProviderError if this input failed for good.
+        `tokens` is an estimate for the limit per minute. The pause between two tries is the time
+        that the provider asks for, plus an exponential backoff with full jitter (Brooker,
+        "Exponential Backoff And Jitter", AWS 2015).
 
         Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raises CallsStoppedError when the circuit opens:

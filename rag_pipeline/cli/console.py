@@ -160,7 +160,7 @@ def visible(text: str) -> str:
 
 
 def indented(text: str, indent: str = "   ") -> str:
-    """Indent a text and wrap it to the terminal's width. Without a terminal, return one line."""
+    """Indent a text and wrap it to the terminal's width. Without a terminal, don't wrap."""
     width = console.width if console.is_terminal or "COLUMNS" in os.environ else sys.maxsize
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False

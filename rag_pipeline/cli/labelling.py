@@ -118,7 +118,7 @@ def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | No
 
 
 def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
-    """Ask for the answering words of a passage. Without words, the whole passage is gold."""
+    """Ask for the answering words of a passage. If none are given, the whole passage is gold."""
     text = corpus.document(chunk.document_id).text[chunk.start : chunk.end]
     while True:
         words = typer.prompt(f"answering words of {number} (all)", default="").strip()

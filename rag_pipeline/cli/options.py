@@ -11,7 +11,7 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
 
 
 def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
-    """Declare an option with a value. Without names, the name comes from the parameter."""
+    """Declare an option with a value. If `names` is empty, the parameter gives the name."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 

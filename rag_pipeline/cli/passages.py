@@ -97,5 +97,5 @@ def same_as(copies: Sequence[str]) -> str:
 def source_of(
     span: "ScoredChunk | Passage | Source | RankedPassage | GoldText", place: "Place | None"
 ) -> str:
-    """Return document and place of a span as text. Without a place, use the offsets."""
+    """Return document and place of a span as text. If `place` is None, use the offsets."""
     return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"

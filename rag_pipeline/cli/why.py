@@ -73,7 +73,7 @@ def totals(found: Iterable[Cause]) -> list[str]:
 
 
 def _before(workspace: Workspace, name: str) -> str:
-    """Return the release before a release. Without one, return the baseline configuration."""
+    """Return the id of the release before a release. If there is none, return the baseline."""
     is_release = name not in workspace.config.all_configurations
     previous = release.load(workspace, name).previous if is_release else None
     return previous or workspace.config.baseline_name

@@ -47,7 +47,7 @@ class SearchBody(_Chosen):
 
 
 class AskBody(_Chosen):
-    """A question. With `stream`, the reply consists of server-sent events."""
+    """A question. If `stream` is true, the reply consists of server-sent events."""
 
     turns: Turns = []
     instructions: str = Field("", max_length=4000, description="Guidance for a chat model.")
@@ -135,7 +135,7 @@ class Passage(Record):
 
 
 class Passages(Record):
-    """Passages, best first."""
+    """The passages that were found, best first."""
 
     releases: tuple[Released, ...]
     passages: tuple[Passage, ...]

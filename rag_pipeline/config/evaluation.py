@@ -69,7 +69,7 @@ class ExtractiveAnswers(AnswerSettings):
     If these chunks hardly match the question, four times as many are read. The kind of the question
     sets the form: quotes, a list or a table. Lists and tables use three times as many chunks. If
     the probability that the chunks hold the answer is below `confidence`, the answer is "nothing
-    found". With the default of `confidence`, this rejects about the share `error` of the answerable
+    found". The default of `confidence` rejects about the share `error` (0 to 1) of the answerable
     questions.
     """
 

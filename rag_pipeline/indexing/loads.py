@@ -77,7 +77,7 @@ class Loaded:
 def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
     """Load new and changed files, quarantine unusable files, and drop missing documents.
 
-    `plan` is the result of `plan_documents`. Without `plan`, the files are compared here.
+    `plan` is the result of `plan_documents`. If it is None, this function compares the files.
     """
     stale, taken, found = plan_load(workspace, plan)
     return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])

@@ -34,7 +34,7 @@ class LocalEmbedding(EmbeddingSettings):
         """Return one row per text, of any norm above 0. Only one thread calls this at a time."""
 
     def open(self) -> "_LocalEmbedder":
-        """Return the model."""
+        """Return an embedder that runs this model."""
         return _LocalEmbedder(self)
 
 
@@ -55,7 +55,7 @@ class LocalChat(ChatSettings):
         """Return the reply, as JSON if a schema is given. Raise ProviderError if there is none."""
 
     def open(self) -> "_LocalChat":
-        """Return a client."""
+        """Return a client that calls `answer`."""
         return _LocalChat(self)
 
 
@@ -67,7 +67,7 @@ class LocalReranker(ModelReranker):
         """Return one score per passage, in order. Only one thread calls this at a time."""
 
     def open(self) -> "_LocalScorer":
-        """Return the model."""
+        """Return a scorer that runs this model."""
         return _LocalScorer(self)
 
 

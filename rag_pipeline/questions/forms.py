@@ -131,9 +131,9 @@ _ONE_NOUN = re.compile(
 def is_vague(subject: str, about: str) -> bool:
     """Return whether a subject ends in "the" and a common noun that `about` lacks.
 
-    `about` is the document's title and the section's heading. Without them, a reader cannot know
-    which one is meant: "the sequence", "die Frist", "the nature of the algorithm". A German subject
-    must be an article and a noun of at most 9 letters.
+    `about` is the document's title and the section's heading. If they lack the noun, a reader
+    cannot know what the subject means: "the sequence", "die Frist", "the nature of the algorithm".
+    A German subject is vague only if it is an article and a noun of at most 9 letters.
     """
     noun = _ONE_NOUN.fullmatch(subject)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()

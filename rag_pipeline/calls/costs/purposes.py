@@ -78,8 +78,8 @@ class Totals:
 def totals_by(charges: Iterable[Charge], by: Group, readers: Readers) -> dict[str, Totals]:
     """Return the totals of each group, in the order of its first call.
 
-    Grouped by configuration, a call counts for each configuration that read its result at the time
-    or reads it now. So the costs of the configurations may add up to more than was paid.
+    If `by` groups by configuration, a call counts for each configuration that read its result when
+    the call was made, or reads it now. So the costs of all groups may exceed the costs paid.
     """
     found: dict[str, Totals] = {}
     for charge in charges:

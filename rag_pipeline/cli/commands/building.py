@@ -82,7 +82,7 @@ def init(
 
 
 def _corpus_name(documents: Path) -> str:
-    """Return the folder's name in the characters of a corpus's name."""
+    """Return the folder's name, with `_` for characters that the name of a corpus may not have."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", documents.expanduser().resolve().stem).strip("_")
 
 
