@@ -145,18 +145,10 @@ def configurations(chunking: str) -> list[dict[str, Any]]:
     return [{**c, "chunking": chunking} for c in attributes()["configurations"]]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"method": "fixed", "tokens": 30, "overlap": 5},
-        {"method": "markdown", "max_characters": 200},
-    ],
-    ids=lambda settings: settings["method"],
-)
 def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
-    tmp_path: Path, built_file: Path, run_all: Any, settings: dict[str, Any]
+    tmp_path: Path, built_file: Path, run_all: Any
 ) -> None:
-    file = built_file
+    file, settings = built_file, {"method": "markdown", "max_characters": 200}
     write_file(tmp_path, chunkings={"new": settings}, configurations=configurations("new"))
     plan = planned(file)
     results = {r.step: r for r in run_all(file)}

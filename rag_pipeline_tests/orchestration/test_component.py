@@ -206,14 +206,6 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
 
 
-def test_a_corpus_file_is_a_component(tmp_path, monkeypatch):
-    write_corpus(tmp_path)
-    write_component(tmp_path, {"type": "rag_pipeline.RagPipeline", "attributes": attributes()})
-    loaded = load_component(tmp_path, monkeypatch)
-    keys = loaded.resolve_asset_graph().get_all_asset_keys()
-    assert {key.path[0] for key in keys} == {"tiny"}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

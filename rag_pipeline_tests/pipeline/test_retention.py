@@ -13,7 +13,7 @@ from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus, write_file
 
 
 @pytest.mark.long
@@ -176,16 +176,25 @@ def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
     assert "is 1 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
 
 
-def three_releases(folder):
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Return a folder with a corpus of three releases; change it nowhere but in a copy."""
+    folder = tmp_path_factory.mktemp("built")
     workspace = Workspace(load_config(write_cycling(folder, 3)))
     for cycle in range(3):
         edit(folder, 0, cycle)
         reindex(workspace)
-    return workspace
+    return folder
 
 
-def test_a_release_that_is_served_again_while_it_is_forgotten_stays(tmp_path, monkeypatch):
-    workspace = three_releases(tmp_path)
+@pytest.fixture
+def three_releases(template, tmp_path):
+    copy_corpus(template, tmp_path)
+    return Workspace(load_config(tmp_path / "cycling.yaml"))
+
+
+def test_a_release_that_is_served_again_while_it_is_forgotten_stays(three_releases, monkeypatch):
+    workspace = three_releases
     old = release.load(workspace, "release-000001")
     remove = workspace.store.remove_file
 
@@ -201,9 +210,9 @@ def test_a_release_that_is_served_again_while_it_is_forgotten_stays(tmp_path, mo
 
 
 def test_a_release_that_is_forgotten_while_it_is_rolled_back_to_is_not_served(
-    tmp_path, monkeypatch
+    three_releases, monkeypatch
 ):
-    workspace = three_releases(tmp_path)
+    workspace = three_releases
     old = release.load(workspace, "release-000001")
     write = workspace.store.write_json_if
 
@@ -218,13 +227,11 @@ def test_a_release_that_is_forgotten_while_it_is_rolled_back_to_is_not_served(
     assert release.current(workspace).release_id == "release-000003"
 
 
-def test_a_pin_of_a_release_that_is_being_made_stays(tmp_path):
-    workspace = Workspace(load_config(write_cycling(tmp_path, 3)))
-    reindex(workspace)
-    table = workspace.vector_index("fixed.none.minilm")
-    table.pin("release-000002", table.version)
-    retention.collect(workspace)
-    assert "release-000002" in table.pins()
+def test_a_pin_of_a_release_that_is_being_made_stays(three_releases):
+    table = three_releases.vector_index("fixed.none.minilm")
+    table.pin("release-000004", table.version)
+    retention.collect(three_releases)
+    assert "release-000004" in table.pins()
 
 
 def test_the_remains_of_a_killed_build_go_after_a_day(tmp_path):

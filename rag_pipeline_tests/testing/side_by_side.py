@@ -64,9 +64,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     os.close(waiting)
     try:
         _report(session, processes)
-    finally:
+    except BaseException:
         for process in processes.values():
             process.terminate()
+        raise
+    finally:
         for process in processes.values():
             process.join(_PATIENCE_SECONDS)
             process.kill()
