@@ -296,7 +296,7 @@ class Corpus:
         return release
 
     def leaderboard(self, metric: str | None = None) -> dict[str, Any]:
-        """Return `board` as plain JSON values."""
+        """Return the content of `board` as plain JSON values."""
         return self.board(metric).record()
 
     def board(self, metric: str | None = None) -> "Board":

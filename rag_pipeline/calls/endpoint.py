@@ -227,7 +227,7 @@ class Endpoint:
         `attempt` makes one request. It raises TransientError if a repetition may help,
         CallsStoppedError if no call can work, and ProviderError if this input failed for good.
         `tokens` is an estimate for the limit per minute. The pause between two tries is the time
-        that the provider asks for, plus an exponential backoff with full jitter (Brooker,
+        that the provider asks for. An exponential backoff with full jitter is added (Brooker,
         "Exponential Backoff And Jitter", AWS 2015).
 
         Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after

@@ -30,7 +30,7 @@ class FixedChunking(ChunkingSettings):
         return self
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Cut a document into its windows."""
+        """Return the windows of a document."""
         starts = models.token_starts(document.text, self.tokens_of)
         return fixed_spans(document.text, self.tokens, self.overlap, starts)
 

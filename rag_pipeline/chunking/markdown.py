@@ -29,7 +29,7 @@ class MarkdownChunking(SizedChunking):
     max_characters: int | None = Field(default=1000, ge=32)
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Cut a document into its sections."""
+        """Return the sections of a document, cut to the maximum size."""
         return markdown_spans(document.text, self.limit(document.text, models))
 
 

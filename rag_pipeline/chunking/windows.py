@@ -29,7 +29,7 @@ class SentencesChunking(SizedChunking):
         return self
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Cut a document into its windows."""
+        """Return the windows of a document."""
         limit = self.limit(document.text, models)
         return list(window_spans(document.text, limit, self.overlap))
 

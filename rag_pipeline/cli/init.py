@@ -44,7 +44,7 @@ def initialize(
     model: str | None,
     exclude: Sequence[str] | None,
 ) -> None:
-    """Write a corpus file for a folder, and print what the folder holds and what comes next.
+    """Write a corpus file for a folder, and print a survey of the folder and the next commands.
 
     If `model`, `exclude` or `queries` is None, ask for it on a terminal.
     """

@@ -131,7 +131,7 @@ def _make(
     chat: str | None,
     told: Console,
 ) -> MadeQuestions:
-    """Make the questions with the chat model. If there is none or it fails, make them by rules."""
+    """Make the questions with the chat model. If no model is set or it fails, use rules."""
     lexical = workspace.config.lexical
     more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
     if chat is not None:

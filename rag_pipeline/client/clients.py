@@ -170,11 +170,11 @@ class Client:
         self._http = httpx.Client(**_options(url, token, seconds))
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:
-        """Return the passages that answer best."""
+        """Return the passages that answer a query, best first."""
         return self._send(_search(query, options))
 
     def ask(self, query: str, **options: Unpack[AskOptions]) -> Answer:
-        """Answer a question with checked sources."""
+        """Return the answer to a question, with checked sources."""
         return self._send(_ask(query, options))
 
     def stream(self, query: str, **options: Unpack[AskOptions]) -> Iterator[Stage | Answer]:
@@ -231,11 +231,11 @@ class AsyncClient:
         self._http = httpx.AsyncClient(**_options(url, token, seconds))
 
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:
-        """Return the passages that answer best."""
+        """Return the passages that answer a query, best first."""
         return await self._send(_search(query, options))
 
     async def ask(self, query: str, **options: Unpack[AskOptions]) -> Answer:
-        """Answer a question with checked sources."""
+        """Return the answer to a question, with checked sources."""
         return await self._send(_ask(query, options))
 
     async def stream(

@@ -44,7 +44,7 @@ class LocalEmbedder(Embedder, Protocol):
         """Yield groups of positions in `texts`. Each group fits into one request."""
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Embed the texts of one request."""
+        """Return the vectors of one request's texts, shape (texts, dimension)."""
 
 
 EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, Usage]]]

@@ -65,7 +65,7 @@ class LLMContext(ContextualizerSettings):
 
     @property
     def prompt(self) -> Template:
-        """Return the template in use."""
+        """Return the user's template, or the packaged template if there is none."""
         return _PROMPT.using(self.template)
 
     def made_from(self, config: CorpusFile) -> list[Any]:

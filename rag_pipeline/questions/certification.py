@@ -143,8 +143,8 @@ class Certifier(AbstractContextManager["Certifier"]):
         """Return the problem of a question that a document should not answer, or None.
 
         It is a problem if fewer than 2 of the question's terms occur in the documents. It is also a
-        problem if a sentence of this document may answer: the sentence covers much of the question
-        and has the wanted kind of quantity.
+        problem if a sentence of this document may answer. Such a sentence covers much of the
+        question and has the wanted kind of quantity.
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]

@@ -60,12 +60,12 @@ class Totals:
         return self.unpriced == 0
 
     def merge(self, other: "Totals") -> None:
-        """Add other totals."""
+        """Add other totals to these totals."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, charge: Charge) -> None:
-        """Add one call."""
+        """Add the tokens and the cost of one call."""
         self.calls += 1
         self.input_tokens += charge.input
         self.cached_tokens += charge.cached

@@ -78,7 +78,7 @@ class Sampled:
     _sums: dict[str, list[int]] = field(default_factory=dict)
 
     def __call__(self, text: str) -> int:
-        """Return the tokens of a text."""
+        """Return the number of tokens of a text."""
         estimate, alphabet = estimate_of([text])
         sums = self._sums.setdefault(alphabet, [0, 0])
         if sums[0] > _MOST_COUNTED:

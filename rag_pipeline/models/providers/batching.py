@@ -62,7 +62,7 @@ class BatchedChat(Chat, Protocol):
         """Return the answer in a line of a batch. Raise ProviderError if it has no answer."""
 
     def batches(self) -> Batches:
-        """Return the batches of the account."""
+        """Return the interface to the batches of the account."""
 
 
 def batch_line(custom_id: str, body: Mapping[str, Any]) -> str:

@@ -33,12 +33,12 @@ class FlashRankReranker(ModelReranker):
     truncate: bool = False
 
     def open(self) -> "FlashRankScorer":
-        """Return the model."""
+        """Return a scorer that runs the model."""
         return FlashRankScorer(self)
 
 
 class FlashRankScorer:
-    """A cross-encoder of flashrank (Damodaran 2023)."""
+    """Scores passages with a cross-encoder of flashrank (Damodaran 2023)."""
 
     def __init__(self, settings: FlashRankReranker) -> None:
         self._settings = settings

@@ -41,7 +41,7 @@ class HTTPScorer:
         self.identity = self._server.identity(settings.truncate)
 
     def body(self, query: str, passages: list[str]) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         return {"model": self.model, "query": query, "documents": passages}
 
     def used(self, made: dict[str, Any]) -> Usage:
@@ -97,14 +97,14 @@ class HTTPScorer:
 
 
 class CohereReranker(RemoteReranker):
-    """Cohere's rerankers (API v2)."""
+    """One of Cohere's rerankers (API v2)."""
 
     method: Literal["cohere"]
     model: str = Field(default="rerank-v3.5", min_length=1)
     api_key_env: str = "COHERE_API_KEY"
 
     def open(self) -> "_CohereScorer":
-        """Return the client."""
+        """Return a scorer that calls the API."""
         return _CohereScorer(self, "https://api.cohere.com/v2")
 
 
@@ -121,9 +121,9 @@ class _CohereScorer(HTTPScorer):
 
 
 class JinaReranker(RemoteReranker):
-    """Jina's rerankers. If `base_url` is set, a server that speaks Jina's protocol.
+    """One of Jina's rerankers, or a server that speaks Jina's protocol if `base_url` is set.
 
-    vLLM, llama.cpp and Infinity speak it. `base_url` is the address without `/rerank`.
+    vLLM, llama.cpp and Infinity are such servers. `base_url` is the address without `/rerank`.
     """
 
     method: Literal["jina"]
@@ -131,7 +131,7 @@ class JinaReranker(RemoteReranker):
     api_key_env: str = "JINA_API_KEY"
 
     def open(self) -> "_JinaScorer":
-        """Return the client."""
+        """Return a scorer that calls the API."""
         return _JinaScorer(self, "https://api.jina.ai/v1")
 
 

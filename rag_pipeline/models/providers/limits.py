@@ -99,7 +99,7 @@ def embedding_limits(model: str, **own: int | None) -> EmbeddingLimits:
 
 
 class TokenCounter:
-    """Counts the tokens of a text with a tokenizer.json, or estimates them without one.
+    """Counts the tokens of texts with a tokenizer.json, or estimates them if there is none.
 
     The estimate is high: one token per 3 ASCII characters, and one per 2 bytes of other characters
     in UTF-8. English prose has one token per 4 to 5 characters, Chinese one per 1 to 2.

@@ -141,11 +141,11 @@ class OpenAIChat:
         return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
 
     def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a chat request in a batch."""
         return request_body(self._settings, messages, schema)
 
     def batches(self) -> Batches:
-        """Return the batches of the account."""
+        """Return the interface to the batches of the account."""
         from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 
         return OpenAIBatches(self._settings.model, self._settings)

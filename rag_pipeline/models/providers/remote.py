@@ -96,7 +96,7 @@ class Server:
         return paying(kind, self.provider, self._model, expected, base_url=address, texts=texts)
 
     def charge(self, kind: CallKind, usage: Usage) -> None:
-        """Record the cost of a reply."""
+        """Charge the tokens or searches of a reply to the ledger."""
         address = self._settings.base_url
         record(kind, self.provider, self._model, base_url=address, **asdict(usage))
 

@@ -50,7 +50,7 @@ class VoyageEmbedding(RemoteEmbedding):
 
 
 class VoyageReranker(RemoteReranker):
-    """Voyage's rerankers."""
+    """One of Voyage's rerankers."""
 
     requires: ClassVar[Mapping[str, str]] = {"voyageai": "voyage"}
     method: Literal["voyage"]
@@ -58,7 +58,7 @@ class VoyageReranker(RemoteReranker):
     api_key_env: str = "VOYAGE_API_KEY"
 
     def open(self) -> "_VoyageScorer":
-        """Return the client."""
+        """Return a scorer that calls the API."""
         return _VoyageScorer(self, _HOME)
 
 
