@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
@@ -198,8 +198,10 @@ def served_reference(
 ) -> Reference | None:
     """Return the served release as a reference for comparisons, or None before the first release.
 
-    The reference has the current scores of the release's configuration if the configuration is
-    unchanged and is not the candidate. Otherwise it has the scores stored with the release.
+    The reference has the current scores of the release's configuration if its settings are
+    unchanged, and if it is not the candidate or its last run searched the very builds of the
+    release. New questions then need no earlier scores. Otherwise the reference has the scores
+    stored with the release.
     """
     try:
         serving = current(workspace)
@@ -209,7 +211,11 @@ def served_reference(
     listed = workspace.config.all_configurations.get(name)
     if (
         listed is not None
-        and (candidate is None or candidate.name != name)
+        and (
+            candidate is None
+            or candidate.name != name
+            or RUN.note(workspace, name).get("pinned") == asdict(serving.pinned)
+        )
         and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
         and run_is_current(workspace, listed)
         and scores_are_current(workspace, listed.name)

@@ -51,25 +51,25 @@ def test_a_build_whose_judgements_all_failed_is_not_released(tmp_path, monkeypat
         assert Corpus.load(file).release().release_id == "release-000002"
 
 
-def test_a_release_of_other_questions_is_compared_only_if_the_gate_is_opened(tmp_path, built_file):
-    attributes = {"gate": {"minimum_queries": 3}}
-    write_file(tmp_path, **attributes)
+def test_other_questions_are_compared_on_the_same_build_and_refused_on_another(
+    tmp_path, built_file
+):
+    write_file(tmp_path, gate={"minimum_queries": 3})
     records = read_questions(tmp_path)
     renamed = [{**r, "query_id": f"renamed-{r['query_id']}"} for r in records]
     write_questions(tmp_path, renamed)
-    first = Corpus.load(built_file).release()
-    with pytest.raises(CheckFailedError, match="restore the ids and texts of its questions, or"):
-        list(run(load_config(built_file)))
-    assert Corpus.load(built_file).release() == first
+    list(run(load_config(built_file)))
+    second = Corpus.load(built_file).release()
+    assert second.release_id == "release-000002"
+    assert second.gate["common"] == second.gate["queries"] == len(records)
 
     write_questions(tmp_path, records)
-    list(run(load_config(built_file)))
-    assert gate_decision(Workspace(load_config(built_file))).allowed
+    documents = {name: f"Amended. {text}" for name, text in DOCUMENTS.items()}
+    write_documents(tmp_path / "documents", documents)
+    with pytest.raises(CheckFailedError, match="restore the ids and texts of its questions, or"):
+        list(run(load_config(built_file)))
+    assert Corpus.load(built_file).release() == second
 
-    write_questions(tmp_path, renamed)
     write_file(tmp_path, gate={"metrics": []})
     list(run(load_config(built_file)))
-    write_file(tmp_path, **attributes)
-    list(run(load_config(built_file)))
-    assert gate_decision(Workspace(load_config(built_file))).allowed
-    assert Corpus.load(built_file).release().release_id == "release-000002"
+    assert Corpus.load(built_file).release().release_id == "release-000003"
