@@ -52,6 +52,8 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
             f"no corpus file in {Path.cwd()}; name a FILE, or write one with: "
             f"{program()} init NAME --documents DIR"
         )
+    if len(found) > 1 and wanted:
+        raise ConfigError(f"several corpus files are called {wanted!r}; name one: {_listed(found)}")
     if len(found) > 1:
         raise ConfigError(f"which corpus? Name one at the end of the command: {_listed(found)}")
     return found[0][0]

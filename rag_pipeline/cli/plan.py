@@ -23,11 +23,11 @@ from rag_pipeline.cli.console import (
 )
 from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
-from rag_pipeline.cli.inputs import check_inputs
+from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
-from rag_pipeline.errors import BusyError
+from rag_pipeline.errors import BusyError, ConfigError
 from rag_pipeline.indexing import MADE_OTHERWISE, refused_documents
 from rag_pipeline.pipeline.driver import free_steps, load_and_cut
 from rag_pipeline.pipeline.dry_run import (
@@ -93,6 +93,10 @@ def show_plan(file: Path, as_json: bool) -> None:
             f"a run stops at the budget."
         )
     require_budget(workspace, found)
+    try:
+        check_models(config)
+    except ConfigError as error:
+        console.print(f"[yellow]Before a run:[/yellow] {escape(str(error))}")
     show_next(rag("run", file=file, corpus=config.corpus))
 
 

@@ -63,7 +63,7 @@ def test_several_are_listed_with_what_to_choose(here: Path) -> None:
 def test_two_files_of_one_name_are_told_apart_by_their_paths(here: Path) -> None:
     write("a.yaml", "acts")
     write("b.yaml", "acts")
-    with pytest.raises(ConfigError, match=r"command: a\.yaml, b\.yaml$"):
+    with pytest.raises(ConfigError, match=r"are called 'acts'; name one: a\.yaml, b\.yaml$"):
         find_corpus_file("acts")
 
 

@@ -15,6 +15,7 @@ from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
     read_questions,
+    rule,
     write_corpus,
     write_documents,
     write_file,
@@ -57,6 +58,17 @@ def test_a_new_corpus(tmp_path: Path, run_all: Any) -> None:
     results = {r.step: r for r in run_all(file)}
     assert not results[Step("documents")].ran, "the plan has loaded them"
     assert not results[Step("chunks", "recursive_150")].ran
+
+
+def test_a_missing_key_is_told_before_a_run(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    chats = {"mini": {"provider": "openai", "model": "gpt-4o-mini"}}
+    contextualizers = {"llm": {"method": "llm", "chat": "mini"}}
+    configurations = [rule("one", contextualizer="llm")]
+    changes = {"chats": chats, "contextualizers": contextualizers, "baseline": "one"}
+    shown = said("plan", write_corpus(tmp_path, **changes, configurations=configurations))
+    assert "Before a run: " in shown
+    assert "chats.mini: the environment variable OPENAI_API_KEY is not set" in shown
 
 
 def test_a_current_corpus(released: Any) -> None:
