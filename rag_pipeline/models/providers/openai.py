@@ -141,7 +141,7 @@ class OpenAIChat:
         return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
 
     def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
-        """Return the JSON body of a chat request in a batch."""
+        """Return the JSON body of a chat request."""
         return request_body(self._settings, messages, schema)
 
     def batches(self) -> Batches:
