@@ -41,6 +41,8 @@ _ENDPOINTS = "models.json"
 class Workspace:
     """The settings, tables, call cache and models that the steps of one corpus share."""
 
+    is_dry = False
+    """Whether calls are only recorded, for a plan."""
     _recorded = False
 
     def __init__(self, config: CorpusConfig) -> None:

@@ -238,7 +238,7 @@ class _Answering:
                 detail, "rewriting", lambda: model.rewrite(question, turns), lambda: by_rules
             )
         if query != question or (model and rewrites):
-            detail["rewritten"] = query
+            detail |= {"question": question, "rewritten": query}
         intent = detect(query)
         if model:
             intent = self._by_model(detail, "intent", lambda: model.detect(query), lambda: intent)

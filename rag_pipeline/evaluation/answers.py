@@ -50,7 +50,9 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     queries = load_queries(workspace)
     counts = CallCounts()
     found, ranked = _found(workspace, configuration, queries)
-    calibration = calibrated(workspace, configuration, queries, ranked, counts)
+    calibration = DEFAULT
+    if not (workspace.is_dry and isinstance(settings, AnswerMethod)):
+        calibration = calibrated(workspace, configuration, queries, ranked, counts)
     made: list[Answer | ProviderError]
     if isinstance(settings, AnswerMethod):
         made = [*settings.answer(found, workspace.models(counts))]

@@ -312,6 +312,31 @@ def retrieve_again(
     return searcher.search(SearchRequest(query=query)).chunks
 
 
+def search_without(
+    workspace: Workspace,
+    configuration: Configuration,
+    pinned: Pinned,
+    queries: Sequence[Query],
+    document_ids: Collection[str],
+) -> dict[str, list[dict[str, Any]]]:
+    """Search pinned builds without some documents, and don't rerank. Return the rows by query id.
+
+    Raise StoreError if the lexical index is gone.
+    """
+    searcher = replace(
+        _searcher(workspace, configuration, pinned, CallCounts()),
+        index=open_index(workspace, pinned).without(document_ids),
+        retriever=retriever_of(workspace, configuration),
+    )
+    run = _Run(queries=queries)
+    found: dict[str, list[dict[str, Any]]] = {query.query_id: [] for query in queries}
+    for query in run.embed(searcher):
+        run.add(query, searcher.search(SearchRequest(query=query.query, rerank=False)), timed=False)
+    for row in run.rows:
+        found[row["query_id"]].append(row)
+    return found
+
+
 def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
     """Open the index of the last run.
 

@@ -17,6 +17,10 @@ CALLS = {
         "assistant",
         {"query": "How expensive may a hotel be?", "where": "document_id = 'policy/travel.md'"},
     ),
+    "follow-up": (
+        "assistant",
+        {"query": "And the Cedar NDA?", "turns": ["Which law governs the Acme NDA?"]},
+    ),
     "chunks": (
         "search_chunks",
         {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
@@ -60,6 +64,9 @@ def test_every_tool_answers_over_http(serving):
     filtered = said["filtered answer"].structured_content
     assert {f["document_name"] for f in filtered["files"]} == {"policy/travel.md"}
     assert "180 euros" in filtered["answer"]
+    stage = said["follow-up"].structured_content["stages"][0]["detail"]
+    assert stage["question"] == "And the Cedar NDA?"
+    assert stage["rewritten"] == "Which law governs the Cedar NDA?"
     (chunk,) = said["chunks"].structured_content["result"]
     assert DOCUMENTS["nda/cedar.txt"][chunk["start"] : chunk["end"]] == chunk["text"]
     kept = {c["document_name"] for c in said["filtered"].structured_content["result"]}

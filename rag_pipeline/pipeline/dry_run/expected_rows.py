@@ -42,14 +42,17 @@ def expect_rows(
     k: int,
     tokenizer: Tokenizer,
     *,
+    rest: Mapping[str, Sequence[Row]],
+    reranked: int = 0,
     borrowed: bool = False,
 ) -> dict[str, list[Row | None]]:
     """Return the expected rows of each query by query id, at most `k`, best first.
 
     `last` has the rows of the last run by query id. `before` has the old chunks of stale documents.
-    In the result, None stands for a chunk of unknown text. A query without any expected row is left
-    out. If `borrowed` is True, the last run is of another configuration, and the ranks of its rows
-    are averaged with the ranks of BM25.
+    `rest` has the rows that each query finds now in the documents that stay, or is empty. A
+    reranker orders the first `reranked` rows. In the result, None stands for a chunk of unknown
+    text. A query without any expected row is left out. If `borrowed` is True, the last run is of
+    another configuration, and the ranks of its rows are averaged with the ranks of BM25.
     """
     pairs = _Pairs(tokenizer)
     old: dict[str, list[Row]] = {}
@@ -65,23 +68,31 @@ def expect_rows(
     kept: dict[str, list[Row | None]] = {}
     replaced: dict[str, list[Row]] = {}
     for query in queries:
-        rows: dict[str, Row | None] = {}
         own = last.get(query.query_id, ())[:k]
-        for row in own:
+        stays = [row for row in own if row["document_id"] not in change.stale | change.orphaned]
+        others: list[Row | None] = list(rest.get(query.query_id, stays))
+        news: dict[int, list[Row | None]] = {}
+        for rank, row in enumerate(own):
             document_id, chunk_id = row["document_id"], row["chunk_id"]
-            if document_id in change.orphaned:
-                continue
-            if document_id not in change.stale:
-                rows[chunk_id] = row
-            elif document_id not in change.chunks:
-                rows[chunk_id] = None
-            else:
+            if document_id in change.stale and document_id not in change.chunks:
+                news[rank] = [None]
+            elif document_id in change.stale:
                 if chunk_id not in replaced:
                     replaced[chunk_id] = _successors(row, change.chunks[document_id], pairs)
-                rows.update((new["chunk_id"], new) for new in replaced[chunk_id])
-        kept[query.query_id] = list(rows.values())
-        if len(own) == k and not change.is_whole:
-            kept[query.query_id] += [None] * (k - len(rows))  # chunks from below the last rank
+                news[rank] = list(replaced[chunk_id])
+        if reranked:  # the reranker's order holds for the chunks that it reads again
+            read = reranked - len(
+                _distinct(n for r, some in news.items() if r < reranked for n in some)
+            )
+            ids = {row["chunk_id"] for row in others[:read] if row}
+            others = [*(r for r in own[:reranked] if r["chunk_id"] in ids), *others]
+            others = _distinct(others)
+        for rank, found in news.items():
+            others[rank:rank] = found
+        kept[query.query_id] = _distinct(others)
+        if len(own) == k and not change.is_whole and not rest:
+            # Chunks from below the last rank.
+            kept[query.query_id] += [None] * (k - len(kept[query.query_id]))
     if fresh and (change.is_whole or any(kept.values())):
         _insert(queries, kept, fresh, tokenizer, borrowed)
     return {query_id: rows[:k] for query_id, rows in kept.items() if rows}
@@ -104,6 +115,14 @@ def place_unseen(rows: list[Row | None], last: Sequence[Row], change: Change, co
         name = f"{number} {row['chunk_id'] if row else ''} {last[0]['chunk_id']}"
         placed.insert(round(Random(name).random() ** 0.5 * len(placed)), row)
     rows[:count] = placed
+
+
+def _distinct(rows: Iterable[Row | None]) -> list[Row | None]:
+    """Return the rows in order, the first one of each chunk. Each None is kept."""
+    first: dict[Any, Row | None] = {}
+    for number, row in enumerate(rows):
+        first.setdefault(row["chunk_id"] if row else number, row)
+    return list(first.values())
 
 
 class _Pairs(dict[str, frozenset[Any]]):

@@ -17,7 +17,7 @@ from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.config.rerankers import RerankInput
 from rag_pipeline.datamodels import Answer, Query
-from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.errors import StoreError, UnknownReplyError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.answers import load_answers, save_answers
 from rag_pipeline.evaluation.queries import (
@@ -39,7 +39,7 @@ from rag_pipeline.pipeline.dry_run.priced_models import (
 from rag_pipeline.pipeline.dry_run.tables import DryResult
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
-from rag_pipeline.search.pinned import open_index, pin
+from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import parse_query
 from rag_pipeline.search.tokenization import tokenizer_of
@@ -248,16 +248,22 @@ class DryQueries:
         last: dict[str, list[Row]] = {}
         for row in RUN.rows(dry, ran) if ran else ():
             last.setdefault(row["query_id"], []).append(row)
+        candidates = getattr(dry.config.rerankers[configuration.reranker], "candidates", 0)
+        pinned = self._last_index(configuration)
+        rest: dict[str, list[Row]] = {}
+        if pinned and not change.is_whole:
+            rest = self._search_rest(configuration, pinned, change)
         expected = expect_rows(
             self.queries,
             last,
-            self._old_chunks(configuration, change),
+            self._old_chunks(pinned, change) if pinned and change.chunks else [],
             change,
             k,
             tokenizer_of(dry.config.lexical),
+            rest=rest,
+            reranked=candidates,
             borrowed=borrowed,
         )
-        candidates = getattr(dry.config.rerankers[configuration.reranker], "candidates", 0)
         length = self._usual_length(configuration, with_context=False)
         if length is None:
             lengths = [len(c["text"]) for chunks in change.chunks.values() for c in chunks]
@@ -280,16 +286,29 @@ class DryQueries:
         RUN.write(dry, pa.Table.from_pylist(made, RUN.schema), note, configuration.name)
         return True
 
-    def _old_chunks(self, configuration: Configuration, change: Change) -> Iterable[Row]:
-        """Return the old chunks of stale documents, or [] if the last run's index is gone."""
-        pinned = RUN.note(self.dry, configuration.name).get("pinned")
-        if pinned is None or not change.chunks:
-            return []
-        table = self.dry.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
-        version = pinned["vector_version"]
-        if not table.has_version(version):
-            return []
-        return table.read_rows(["document_id", "text"], sorted(change.chunks), version)
+    def _search_rest(
+        self, configuration: Configuration, pinned: Pinned, change: Change
+    ) -> dict[str, list[Row]]:
+        """Search the documents of the last index that stay. Return {} if that is impossible."""
+        gone = change.stale | change.orphaned
+        with suppress(UnknownReplyError, StoreError):  # no vectors, or a deleted lexical index
+            return runs.search_without(self.dry, configuration, pinned, self.queries, gone)
+        return {}
+
+    def _old_chunks(self, pinned: Pinned, change: Change) -> Iterable[Row]:
+        """Return the chunks of stale documents in the last run's index."""
+        table = self.dry.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+        wanted = sorted(change.chunks)
+        return table.read_rows(["document_id", "text"], wanted, pinned.vector_version)
+
+    def _last_index(self, configuration: Configuration) -> Pinned | None:
+        """Return the builds that the last run searched, or None if they are gone."""
+        note = RUN.note(self.dry, configuration.name).get("pinned")
+        pinned = Pinned(**note) if note else None
+        if pinned is None:
+            return None
+        table = self.dry.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+        return pinned if table.has_version(pinned.vector_version) else None
 
     def _depth(self, configuration: Configuration) -> int:
         """Return the maximum number of a query's passages that a model reads."""

@@ -98,6 +98,8 @@ class DryStore(Store):
 class DryWorkspace(Workspace):
     """A workspace that writes only to memory and makes no calls."""
 
+    is_dry = True
+
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_keeping_order(workspace.config))
         self._real = workspace

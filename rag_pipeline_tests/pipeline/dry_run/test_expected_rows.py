@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.config import load_config
+from rag_pipeline.config import Lexical, load_config
+from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import BudgetError
+from rag_pipeline.evaluation import answers
 from rag_pipeline.pipeline.driver import load_and_cut
 from rag_pipeline.pipeline.dry_run import RunPlan, plan_run
-from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, place_unseen
+from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows, place_unseen
 from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.search.tokenization import tokenizer_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
@@ -143,8 +146,10 @@ def test_planned_calls_are_near_the_calls_that_the_server_logs(
 
 
 def test_a_run_that_would_pass_its_budget_is_refused(
-    tmp_path: Path, template: tuple[Path, ModelServer]
+    tmp_path: Path, template: tuple[Path, ModelServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A calibration takes minutes, and no call depends on it.
+    monkeypatch.setattr(answers, "calibrated", lambda *_: pytest.fail("a plan calibrates"))
     folder, server = template
     copy_corpus(folder, tmp_path)
     file = write_file(tmp_path, **settings_for(tmp_path, server.url))
@@ -158,6 +163,25 @@ def test_a_run_that_would_pass_its_budget_is_refused(
     with pytest.raises(BudgetError, match="a run would cost about"):
         RunPlan(workspace, steps(workspace.config)).estimate()
     assert len(server.requests) == before, "and nothing was asked"
+
+
+def test_a_deleted_document_leaves_what_the_search_finds_without_it() -> None:
+    def row(name: str, score: float) -> Row:
+        return {"chunk_id": name, "document_id": f"{name}.md", "text": name, "score": score}
+
+    last = [row(name, 0.9) for name in "bac"] + [row(name, 0.2) for name in "de"]
+    rest = [row(name, 0.5) for name in "cdbfe"]
+    change = Change(orphaned=frozenset({"a.md"}))
+    query, plain = Query("q", "b"), tokenizer_of(Lexical())
+    found = expect_rows([query], {"q": last}, [], change, 5, plain, rest={"q": rest}, reranked=3)[
+        "q"
+    ]
+    # The reranker now reads c, d and b. It has scored b before c.
+    assert [(r["chunk_id"], r["score"]) for r in found if r] == [
+        ("b", 0.9), ("c", 0.9), ("d", 0.5), ("f", 0.5), ("e", 0.5)
+    ]  # fmt: skip
+    unknown = expect_rows([query], {"q": last}, [], change, 5, plain, rest={}, reranked=3)["q"]
+    assert [r and r["chunk_id"] for r in unknown] == ["b", "c", "d", "e", None]
 
 
 def test_a_chunk_that_the_reranker_has_not_scored_may_get_any_rank() -> None:
