@@ -87,8 +87,10 @@ def expect_rows(
             ids = {row["chunk_id"] for row in others[:read] if row}
             others = [*(r for r in own[:reranked] if r["chunk_id"] in ids), *others]
             others = _distinct(others)
+        shift = 0
         for rank, found in news.items():
-            others[rank:rank] = found
+            others[rank + shift : rank + shift] = found
+            shift += len(found) - 1
         kept[query.query_id] = _distinct(others)
         if len(own) == k and not change.is_whole and not rest:
             # Chunks from below the last rank.
