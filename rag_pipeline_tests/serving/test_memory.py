@@ -50,8 +50,7 @@ def test_the_longest_unused_corpus_makes_room(corpora):
         assert {*figures("rag_open_bytes{")} == {"first", "third"}
         assert httpx.get(f"{server.url}/ready").status_code == 200
         assert {c.name for c in corpora if c.opened()} == {"first", "third"}, "none was opened"
-        assert search() >= {"third"}, "all at once are answered, too"
-        assert len([c for c in corpora if c.opened()]) == 2
+        assert len(search()) == 2, "all at once are answered, too; which stay open is a race"
 
 
 @pytest.mark.parametrize("labels", ["public", ("hr",)])
