@@ -1,4 +1,4 @@
-"""Find the documents in ZIP archives. A document's id is `archive.zip/folder/file.pdf`."""
+"""Find the documents in ZIP archives and mails, such as `archive.zip/folder/file.pdf`."""
 
 import hashlib
 import io
@@ -10,7 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from rag_pipeline.loading.folder import UNSAFE
+from rag_pipeline.loading.mails import attachments, is_mail
 from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate, oversized
+from rag_pipeline.loading.text import one_line
 
 _CORRUPT = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
 _MAX_MEMBERS = 10_000
@@ -50,16 +52,50 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
         yield _refused(path, relative, f"corrupt .zip: {error}")
 
 
+def locate_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Yield a mail, and then every document in its attachments.
+
+    An unusable attachment has a `reason`. Nothing is looked for in a mail of more than `max_bytes`
+    bytes. Raise OSError if the mail can't be read.
+    """
+    if path.stat().st_size > max_bytes:
+        yield Located(relative, relative)
+        return
+    raw = path.read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    yield Located(relative, relative, raw_hash=digest, n_bytes=len(raw))
+    found, reason = [], ""
+    try:
+        found = attachments(raw)
+    # The parser of hostile mails raises any exception; one mail must not stop the others.
+    except Exception as error:  # noqa: BLE001
+        reason = f"corrupt: {one_line(str(error))[:200] or type(error).__name__}"
+    if len(found) > _MAX_MEMBERS:
+        reason = f"it has {len(found):,} attachments, more than {_MAX_MEMBERS:,}: none is read"
+    if reason:
+        place = f"{relative}/attachments"
+        yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
+        return
+    for name, content in found:
+        place = f"{relative}/{name}"
+        if is_archive(name):
+            reason = "an archive inside a mail, which is not opened; save it"
+            content_hash = hashlib.sha256(content).hexdigest()
+            yield Located(place, place, reason=reason, content_hash=content_hash, archive=relative)
+        else:
+            yield from _documents_in(content, place, relative, max_bytes)
+
+
 def read_member(path: Path, member: str) -> bytes:
-    """Return the bytes of a member, or raise OSError if it is missing or corrupt."""
+    """Return the bytes of a member or attachment. Raise OSError if it is missing or corrupt."""
     return _unpacked(path, member, path.stat().st_mtime_ns)
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive and its member that a document's id names, or None without an archive."""
+    """Return the archive or mail and its member that a document's id names, or None."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
-        if is_archive(part):
+        if is_archive(part) or is_mail(part):
             return "/".join(parts[:place]), "/".join(parts[place:])
     return None
 
@@ -70,6 +106,11 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
 
     `changed` is the archive's modification time in nanoseconds. A changed archive is read again.
     """
+    if is_mail(path.name):
+        attached = dict(attachments(path.read_bytes()))
+        if member not in attached:
+            raise OSError(f"it no longer contains {member}")
+        return attached[member]
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)
@@ -116,9 +157,14 @@ def _located(
         shown = UNSAFE.sub("?", place)
         yield Located(shown, shown, reason=reason, content_hash=digest, archive=relative)
         return
+    yield from _documents_in(raw, place, relative, max_bytes)
+
+
+def _documents_in(raw: bytes, place: str, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Yield the documents of a member's bytes. `relative` is the path of its archive or mail."""
     raw_hash = hashlib.sha256(raw).hexdigest()
     whole = Located(place, place, raw_hash=raw_hash, n_bytes=len(raw), archive=relative)
-    if not name.lower().endswith(RECORD_SUFFIXES):
+    if not place.lower().endswith(RECORD_SUFFIXES):
         yield whole
         return
     for found in locate(io.BytesIO(raw), place, max_bytes):

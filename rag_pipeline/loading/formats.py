@@ -1,4 +1,4 @@
-"""Convert notebooks, mails, e-books, OpenDocument and RTF files to Markdown with a title."""
+"""Convert notebooks, e-books, OpenDocument and RTF files to Markdown with a title."""
 
 import io
 import json
@@ -24,8 +24,6 @@ _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _MAX_OUTPUT = 2_000
 _MAX_REPEATED = 100
-_MAIL_FIELDS = ("From", "To", "Cc", "Date", "Subject")
-_MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
@@ -77,94 +75,6 @@ def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     text = "".join(output.get("text") or data.get("text/markdown") or data.get("text/plain") or "")
     return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}…"
-
-
-def read_mail(document_id: str, raw: bytes) -> Parsed:
-    """Return a mail's (RFC 5322) fields, its text, and the names of its attachments.
-
-    At most 10,000 characters of a field are read, because `email` takes quadratic time on long
-    fields.
-    """
-    from email import message_from_bytes
-    from email.message import EmailMessage
-    from email.policy import EmailPolicy
-
-    class Bounded(EmailPolicy):
-        def header_fetch_parse(self, name: str, value: str) -> Any:
-            return super().header_fetch_parse(name, value[:_MAX_FIELD])
-
-    message = message_from_bytes(raw, policy=Bounded())
-    assert isinstance(message, EmailMessage)
-    fields = {name: one_line(str(v)) for name in _MAIL_FIELDS if (v := message[name])}
-    if not fields:
-        raise DocumentError(document_id, "not a mail: it has none of From, To, Date and Subject")
-    body = message.get_body(("plain", "html"))
-    text = _mail_text(document_id, body) if body is not None else ""
-    unseen: Counter[str] = Counter()
-    if body is not None and body.get_content_subtype() == "html":
-        text = html_text(document_id, text.encode(), unseen)
-    names = [part.get_filename() or "" for part in message.iter_attachments()]
-    sent = getattr(message["Date"], "datetime", None)
-    return _mail(fields, text, names, sent.date().isoformat() if sent else "", unseen)
-
-
-def _mail_text(document_id: str, body: Any) -> str:
-    try:
-        return str(body.get_content())
-    except LookupError:  # a charset that Python does not know, such as "unknown-8bit"
-        pass
-    try:
-        return str(body.get_payload(decode=True).decode())
-    except UnicodeDecodeError:
-        charset = body.get_param("charset")
-        raise DocumentError(
-            document_id, f"its charset {charset!r:.80} is unknown, and it is not UTF-8 text"
-        ) from None
-
-
-def _mail(
-    fields: dict[str, str], text: str, attached: list[str], date: str, unseen: Counter[str]
-) -> Parsed:
-    heads = [f"{name}: {value}" for name, value in fields.items()]
-    names = [one_line(name) or "unnamed" for name in attached]
-    heads += [f"Attachments: {', '.join(names)}"] if names else []
-    metadata: dict[str, MetadataValue] = {
-        name.lower(): fields[name] for name in ("From", "To") if name in fields
-    }
-    if date:
-        metadata["date"] = date
-    title = fields.get("Subject", "")
-    return Parsed("\n".join([*heads, "", text]), title, metadata=metadata, unseen=unseen)
-
-
-def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
-    """Return an Outlook mail's fields, its text, and the names of its attachments."""
-    from oxmsg import Message
-
-    message = Message.load(raw)
-    headers = message.message_headers
-    people = [
-        f"{one.name} <{one.email_address}>" if one.name != one.email_address else one.name
-        for one in message.recipients
-    ]
-    sent = message.sent_date
-    given = {
-        "From": message.sender,
-        "To": headers.get("To") or ", ".join(people),
-        "Cc": headers.get("Cc"),
-        "Date": headers.get("Date") or (f"{sent:%a, %d %b %Y %H:%M:%S %z}" if sent else ""),
-        "Subject": message.subject,
-    }
-    fields = {name: one_line(value) for name, value in given.items() if value}
-    text = message.body or ""
-    unseen: Counter[str] = Counter()
-    if not text.strip() and message.html_body:
-        text = html_text(document_id, message.html_body.encode(), unseen)
-    if not fields and not text.strip():
-        raise DocumentError(document_id, "not a mail: it has no sender, no subject and no text")
-    names = [one.file_name or "" for one in message.attachments]
-    day = sent.date().isoformat() if sent else ""
-    return _mail(fields, text.replace("\r\n", "\n"), names, day, unseen)
 
 
 def read_epub(document_id: str, raw: bytes) -> Parsed:

@@ -18,22 +18,22 @@ from typing import Any
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.archives import bomb
+from rag_pipeline.loading.archives import bomb, member_of
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbols_metadata
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import (
     Parsed,
     add_row,
     read_epub,
-    read_mail,
     read_notebook,
     read_odt,
-    read_outlook_mail,
     read_rtf,
 )
 from rag_pipeline.loading.html import read_html, to_markdown
+from rag_pipeline.loading.mails import attachments, read_mail, read_outlook_mail
 from rag_pipeline.loading.text import clean, decode, one_line
 from rag_pipeline.loading.unseen import (
+    ATTACHMENTS,
     FORMULAS,
     WITHOUT_WIDTH,
     docx_without_unseen,
@@ -96,6 +96,14 @@ def _parse_pdf(document_id: str, raw: bytes) -> Parsed:
 def _parse_html(document_id: str, raw: bytes) -> Parsed:
     text, title, unseen = read_html(document_id, raw, of_page=True)
     return Parsed(text, title, unseen=unseen)
+
+
+def _parse_mail(document_id: str, raw: bytes) -> Parsed:
+    """Read a mail. Attachments of a mail inside an archive or mail are not read, but counted."""
+    parsed = read_mail(document_id, raw)
+    if member_of(document_id) is None:
+        return parsed
+    return parsed._replace(unseen={**parsed.unseen, ATTACHMENTS: len(attachments(raw))})
 
 
 def _parse_docx(_: str, raw: bytes) -> Parsed:
@@ -241,7 +249,8 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 PARSER_VERSIONS = {
     ".pdf": 5,
-    **dict.fromkeys((".eml", ".msg", ".epub", ".html", ".htm", ".xhtml"), 3),
+    **dict.fromkeys((".eml", ".msg"), 4),
+    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 3),
     **dict.fromkeys((".docx", ".xlsx", ".pptx"), 2),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
@@ -254,7 +263,7 @@ PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     ".pptx": lambda _, raw: Parsed(to_markdown(raw, ".pptx")),
     ".xlsx": _parse_xlsx,
     ".ipynb": read_notebook,
-    ".eml": read_mail,
+    ".eml": _parse_mail,
     ".msg": read_outlook_mail,
     ".epub": read_epub,
     ".odt": read_odt,

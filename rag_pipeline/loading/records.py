@@ -37,7 +37,7 @@ class Located(NamedTuple):
     """The SHA-256 of the `n_bytes` raw bytes, or "" if they were not read yet."""
     n_bytes: int = 0
     archive: str = ""
-    """The archive that contains the document. `relative` then starts with it."""
+    """The archive or mail that contains the document. `relative` then starts with it."""
 
     @property
     def place(self) -> str:

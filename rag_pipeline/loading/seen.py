@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rag_pipeline.loading.records import Located
 
-FORMAT = 2
+FORMAT = 3
 """Version of how documents are found in files. A new version makes every file be read again."""
 RACY_NS = 2_000_000_000
 """Minimum age of a file's times when it is read, in ns. The clocks of file systems are finer."""

@@ -13,11 +13,12 @@ from typing import ClassVar
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
-from rag_pipeline.loading.archives import is_archive, locate_members, read_member
+from rag_pipeline.loading.archives import is_archive, locate_attached, locate_members, read_member
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import read_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
 from rag_pipeline.loading.languages import language_of
+from rag_pipeline.loading.mails import is_mail
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
 from rag_pipeline.loading.quality import doubts_of_prose, with_known
@@ -106,7 +107,7 @@ class SourceFile:
     title: str = ""
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
     archive: str = ""
-    """The archive that contains the file. `relative` then starts with it."""
+    """The archive or mail that contains the file. `relative` then starts with it."""
 
     def load(self) -> Document:
         """Return the document, or raise DocumentError with the reason for quarantine."""
@@ -259,6 +260,8 @@ def _documents_of(
     path = base / name
     if is_archive(name):
         found = list(locate_members(path, name, max_bytes))
+    elif is_mail(name):
+        found = list(locate_attached(path, name, max_bytes))
     elif name.lower().endswith(RECORD_SUFFIXES):
         with path.open("rb") as file:
             found = list(locate(file, name, max_bytes))

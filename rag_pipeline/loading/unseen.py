@@ -23,9 +23,12 @@ _FAR = -400
 """Pixels to the left or the top that move a text off the page."""
 FORMULAS = "formulas without a stored value"
 """The reason for cells of Excel that a program wrote and no program computed."""
+ATTACHMENTS = "attachments"
+"""The reason for attachments of Outlook mails, and of mails inside archives and mails."""
 _TOLD = {
     "hidden ": "read and marked",
     FORMULAS: "read as empty",
+    ATTACHMENTS: "not read",
     "": "characters that nobody sees were left out",
 }
 """A warning's words by the start of the reason."""

@@ -1,6 +1,7 @@
 """Documents in ZIP archives, and the reasons for refusing members."""
 
 import zipfile
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,39 @@ def encrypted() -> bytes:
 def damaged() -> bytes:
     raw = packed({"a.txt": b"Fees are due", "b.txt": b"Rent"}, zipfile.ZIP_STORED)
     return raw.replace(b"Fees are due", b"Fees are dxe")
+
+
+def test_attachments_of_a_mail_are_documents_under_its_name(tmp_path):
+    inner = EmailMessage()
+    inner["Subject"] = "Forwarded"
+    inner.set_content("Rings come in May.")
+    inner.add_attachment("a,b", filename="deeper.csv")
+    mail = EmailMessage()
+    mail["Subject"] = "Stock"
+    mail.set_content("See the list.")
+    mail.add_related(b"GIF89a", "image", "gif", cid="<logo>")
+    mail.add_attachment("item,quantity\nring,38\n", subtype="csv", filename="../stock.csv")
+    mail.add_attachment("item\nbolt\n", subtype="csv", filename="stock.csv")
+    mail.add_attachment(LINES, "application", "jsonl", filename="records.jsonl")
+    mail.add_attachment(packed({"a.txt": b"x"}), "application", "zip", filename="set.zip")
+    mail.add_attachment(b"GIF89a", "image", "gif", filename="photo.gif")
+    mail.add_attachment(b"", "application", "pgp-signature", filename="signature.asc")
+    mail.add_attachment(inner)
+    (tmp_path / "m.eml").write_bytes(mail.as_bytes())
+    found = texts(tmp_path)
+    assert "See the list." in found.pop("m.eml")
+    assert "Rings come in May." in found.pop("m.eml/message.eml")
+    assert found == {
+        "first": "The first record.",
+        "m.eml/photo.gif": "unsupported type .gif: a GIF image",
+        "m.eml/records.jsonl:2": "The second record.",
+        "m.eml/set.zip": "an archive inside a mail, which is not opened; save it",
+        "m.eml/stock (2).csv": "item\nbolt\n",
+        "m.eml/stock.csv": "item,quantity\nring,38\n",
+    }
+    nested = outcomes(tmp_path)["m.eml/message.eml"]
+    assert isinstance(nested, Document)
+    assert nested.metadata["unseen"] == '{"attachments": 1}'
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.unseen import unseen_warning
 from rag_pipeline_tests.testing.formats import packed
 from rag_pipeline_tests.testing.outlook import outlook_mail
 from rag_pipeline_tests.testing.scanning import at, load, outcomes
@@ -111,7 +113,9 @@ def test_notebooks_have_cells(tmp_path: Path) -> None:
     ("html", "text"), [(False, "kündige ich zum 30. Juni."), (True, "kündige")]
 )
 def test_mails(tmp_path: Path, html: bool, text: str) -> None:
-    document = load(tmp_path / "a.eml", mail(html))
+    (tmp_path / "a.eml").write_bytes(mail(html))
+    document = outcomes(tmp_path)["a.eml"]
+    assert isinstance(document, Document)
     assert document.text.startswith(
         "From: Ana <ana@example.org>\nTo: bo@example.org\nDate: Mon, 04 Mar 2024"
     )
@@ -120,6 +124,25 @@ def test_mails(tmp_path: Path, html: bool, text: str) -> None:
     assert document.title == "Kündigung"
     assert document.metadata["date"] == "2024-03-04"
     assert document.metadata["from"] == "Ana <ana@example.org>"
+
+
+@pytest.mark.parametrize(
+    ("plain", "html", "text"),
+    [
+        ("Please see the HTML part.", "<p>We accept <b>15 mm</b> plates.</p>", "**15 mm** plates"),
+        ("We accept 15 mm plates.", "<p>We accept <b>15 mm</b> plates.</p>", "We accept 15 mm"),
+        ("We accept 15 mm plates.", "<p> </p>", "We accept 15 mm"),
+    ],
+)
+def test_the_alternative_of_a_mail_that_says_more_is_read(
+    tmp_path: Path, plain: str, html: str, text: str
+) -> None:
+    message = EmailMessage()
+    message["Subject"] = "Plates"
+    message.set_content(plain)
+    message.add_alternative(html, subtype="html")
+    document = load(tmp_path / "a.eml", message.as_bytes())
+    assert text in document.text and "HTML part" not in document.text
 
 
 @pytest.mark.parametrize("html", [False, True])
@@ -142,6 +165,7 @@ def test_mails_of_outlook(tmp_path: Path, html: bool) -> None:
     assert document.title == "Kündigung"
     assert document.metadata["date"] == "2024-03-04"
     assert document.media_type == "application/vnd.ms-outlook"
+    assert unseen_warning(document.metadata["unseen"]) == "not read: 1 attachments"
 
 
 def test_epubs_are_read_in_reading_order(tmp_path: Path) -> None:
