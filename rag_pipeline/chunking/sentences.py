@@ -174,7 +174,7 @@ def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
         return False  # the day of a date: "am 31. Dezember"
     if _ABBREVIATION.fullmatch(word):
         return False
-    if _BEFORE_NUMBER.fullmatch(word):
+    if _BEFORE_NUMBER.fullmatch(word) and (len(word) > 1 or following.isdecimal()):
         return not following.isdecimal()
     if _MAYBE_LAST.fullmatch(word):
         return _OPENER.match(text, past) is not None

@@ -65,6 +65,7 @@ class SizedChunking(ChunkingSettings):
     fenced code stay whole if they fit, and no chunk ends in a heading.
     """
 
+    code_version = 2
     max_characters: int | None = Field(default=500, ge=32)
     max_tokens: int | None = Field(default=None, ge=16)
     tokens_of: EmbeddingName | None = None

@@ -31,11 +31,15 @@ def is_archive(name: str) -> bool:
 
 
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an archive. An unusable document has a `reason`.
+    """Yield every document of an archive, or a mail and every document in its attachments.
 
-    Hidden files are left out. For an archive that is empty, corrupt or a possible zip bomb, yield
-    one document whose `reason` says so. Raise OSError if the archive can't be read.
+    An unusable document has a `reason`. Hidden files are left out. For an archive that is empty,
+    corrupt or a possible zip bomb, yield one document whose `reason` says so. Raise OSError if the
+    archive can't be read.
     """
+    if is_mail(relative):
+        yield from _with_attached(path, relative, max_bytes)
+        return
     try:
         with zipfile.ZipFile(path) as archive:
             members = [i for i in archive.infolist() if not i.is_dir()]
@@ -50,40 +54,6 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
                 yield from _located(archive, member, relative, max_bytes)
     except _CORRUPT as error:
         yield _refused(path, relative, f"corrupt .zip: {error}")
-
-
-def locate_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield a mail, and then every document in its attachments.
-
-    An unusable attachment has a `reason`. Nothing is looked for in a mail of more than `max_bytes`
-    bytes. Raise OSError if the mail can't be read.
-    """
-    if path.stat().st_size > max_bytes:
-        yield Located(relative, relative)
-        return
-    raw = path.read_bytes()
-    digest = hashlib.sha256(raw).hexdigest()
-    yield Located(relative, relative, raw_hash=digest, n_bytes=len(raw))
-    found, reason = [], ""
-    try:
-        found = attachments(raw)
-    # The parser of hostile mails raises any exception; one mail must not stop the others.
-    except Exception as error:  # noqa: BLE001
-        reason = f"corrupt: {one_line(str(error))[:200] or type(error).__name__}"
-    if len(found) > _MAX_MEMBERS:
-        reason = f"it has {len(found):,} attachments, more than {_MAX_MEMBERS:,}: none is read"
-    if reason:
-        place = f"{relative}/attachments"
-        yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
-        return
-    for name, content in found:
-        place = f"{relative}/{name}"
-        if is_archive(name):
-            reason = "an archive inside a mail, which is not opened; save it"
-            content_hash = hashlib.sha256(content).hexdigest()
-            yield Located(place, place, reason=reason, content_hash=content_hash, archive=relative)
-        else:
-            yield from _documents_in(content, place, relative, max_bytes)
 
 
 def read_member(path: Path, member: str) -> bytes:
@@ -134,6 +104,39 @@ def bomb(
     if total > _MAX_TOTAL * max_bytes or (total > _SMALL and total > _MAX_RATIO * packed):
         return f"zip bomb? {packed:,} bytes of {suffix} unpack to {total:,}"
     return ""
+
+
+def _with_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Yield a mail, and then every document in its attachments.
+
+    Nothing is looked for in a mail of more than `max_bytes` bytes, which is refused later.
+    """
+    if path.stat().st_size > max_bytes:
+        yield Located(relative, relative)
+        return
+    raw = path.read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    yield Located(relative, relative, raw_hash=digest, n_bytes=len(raw))
+    found, reason = [], ""
+    try:
+        found = attachments(raw)
+    # The parser of hostile mails raises any exception; one mail must not stop the others.
+    except Exception as error:  # noqa: BLE001
+        reason = f"corrupt: {one_line(str(error))[:200] or type(error).__name__}"
+    if len(found) > _MAX_MEMBERS:
+        reason = f"it has {len(found):,} attachments, more than {_MAX_MEMBERS:,}: none is read"
+    if reason:
+        place = f"{relative}/attachments"
+        yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
+        return
+    for name, content in found:
+        place = f"{relative}/{name}"
+        if is_archive(name):
+            reason = "an archive inside a mail, which is not opened; save it"
+            content_hash = hashlib.sha256(content).hexdigest()
+            yield Located(place, place, reason=reason, content_hash=content_hash, archive=relative)
+        else:
+            yield from _documents_in(content, place, relative, max_bytes)
 
 
 def _refused(path: Path, relative: str, reason: str) -> Located:

@@ -251,7 +251,7 @@ PARSER_VERSIONS = {
     ".pdf": 5,
     **dict.fromkeys((".eml", ".msg"), 4),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 3),
-    **dict.fromkeys((".docx", ".xlsx", ".pptx"), 2),
+    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 2),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
-from rag_pipeline.loading.archives import is_archive, locate_attached, locate_members, read_member
+from rag_pipeline.loading.archives import is_archive, locate_members, read_member
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import read_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
@@ -159,7 +159,9 @@ class SourceFile:
             title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
         if encoding:
             fields["encoding"] = encoding
-        return self._document(text, title or first_line_title(body) or _from_stem(path), fields)
+        if suffix not in (".csv", ".tsv"):  # their first line has the names of columns
+            title = title or first_line_title(body)
+        return self._document(text, title or _from_stem(path), fields)
 
     def _from_record(self, raw: bytes) -> Document:
         record = read_record(self.document_id, raw)
@@ -258,10 +260,8 @@ def _documents_of(
     if seen is not None and (known := seen.get(name, status)) is not None:
         return known
     path = base / name
-    if is_archive(name):
+    if is_archive(name) or is_mail(name):
         found = list(locate_members(path, name, max_bytes))
-    elif is_mail(name):
-        found = list(locate_attached(path, name, max_bytes))
     elif name.lower().endswith(RECORD_SUFFIXES):
         with path.open("rb") as file:
             found = list(locate(file, name, max_bytes))

@@ -40,7 +40,8 @@ _DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECA
 _DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECASE)
 _VERSION = re.compile(
     r"[ _.-]*\(?\b(?:v(?:er(?:sion)?)?[ _.]?\d+(?:\.\d+)*|old|alt|ancien|copy|kopie|copie|draft"
-    r"|entwurf|final|backup|bak|neu|new)\b\)?",
+    r"|entwurf|final|backup|bak|neu|new|superseded|obsolete|outdated|veraltet|überholt|ersetzt"
+    r"|obsolète|remplacé|(?<!\d[-. ])(?:19|20)\d\d(?![-. ]?\d))\b\)?",
     re.IGNORECASE,
 )
 

@@ -46,7 +46,7 @@ _LISTING = "bundle.json"
 VECTORS = "vectors.arrow"
 DOCUMENTS = "documents.arrow"
 _SCORES = "scores.parquet"
-_IMPORTED = "imported.json"
+IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
 _MOST_GROWTH = 100
 """Maximum size of a file's rows in memory, as a multiple of the file's size."""
@@ -209,7 +209,7 @@ def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
 
 
 def _refuse_own_builds(store: Store) -> None:
-    if store.tables() and store.read_json(_IMPORTED) is None:
+    if store.tables() and store.read_json(IMPORTED) is None:
         place = f"{store.url}/{store.corpus}"
         raise StoreError(f"{place}: has builds of its own; import into another store")
 
@@ -237,7 +237,7 @@ def _write_builds(
     pinned = release.pinned
     _check_content(release, folder, file)
     # Write this file before any table, so that an interrupted import can be repeated.
-    store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
+    store.write_json(IMPORTED, {"file": file.name, "release": release.release_id})
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
         (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
         store.publish_folder(moved, pinned.lexical_path)

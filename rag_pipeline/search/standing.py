@@ -20,6 +20,8 @@ _KINDS = {
     "copy": "copy kopie copie copia",
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+_FINAL = frozenset("final signed endgültig endfassung unterzeichnet définitif definitivo".split())
+"""Words after a name that mark the document that holds, such as `guide_final`."""
 _AMENDING = frozenset(
     "amendment amendments amending addendum addenda corrigendum erratum rider nachtrag änderung "
     "änderungsvertrag änderungsvereinbarung ergänzung ergänzungsvereinbarung zusatzvereinbarung "
@@ -40,26 +42,37 @@ _ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
 class _Name(NamedTuple):
     folders: tuple[str, ...]
     words: tuple[str, ...]
-    """The words of the file name without its suffix, kinds and marks of versions."""
+    """The words of the file name without its suffix, kinds, marks of versions and `_FINAL`."""
     marks: tuple[str, ...]
     kind: str | None
+    in_folder: str | None
+    """The kind that only the folders name."""
 
 
 def standings(document_ids: Iterable[str]) -> dict[str, str]:
     """Map the ids of documents that may not be in force to the reason, such as `draft`.
 
     A document is an old version if its folder has the same name with a later version, such as `v2`,
-    or with a later year. A name with a full date belongs to a series and has no versions.
+    or with a later year. A name with a full date belongs to a series and has no versions. A folder
+    such as `archive` marks a document if another one has its name elsewhere: it may hold documents
+    that are closed, and that nothing replaces.
     """
     found: dict[str, str] = {}
+    names = set[tuple[str, ...]]()
+    in_folders: list[tuple[str, tuple[str, ...]]] = []
     versions: defaultdict[tuple[object, ...], list[tuple[int, str]]] = defaultdict(list)
     for document_id in document_ids:
-        folders, words, marks, kind = _parts(document_id)
-        if kind:
+        folders, words, marks, kind, in_folder = _parts(document_id)
+        if kind := kind or (in_folder if in_folder != "superseded" else None):
             found[document_id] = kind
+        elif in_folder:
+            in_folders.append((document_id, words))
+        else:
+            names.add(words)
         if len(marks) == 1 and words and not any(map(str.isdigit, words)):
             value = int(re.sub(r"\D", "", marks[0]))
             versions[folders, _YEAR.fullmatch(marks[0]) is None, words].append((value, document_id))
+    found.update((d, "superseded") for d, words in in_folders if words in names)
     for group in versions.values():
         latest = max(value for value, _ in group)
         for value, document_id in group:
@@ -70,7 +83,8 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 def is_marked(document_id: str) -> bool:
     """Return whether an id has a word for a draft, a superseded document or a copy."""
-    return _parts(document_id).kind is not None
+    parts = _parts(document_id)
+    return (parts.kind or parts.in_folder) is not None
 
 
 def are_versions(one: str, other: str) -> bool:
@@ -147,6 +161,8 @@ def _parts(document_id: str) -> _Name:
     folder, _, file = unquote(document_id).lower().rpartition("/")
     folders, words = _WORD.findall(folder), _WORD.findall(file.rpartition(".")[0] or file)
     marks = tuple(w for w in words if _YEAR.fullmatch(w) or _NAMED_VERSION.fullmatch(w))
-    kinds = [_KIND_OF[w] for w in (*folders, *words) if w in _KIND_OF]
-    name = tuple(w for w in words if w not in marks and w not in _KIND_OF)
-    return _Name(tuple(folders), name, marks, kinds[-1] if kinds else None)
+    own, above = ([_KIND_OF[w] for w in part if w in _KIND_OF] for part in (words, folders))
+    name = [w for w in words if w not in marks and w not in _KIND_OF]
+    name = name[:1] + [w for w in name[1:] if w not in _FINAL]
+    kinds = (part[-1] if part else None for part in (own, above))
+    return _Name(tuple(folders), tuple(name), marks, *kinds)

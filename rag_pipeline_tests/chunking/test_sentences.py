@@ -9,6 +9,7 @@ from rag_pipeline.chunking.sentences import sentence_spans
         ["He left.", "She stayed!", "Why?", "Nobody knows"],
         ["Dr. Smith of Acme Inc. paid $3.50 on Jan. 5.", "He left."],
         ["The U.S. Government agreed (see Sec. 5), e.g. by mail.", "It signed."],
+        ["Received: P. Surname, in the yard.", "Paid by M. Kern."],
         ["He works for Acme Corp.", "The rest is J. K. Rowling's."],
         ["It rose by approx. five percent.", "The answer is no.", "No. 7 won."],
         ["1. Term. This lasts two years.", "2. Fees. None."],

@@ -201,8 +201,8 @@ def test_rtf(tmp_path: Path) -> None:
 
 def test_separated_values_are_read_unchanged_and_have_rows(tmp_path: Path) -> None:
     text = 'name,fee\n"a\n,""b""",1\n\nc,2\n'
-    document = load(tmp_path / "a.csv", text.encode())
-    assert document.text == text
+    document = load(tmp_path / "stock_list.csv", text.encode())
+    assert (document.text, document.title) == (text, "stock list")
     assert [at(document, w).label for w in ("name", '"a', ",1", "c,2")] == [
         "row 1",
         "row 2",

@@ -20,6 +20,7 @@ def test_names_and_folders_tell_drafts_old_versions_and_copies():
             "policies/travel_policy_2024.docx",
             "policies/archive/leave.md",
             "policies/leave.md",
+            "archive/P2209_closed.zip/final_account.txt",
             "prices/price list DRAFT.csv",
             "prices/Preisliste (Entwurf).csv",
             "specs/pump-v2.md",
@@ -65,6 +66,15 @@ def test_a_document_loses_unless_the_question_asks_for_it(question, asked):
     assert asks_for(question, OLD) == asked
     assert lost(question, {OLD, NEW, "leave_draft.md"}) == ({} if asked else {OLD: NEW})
     assert lost(question, {OLD}) == {}
+
+
+def test_a_final_version_holds_for_its_draft() -> None:
+    ids = {"CAD_guide_DRAFT.docx", "CAD_guide_final.docx", "offer_v1.md", "offer_v2_final.md"}
+    assert lost("Which coordinate system do models use?", ids) == {
+        "CAD_guide_DRAFT.docx": "CAD_guide_final.docx",
+        "offer_v1.md": "offer_v2_final.md",
+    }
+    assert not lost("Which one?", {"report draft.md", "final report.md"})
 
 
 def test_a_question_may_name_the_version() -> None:

@@ -111,7 +111,12 @@ def import_release(
       rag import-release contracts.zip
     """
     from rag_pipeline.config import load_config
-    from rag_pipeline.release.bundle import foreign_endpoints, minimal_config, refuse_foreign
+    from rag_pipeline.release.bundle import (
+        IMPORTED,
+        foreign_endpoints,
+        minimal_config,
+        refuse_foreign,
+    )
     from rag_pipeline.release.bundle import import_release as import_bundle
     from rag_pipeline.workspace import Workspace
 
@@ -125,13 +130,16 @@ def import_release(
     for line in foreign:
         say(f"trusting {escape(line)}")
     config = own or _write_corpus_file(target, attributes)
+    workspace = Workspace(config)
     release = import_bundle(
-        Workspace(config),
+        workspace,
         file,
         waiting=lambda holder: say(escape(holder)),
         trust_endpoints=True,  # the foreign ones are refused above
     )
-    console.print(f"serving {release.release_id} ({release.configuration})")
+    exported = (workspace.store.read_json(IMPORTED) or {})["release"]
+    here = f", here {release.release_id}" if release.release_id != exported else ""
+    console.print(f"serving {exported}{here} ({release.configuration})")
     show_next(rag("search", "your question", file=target, corpus=config.corpus))
 
 

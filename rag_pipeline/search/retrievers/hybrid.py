@@ -49,7 +49,7 @@ class HybridRetriever(TermRetriever):
     Each search finds `candidates` chunks, or `k` chunks if `k` is larger.
     """
 
-    code_version = 6
+    code_version = 7
     method: Literal["hybrid"]
     fusion: Literal["rrf", "weighted"] = "weighted"
     dense_weight: float = Field(default=0.6, ge=0.0)
