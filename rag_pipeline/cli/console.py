@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ def _width() -> int | None:
 
 console = Console(highlight=False, emoji=False, width=_width())
 errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+LOGGED_EVERY = 10
+"""Seconds between two lines about work in progress, without a terminal."""
 _verbose = False
 
 
@@ -197,11 +200,19 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar. Yield a function that takes the number done and the total."""
+    """Show a progress bar. Yield a function that takes the number done and the total.
+
+    Without a terminal, a line every 10 s on standard error replaces the bar.
+    """
+    told = time.monotonic()
     with progress_bar() as progress:
         task = progress.add_task(description, total=None, unit=unit, also="")
 
         def update(done: int, total: int) -> None:
+            nonlocal told
             progress.update(task, completed=done, total=total)
+            if progress.disable and not console.quiet and time.monotonic() - told >= LOGGED_EVERY:
+                told = time.monotonic()
+                errors.print(f"  {description}: {done:,} of {total:,} {unit}", markup=False)
 
         yield update

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.progress import Progress
 
-from rag_pipeline.cli.console import console, say
+from rag_pipeline.cli.console import LOGGED_EVERY, console, say
 from rag_pipeline.indexing import MADE_OTHERWISE
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.dry_run import RunPlan
@@ -21,8 +21,6 @@ _SHARED_WORDS = (
     ("calls_made", "sent to models"),
     ("calls_saved", "cached"),
 )
-_LOGGED_EVERY = 10
-"""Seconds between two lines about a stage in progress, without a terminal."""
 
 
 class Live:
@@ -77,7 +75,7 @@ class Live:
         else:
             self._also[what] += count
         seconds = time.monotonic() - self._told
-        if seconds < (_LOGGED_EVERY if self._progress.disable else 1):
+        if seconds < (LOGGED_EVERY if self._progress.disable else 1):
             return
         self._told += seconds
         parts = [f"{n:,} {name}" for name, n in self._also.items()]

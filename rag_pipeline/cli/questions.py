@@ -42,6 +42,15 @@ from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _SHOWN = 5
+_PLAIN = {
+    "ambiguous": "not unique (another passage answers, too)",
+    "unanswerable": "not found by a search for them",
+    "leaks the title": "told by their document's title",
+    "the question contains its answer": "told by their own question",
+    "asked already": "like one that is asked already",
+    "no wording": "without a question that asks for them",
+}
+"""Words for the reasons that refuse a fact."""
 RULES = "none"
 _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
@@ -112,9 +121,8 @@ def make_and_write(
     )
     if unread := refused_documents(workspace):
         say(f"{counted(len(unread), 'document')} in quarantine: no question is about them")
-    if made.refused:
-        refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
-        say(f"[dim]wordings refused: {refused}[/dim]")
+    if len(made.rows) < sum(wanted):
+        _explain_few(made, len(documents), chat)
     for row in made.rows[:_SHOWN]:
         say(f"  {visible(row['query'])}")
     look = rag("questions", "review", file=file, corpus=config.corpus)
@@ -122,6 +130,20 @@ def make_and_write(
     show_next(rag("run", file=file, corpus=config.corpus))
     if chat is not None:
         console.print(f"cost: {usd:.4f} USD")
+
+
+def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
+    """Print why there are fewer questions than wanted, and what brings more."""
+    if made.left_out:
+        told = ", ".join(f"{n} {escape(reason)}" for reason, n in made.left_out.most_common())
+        say(f"of {counted(documents, 'document')}, these gave no question: {told}")
+    source = "candidate facts" if chat is None else f"prompts of {escape(chat)}"
+    refused = ", ".join(
+        f"{n} {_PLAIN.get(reason, escape(reason))}" for reason, n in made.refused.most_common()
+    )
+    say(f"of {made.facts:,} {source}, refused: {refused or 'none'}")
+    model = ", or name a chat model: --chat" if chat is None else ""
+    say(f"for more: write your own, take a server's (rag questions import){model}")
 
 
 def _make(
@@ -144,7 +166,7 @@ def _make(
                 return write_questions(documents, wanted.number, lexical, asked, progress, **more)
         except ProviderError as error:
             told.print(f"{chat} failed: {error}\nrules make the questions instead", markup=False)
-    with counting("questions", "questions") as progress:
+    with counting("questions", "documents read and facts tried") as progress:
         return make_questions(documents, wanted.number, lexical, progress, **more)
 
 

@@ -113,6 +113,8 @@ _PERSON = re.compile(
     r"undertakes|requests|intends)\b"
 )
 """A name before a verb of thought or speech. Only persons and organizations have such verbs."""
+READ = ("en", "de")
+"""Languages that the rules read."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
@@ -157,7 +159,7 @@ class StatedFact:
 def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document: first its options, then its sentences and sections."""
     language = language_of(document.text) or "en"
-    if language in ("en", "de"):
+    if language in READ:
         for fact in (*_options(document, language), *_said(document, language)):
             yield replace(fact, language=language)
 

@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
+from rag_pipeline.questions.facts import KINDS, READ, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
 from rag_pipeline.questions.wording import questions_of, with_name
+from rag_pipeline.search.standing import not_in_force
 
 T = TypeVar("T")
 _ENTITY: dict[FactKind, str] = {
@@ -49,14 +51,16 @@ QuestionRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MadeQuestions:
-    """The rows of a queries file, and the number of refused questions by reason.
+    """The rows of a queries file, and the number of facts without a question by reason.
 
-    `facts` is the number of facts that were found, or the number of prompts to a model.
+    `facts` is the number of facts that were found, or the number of prompts to a model. For a
+    model, `refused` counts its wordings. `left_out` counts documents without a question by reason.
     """
 
     rows: list[QuestionRow]
     refused: Counter[str] = field(default_factory=Counter)
     facts: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def make_questions(
@@ -72,14 +76,21 @@ def make_questions(
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
     Questions name their document, unless there is only one document, or the question asks for
-    an abbreviation that only one document has. Documents and kinds of facts take turns. Near
-    copies of a document are left out. The same documents give the same questions. `progress`
-    gets the number of tried facts and the number of all facts to try.
+    an abbreviation that only one document has. Documents and kinds of facts take turns. Documents
+    that are not in force and near copies are left out. The same documents give the same questions.
+    `progress` gets the number of documents read and facts tried, and the number of all of them.
     """
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []
-    documents = distinct_documents(documents)
-    by_document = [(d, list(read_facts(d))) for d in documents]
+    left_out = _left_out(documents, kept := distinct_documents(documents))
+    documents = kept
+    by_document = []
+    for number, document in enumerate(documents):
+        progress(number, len(documents))
+        by_document.append((document, list(read_facts(document))))
+        language = language_of(document.text) or "en"
+        reason = "no fact that the rules read" if language in READ else "another language"
+        left_out[reason] += not by_document[-1][1]
     names = names_of(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
@@ -93,11 +104,12 @@ def make_questions(
         told, asked = set(), Counter[str]()
         tried = facts[: _MOST_TRIED * wanted]
         for number, fact in enumerate(tried):
-            progress(number, len(tried))
+            progress(len(documents) + number, len(documents) + len(tried))
             said = fact.kind, fact.question, fact.answer.casefold()
             is_told = not fact.quantity and (said in told or asked[fact.question] >= _ASKED_ALIKE)
             is_listed = fact.kind in _LISTED
             if is_told or (is_listed and len(listed) >= wanted):
+                certifier.refuse("asked already")
                 continue
             if query := _certified(fact, names[fact.document_id], certifier):
                 told.add(said)
@@ -105,7 +117,7 @@ def make_questions(
                 keep(_row(fact, query), listed if is_listed else rows)
             if len(rows) >= wanted:
                 break
-        progress(len(tried), len(tried))
+        progress(len(documents) + len(tried), len(documents) + len(tried))
         rows += listed[: min(wanted - len(rows), max(len(rows) // 2, _FEW - len(rows)))]
         of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
         absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
@@ -114,11 +126,17 @@ def make_questions(
             end = len(rows) + number
             while len(rows) < end and (row := next(made, None)):
                 keep(row)
-    return MadeQuestions(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
+    return MadeQuestions(rows, certifier.refused, len(facts), +left_out)
+
+
+def _left_out(documents: Sequence[Document], kept: Sequence[Document]) -> Counter[str]:
+    replaced = len(not_in_force([d.document_id for d in documents]))
+    copies = len(documents) - len(kept) - replaced
+    return Counter({"not in force": replaced, "a copy of another": copies})
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents without near copies. Of such copies, keep the one with the shortest id.
+    """Return the documents in force without near copies. Of copies, keep the shortest id.
 
     Copies share 90 % of their runs of three words, and one copy has all figures of the other.
     The share is estimated by the least hashes (Broder, On the resemblance and containment of
@@ -127,6 +145,8 @@ def distinct_documents(documents: Sequence[Document]) -> list[Document]:
     kept: set[str] = set()
     read: list[tuple[set[int], set[str]]] = []
     holding: defaultdict[int, list[int]] = defaultdict(list)
+    replaced = not_in_force([d.document_id for d in documents])
+    documents = [d for d in documents if d.document_id not in replaced]
     for document in sorted(documents, key=lambda d: (len(d.document_id), d.document_id)):
         words = re.findall(r"\w+", document.text.casefold())
         runs = (" ".join(words[n : n + 3]) for n in range(max(1, len(words) - 2)))
@@ -155,6 +175,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
+    problem = "no wording"
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
@@ -164,10 +185,11 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
         elif names:
             tried.append(with_name(question, random.choice(names), random, fact.language))
         for query in tried:
-            problem = certifier.problem(query, fact.gold, answer)
-            if problem is None:
+            found = certifier.problem(query, fact.gold, answer)
+            if found is None:
                 return query
-            certifier.refuse(problem)
+            problem = found
+    certifier.refuse(problem)
     return None
 
 

@@ -81,6 +81,20 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def not_in_force(document_ids: Collection[str]) -> dict[str, str]:
+    """Map the ids of documents that are superseded, or that others replace, to the reason.
+
+    The document of an earlier year stays, because it holds for its year.
+    """
+    standing, replaced = standings(document_ids), lost("", document_ids)
+    return {
+        d: kind
+        for d, kind in standing.items()
+        if kind == "superseded"
+        or (d in replaced and (kind != "old version" or not any(map(_YEAR.match, _parts(d).marks))))
+    }
+
+
 def is_marked(document_id: str) -> bool:
     """Return whether an id has a word for a draft, a superseded document or a copy."""
     parts = _parts(document_id)

@@ -104,8 +104,14 @@ def test_a_near_copy_of_a_document_is_left_out_and_progress_is_told() -> None:
     )
     original = replace(ALIKE[0], text=text)
     copy = replace(original, document_id="a copy of Korrin.txt", text=f"{text}\nOne more line.\n")
+    draft = replace(ALIKE[1], document_id="Velstead_DRAFT.txt")
+    old = Document("old/Terms_superseded.txt", "x", "Fees are due.", "Terms")
+    french = Document("f.txt", "f", "Le locataire paie le loyer le premier jour du mois. " * 9, "F")
     told: list[tuple[int, int]] = []
-    made = make_questions([copy, original, ALIKE[1]], 8, Lexical(), lambda *n: told.append(n))
+    documents = [copy, draft, old, french, original, ALIKE[1]]
+    made = make_questions(documents, 8, Lexical(), lambda *n: told.append(n))
+    assert made.left_out == {"not in force": 2, "a copy of another": 1, "another language": 1}
+    assert made.facts == len(made.rows) + sum(made.refused.values())
     asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
     assert asked == {"Korrin.txt", "Velstead.txt"}
     assert told[0][0] == 0 and told[-1][0] == told[-1][1] and len(told) > len(made.rows)
