@@ -11,7 +11,7 @@ with collection_paused():
 
     from rag_pipeline.config import load_config
     from rag_pipeline.config.parsing import corpus_files, other_settings
-    from rag_pipeline.errors import ConfigError, RagPipelineError
+    from rag_pipeline.errors import ConfigError, RagPipelineError, blaming
     from rag_pipeline.orchestration.component import build_definitions, definitions_of_mistake
     from rag_pipeline.orchestration.executors import chosen_executor
     from rag_pipeline.orchestration.internals import unstable
@@ -60,7 +60,8 @@ def _definitions_of(
 ) -> dg.Definitions:
     """Return the definitions of a corpus file. Load them by Dagster's tree, if it is given."""
     try:
-        config = load_config(file)
+        with blaming(str(file)):
+            config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:
             raise ConfigError(f"{file}: corpus: {config.corpus!r} names {other} too; rename one")
         if tree is not None:
@@ -70,6 +71,7 @@ def _definitions_of(
                 f"{file}: {', '.join(ignored)}: only Dagster projects read this; move the file to "
                 f"defs/{config.corpus}/defs.yaml of a project"
             )
-        return build_definitions(config)
+        with blaming(str(file)):
+            return build_definitions(config)
     except RagPipelineError as error:
         return definitions_of_mistake(file, error)

@@ -343,7 +343,8 @@ class CorpusConfig(Settings):
     def fingerprint_parts(self, section: str, name: str) -> list[Any]:
         """Return a variant's settings and the further inputs of its fingerprint."""
         settings: Settings = self.section(section)[name]
-        with self._at(f"{section}.{name}"):
+        place = f"{section}.{name}"
+        with self._at(place), blaming(f"{self.where}: {place}"):
             return [settings, *settings.made_from(self)]
 
     # --- fingerprints, left to right ---

@@ -10,7 +10,7 @@ from typing import Literal
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.observing import following
@@ -30,7 +30,7 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
     def problems(instance: dg.DagsterInstance) -> list[str] | None:
         try:
             return _problems(now(), instance, one_run)
-        except ConfigError as error:
+        except RagPipelineError as error:
             return [str(error)]
 
     variable = config.alerts.webhook_env

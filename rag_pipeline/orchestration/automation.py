@@ -195,7 +195,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         if asked:
             return [run_request(config, *request) for request in asked.items()]
         if found.waiting:
-            return f"at work: {_some(found.waiting)}"
+            return f"at work: {_some([*found.waiting])}"
         if found.held:
             return f"{summary(stale_steps(workspace))}, and {found.held}"
         if found.stuck:

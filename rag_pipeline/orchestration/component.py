@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
-from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, blaming
 from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import (
@@ -128,8 +128,9 @@ class RagPipeline(dg.Component):
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
         try:
-            return cls(parse_config(attributes.model_dump() if attributes else {}, file))
-        except ConfigError as error:
+            with blaming(str(file)):
+                return cls(parse_config(attributes.model_dump() if attributes else {}, file))
+        except RagPipelineError as error:
             return _Mistaken(file, error)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -138,9 +139,13 @@ class RagPipeline(dg.Component):
         s3 = inspect.getattr_static(self, "s3")
         if s3 is not None:
             self.config.documents.read_with(cache(partial(_opened, s3)))
-        return build_definitions(
-            self.config, workspace_type=self.workspace_type, executor=self.executor
-        )
+        try:
+            with blaming(self.config.where):
+                return build_definitions(
+                    self.config, workspace_type=self.workspace_type, executor=self.executor
+                )
+        except UnexpectedError as error:
+            return definitions_of_mistake(Path(self.config.where), error)
 
 
 def _opened(s3: "S3Resource") -> Any:
@@ -150,7 +155,7 @@ def _opened(s3: "S3Resource") -> Any:
 class _Mistaken(RagPipeline):
     """A corpus file with an error, which the corpus's sensors report."""
 
-    def __init__(self, file: Path, error: ConfigError) -> None:
+    def __init__(self, file: Path, error: RagPipelineError) -> None:
         self.file, self.error = file, error
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -177,7 +182,7 @@ def build_definitions(
     aging = build_freshness_checks(config)
     return dg.Definitions(
         assets=[
-            build_inputs(config, Observer(workspace).observe_at_rest),
+            build_inputs(config, Observer(workspace).observe_all),
             *build_assets(workspace, retries, one_run),
             *build_prompt_assets(config, retries),
         ],

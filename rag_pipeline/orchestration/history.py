@@ -5,13 +5,12 @@ without it the asset would look as if it was never made.
 """
 
 import time
-from collections.abc import Iterator
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.requests import is_run_of
+from rag_pipeline.orchestration.requests import run_records
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
@@ -19,7 +18,6 @@ MOST_AT_ONCE = 200
 """Maximum number of runs that one run deletes at its end."""
 
 _DAY = 86_400.0
-_PAGE = 500
 _FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 
@@ -30,9 +28,10 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     """
     retention = workspace.config.retention
     before = time.time() - retention.runs_days * _DAY
+    finished = dg.RunsFilter(statuses=_FINISHED)
     old = [
         record.dagster_run
-        for number, record in enumerate(_newest_first(workspace, instance))
+        for number, record in enumerate(run_records(instance, workspace.config, finished))
         if number >= retention.keep_runs or record.create_timestamp.timestamp() < before
     ]
     if not old:
@@ -44,14 +43,6 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
         instance.delete_run(run.run_id)
         workspace.store.files.remove_folder(f"steps/{run.run_id}")
     return len(gone)
-
-
-def _newest_first(workspace: Workspace, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
-    """Yield the finished runs of the corpus, newest first."""
-    wanted, cursor = dg.RunsFilter(statuses=_FINISHED), None
-    while page := instance.get_run_records(wanted, limit=_PAGE, cursor=cursor):
-        yield from (r for r in page if is_run_of(workspace.config, r.dagster_run))
-        cursor = page[-1].dagster_run.run_id
 
 
 def _makers(workspace: Workspace, instance: dg.DagsterInstance) -> set[str]:

@@ -27,6 +27,10 @@ from dagster._core.definitions import data_version as data_version
 from dagster._core.definitions.job_base import InMemoryJob as InMemoryJob
 from dagster._core.execution.api import execute_run as execute_run
 
+# The steps of backfills, also while no run of them is active.
+from dagster._core.execution.backfill import BulkActionStatus as BulkActionStatus
+from dagster._core.execution.backfill import PartitionBackfill as PartitionBackfill
+
 # A step that waits for another run leaves its place in the pool, and takes one again later.
 from dagster._core.execution.plan.instance_concurrency_context import (
     InstanceConcurrencyContext as InstanceConcurrencyContext,

@@ -156,6 +156,14 @@ class Observer:
             said = f"files and settings are not observed: {type(error).__name__}: {error}"
             context.log.warning(said)
 
+    def observe_all(self, context: dg.OpExecutionContext) -> None:
+        """Observe everything if no run is active, and log the result after each `MOST_SECONDS`."""
+        said, left = self.observe_at_rest(context)
+        while left:
+            context.log.info(said)
+            said, left = self.observe_at_rest(context, left)
+        context.log.info(said if left == 0 else f"nothing is observed: {said}")
+
     def observe_at_rest(self, context: Context, start: int = 0) -> tuple[str, int | None]:
         """Observe if no run is active, from step number `start` on.
 

@@ -29,7 +29,7 @@ from rag_pipeline.orchestration.assets import (
     failure,
     is_of_the_store,
 )
-from rag_pipeline.orchestration.events import evaluation, materialization
+from rag_pipeline.orchestration.events import evaluation, materialization, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
@@ -49,7 +49,11 @@ from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
-from rag_pipeline.orchestration.staleness import found_current, observe_for_the_first_time
+from rag_pipeline.orchestration.staleness import (
+    found_current,
+    observe_for_the_first_time,
+    version_made,
+)
 from rag_pipeline.pipeline.driver import (
     Checked,
     Done,
@@ -146,7 +150,11 @@ class Work:
             step, key = event.step, asset_key(config, event.step.asset)
             match event:
                 case Made(outcome=outcome):
-                    yield materialization(workspace, instance, step, outcome, graph)
+                    same = step == DOCUMENTS and version_made(workspace, instance, step)
+                    if same == outcome.version:  # no asset behind it has to wait for an event
+                        yield found_current(workspace, step, metadata_of(outcome.metadata))
+                    else:
+                        yield materialization(workspace, instance, step, outcome, graph)
                 case Checked(check=check, result=result):
                     yield evaluation(key, step, check, result)
                 case Done(ran=False) if config.schedule is not None and step.row.watched:

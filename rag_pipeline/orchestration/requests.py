@@ -10,6 +10,7 @@ its steps are not requested until files or settings change, or somebody starts t
 """
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -20,9 +21,10 @@ from functools import partial
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, fingerprint
-from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.errors import explained
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
+from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
+from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
 from rag_pipeline.pipeline.driver import passed, refused, repaired
 from rag_pipeline.pipeline.planning import (
@@ -48,7 +50,7 @@ WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
 LOADED = time.time()
 """Unix time when this process loaded the definitions. Older code may cause interruptions."""
 _LOOKED_AT = 20
-_CANCELED_LOOKED_AT = 100
+_PAGE = 500
 _NOTHING = "its last run did not make it from these inputs; its log says why"
 _FINISHED = [
     dg.DagsterRunStatus.SUCCESS,
@@ -62,14 +64,14 @@ _UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 class Survey:
     """The state of every stale step.
 
-    `requests` maps each step to request now to the hash of its inputs. `waiting` lists steps that
+    `requests` maps each step to request now to the hash of its inputs. `waiting` has the steps that
     run, or that read a running or requested step. `stuck` maps each step that failed with its
     current inputs, or that reads a stuck step, to the reason. `held` is the reason why no step of
     the whole corpus is requested, or "".
     """
 
     requests: dict[Step, str] = field(default_factory=dict)
-    waiting: list[Step] = field(default_factory=list)
+    waiting: dict[Step, None] = field(default_factory=dict)
     stuck: dict[Step, str] = field(default_factory=dict)
     held: str = ""
 
@@ -96,7 +98,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
     """
     config = workspace.config
     found = Survey()
-    _tag_canceled(instance, config)
+    canceled = canceled_steps(instance, config)
     left = _left(instance, config)
     running = set(running_steps(instance, config))
     loaded = _last_load(instance, config)
@@ -106,7 +108,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
         if not step.row.needs_all_inputs and len(stuck) < len(before):
             stuck = []
         if step in running or any(b in found.waiting or b in found.requests for b in before):
-            found.waiting.append(step)
+            found.waiting[step] = None
         elif stuck:
             found.stuck[step] = f"it reads {stuck[0]}"
         else:
@@ -114,12 +116,12 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
                 if _settled(workspace, step):
                     continue
                 inputs = _inputs(workspace, step, loaded)
-            except RagPipelineError as error:
-                found.stuck[step] = str(error)
+            except Exception as error:  # noqa: BLE001 (a plugin's own)
+                found.stuck[step] = str(explained(error, str(step)))
                 continue
             why_not = _NOTHING if inputs in left else None
             if not one_run and why_not is None:
-                why_not = refusal(workspace, instance, step, [step], inputs)
+                why_not = _refusal(workspace, instance, step, step in canceled, inputs)
             if why_not == _NOTHING:
                 why_not = refused(workspace, step) or why_not
             if why_not is None:
@@ -128,8 +130,8 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             elif not is_incomplete(workspace, step):
                 found.stuck[step] = why_not
     if one_run and found.requests:
-        wanted = [*found.requests, *found.waiting]
-        found.held = refusal(workspace, instance, None, wanted, all_inputs(found)) or ""
+        held = not canceled.isdisjoint([*found.requests, *found.waiting])
+        found.held = _refusal(workspace, instance, None, held, all_inputs(found)) or ""
         if found.held:
             found.stuck |= dict.fromkeys(found.requests, found.held)
             found.requests.clear()
@@ -159,27 +161,23 @@ def sources_digest(config: CorpusConfig) -> str:
     return fingerprint(listing_digest(config), asked, *settings)
 
 
-def refusal(
+def _refusal(
     workspace: Workspace,
     instance: dg.DagsterInstance,
     step: Step | None,
-    wanted: Collection[Step],
+    canceled: bool,
     inputs: str | None = None,
 ) -> str | None:
     """Return the reason why a step, or the whole corpus, is not requested again, or None.
 
-    A person's cancel of a run of a `wanted` step counts, whatever job the run had. Otherwise the
-    newest finished run of the request's job decides. If it was not interrupted, `inputs` must
-    differ from the run's inputs. If `inputs` is None, the sources must differ.
+    `canceled` tells whether a person's cancel holds it. Otherwise the newest finished run of the
+    request's job decides. If it was not interrupted, `inputs` must differ from the run's inputs.
+    If `inputs` is None, the sources must differ.
     """
     config = workspace.config
-    job, canceled = job_of(config, step), _canceled(instance, config, wanted)
-    if canceled is not None:
-        sources = sources_digest(config)
-        if SOURCES_TAG not in canceled.tags:
-            instance.add_run_tags(canceled.run_id, {SOURCES_TAG: sources})
-        if canceled.tags.get(SOURCES_TAG) in (None, sources):
-            return f"its last run was canceled; start {job}, or change a file or a setting"
+    job = job_of(config, step)
+    if canceled:
+        return f"its last run was canceled; start {job}, or change a file or a setting"
     tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
     own = dg.RunsFilter(job_name=job, tags=tags, statuses=_FINISHED)
     records = instance.get_run_records(own, limit=_LOOKED_AT)
@@ -205,32 +203,38 @@ def refusal(
     return f"its last {in_a_row} runs were interrupted; the next starts at {clock:%H:%M:%S} UTC"
 
 
-def _tag_canceled(instance: dg.DagsterInstance, config: CorpusConfig) -> None:
-    """Add the hash of the sources to canceled runs whose ops have not added it.
+def canceled_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> set[Step]:
+    """Return the steps whose newest run or backfill was canceled after the last change."""
+    since, canceled = _last_change(instance, config), dict[Step, float]()
+    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED], updated_after=since)
+    for record in run_records(instance, config, ended):
+        if (record.end_time or math.inf) >= since.timestamp():
+            for step in steps_of(config, record.dagster_run):
+                canceled.setdefault(step, record.create_timestamp.timestamp())
+    for backfill in instance.get_backfills(status=BulkActionStatus.CANCELED):
+        at = backfill.backfill_end_timestamp or backfill.backfill_timestamp
+        if at >= since.timestamp():
+            for step in _steps_of_backfill(config, backfill):
+                canceled[step] = max(at, canceled.get(step, 0.0))
+    tried: dict[Step, float] = {}
+    if canceled:
+        first = datetime.fromtimestamp(min(canceled.values()), UTC)
+        for record in run_records(instance, config, dg.RunsFilter(created_after=first)):
+            if record.dagster_run.status in _FINISHED:
+                for step in steps_of(config, record.dagster_run):
+                    tried.setdefault(step, record.create_timestamp.timestamp())
+    return {step for step, at in canceled.items() if tried.get(step, 0.0) <= at}
 
-    A cancel then holds until the sources differ from those at the first look after it.
-    """
-    canceled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
-    for run in instance.get_runs(canceled, limit=_LOOKED_AT):
-        if SOURCES_TAG not in run.tags and steps_of(config, run):
-            instance.add_run_tags(run.run_id, {SOURCES_TAG: sources_digest(config)})
 
-
-def _canceled(
-    instance: dg.DagsterInstance, config: CorpusConfig, wanted: Collection[Step]
-) -> dg.DagsterRun | None:
-    """Return the newest canceled run with a wanted step that no later run has tried, or None."""
-    canceled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
-    for run in instance.get_runs(canceled, limit=_CANCELED_LOOKED_AT):
-        held = {*wanted}.intersection(steps_of(config, run))
-        cursor = run.run_id
-        later = dg.RunsFilter(statuses=_FINISHED)
-        while held and (page := instance.get_runs(later, cursor, _LOOKED_AT, ascending=True)):
-            held.difference_update(*(steps_of(config, other) for other in page))
-            cursor = page[-1].run_id
-        if held:
-            return run
-    return None
+def _last_change(instance: dg.DagsterInstance, config: CorpusConfig) -> datetime:
+    """Return the time when a sensor or run first saw the current files and settings."""
+    key, digest = f"rag_pipeline/{identifier(config, 'sources')}", sources_digest(config)
+    cursors = instance.daemon_cursor_storage
+    seen, _, at = cursors.get_cursor_values({key}).get(key, "").partition(" ")
+    if seen != digest:
+        at = str(time.time() if seen else 0.0)
+        cursors.set_cursor_values({key: f"{digest} {at}"})
+    return datetime.fromtimestamp(float(at), UTC)
 
 
 def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
@@ -241,7 +245,7 @@ def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collec
         try:
             if step in failed or is_incomplete(workspace, step):
                 left.append(_inputs(workspace, step, loaded))
-        except RagPipelineError:
+        except Exception:  # noqa: BLE001 (a plugin's own)
             continue  # its inputs are unknown; the survey reports why
     return " ".join(left)
 
@@ -267,7 +271,8 @@ def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: 
     """Return the reason why changed files are not loaded again, or None if nothing prevents it."""
     if listing_digest(workspace.config) == loaded_listing(workspace):
         return None
-    return refusal(workspace, instance, None if one_run else DOCUMENTS, [DOCUMENTS])
+    canceled = DOCUMENTS in canceled_steps(instance, workspace.config)
+    return _refusal(workspace, instance, None if one_run else DOCUMENTS, canceled)
 
 
 def run_request(
@@ -313,9 +318,22 @@ def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext)
 
 
 def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:
-    """Yield the steps of all unfinished runs."""
+    """Yield the steps of all unfinished runs and backfills."""
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
         yield from steps_of(config, run)
+    for status in (BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING):
+        for backfill in instance.get_backfills(status=status):
+            yield from _steps_of_backfill(config, backfill)
+
+
+def run_records(
+    instance: dg.DagsterInstance, config: CorpusConfig, wanted: dg.RunsFilter
+) -> Iterator[dg.RunRecord]:
+    """Yield the wanted runs of a corpus, newest first."""
+    cursor = None
+    while page := instance.get_run_records(wanted, limit=_PAGE, cursor=cursor):
+        yield from (r for r in page if is_run_of(config, r.dagster_run))
+        cursor = page[-1].dagster_run.run_id
 
 
 def steps_of(config: CorpusConfig, run: dg.DagsterRun) -> list[Step]:
@@ -336,6 +354,17 @@ def steps_of(config: CorpusConfig, run: dg.DagsterRun) -> list[Step]:
             or (not selected and run.job_name in map(jobs, (step.asset, step.row.made_by)))
         )
     ]
+
+
+def _steps_of_backfill(config: CorpusConfig, backfill: PartitionBackfill) -> list[Step]:
+    """Return the steps of a backfill of assets, or of the partitions of a job."""
+    selected = frozenset(backfill.asset_selection or ()) or None
+    found = steps_of(config, dg.DagsterRun(backfill.job_name or "", asset_selection=selected))
+    data, names = backfill.asset_backfill_data, backfill.partition_names
+    if data is None or not found:
+        return [step for step in found if names is None or step.partition in names]
+    targets = {*data.target_subset.iterate_asset_partitions()}
+    return [s for s in found if (asset_key(config, s.asset), s.partition) in targets]
 
 
 def _settled(workspace: Workspace, step: Step) -> bool:

@@ -215,7 +215,7 @@ def _reconcile(
     for step in own:
         key = asset_key(workspace.config, step.asset)
         fresh = statuses.is_fresh(key, step.partition)
-        if step in stale and fresh:
+        if step in stale and fresh and source in graph.get(key).parent_keys:
             # The reason is not a changed input but, for example, a missing table.
             last = instance.get_latest_data_version_record(source, True, step.store_name)
             again = _version(last) == stale[step]

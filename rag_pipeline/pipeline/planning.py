@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rag_pipeline import indexing
 from rag_pipeline.config import CorpusConfig, Key, fingerprint
-from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.errors import UnexpectedError, blaming
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
@@ -147,8 +147,12 @@ def pending_documents(
                 pending[step] = indexing.plan_documents(workspace)
         elif step.row.open_partition:
             (before,) = (pending.get(s, NOTHING_PENDING) for s in upstream(config, step))
-            partition = step.row.open_partition(workspace, step.key(config))
-            own = indexing.plan(partition)
+            try:
+                with blaming(str(step)):
+                    partition = step.row.open_partition(workspace, step.key(config))
+                    own = indexing.plan(partition)
+            except UnexpectedError:
+                continue  # `is_stale` raises it
             here = set(partition.table.state()) | set(partition.quarantine.state())
             gone = here.intersection(before.orphaned).union(own.orphaned)
             carried = partition.covered(before.stale)
@@ -200,15 +204,21 @@ def changed_files(workspace: Workspace) -> FileChanges:
 def stale_steps(workspace: Workspace) -> dict[Step, str]:
     """Return the steps that a run would make, each with the hash of its inputs.
 
-    The steps are in the order of the data flow. They include the steps that read a stale step. No
-    file is opened if all names, sizes and times are the same as in the last load.
+    The steps are in the order of the data flow. They include the steps that read a stale step, and
+    those that a defect in a plugin keeps from being planned. No file is opened if all names, sizes
+    and times are the same as in the last load.
     """
     loaded = indexing.loaded_listing(workspace)
     as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
     pending = pending_documents(workspace, steps(workspace.config), as_loaded)
     stale: dict[Step, str] = {}
     for step in steps(workspace.config):
-        if is_stale(workspace, step, pending, stale):
+        try:
+            with blaming(str(step)):
+                runs = is_stale(workspace, step, pending, stale)
+        except UnexpectedError:
+            runs = True
+        if runs:
             stale[step] = made_from(workspace, step, stale)
     return stale
 
@@ -230,7 +240,7 @@ def made_from(workspace: Workspace, step: Step, stale: Mapping[Step, str]) -> st
     """Return the hash of a step's inputs and of the hashes of the `stale` steps that it reads."""
     try:
         own = step.row.made_from(workspace, step.key(workspace.config))
-    except RagPipelineError:
-        own = ()  # an input does not exist yet
+    except Exception:  # noqa: BLE001 (a plugin's own)
+        own = ()  # an input does not exist yet, or a plugin has a defect
     before = [stale[b] for b in upstream(workspace.config, step) if b in stale]
     return fingerprint(step.store_name, *map(str, own), *before)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.observe import observe
 
 import rag_pipeline.definitions
 from rag_pipeline.config import load_config
@@ -10,10 +11,12 @@ from rag_pipeline.config.evaluation import ExtractiveAnswers
 from rag_pipeline.config.retrievers import Lexical
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.leaderboard import LEADERBOARD_VERSION
+from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline import updates
+from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
@@ -319,3 +322,20 @@ def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_pa
     assert {c.name: c.type for c in schema.columns}["start"] == "int64"
     aging = {c.asset_key for c in graph.asset_check_keys if c.name == "freshness_check"}
     assert aging == {asset_key(config, n) for n in watched}
+
+
+def test_an_observation_by_hand_goes_on_to_the_end_and_tells_its_progress(
+    tmp_path, instance, monkeypatch
+):
+    file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")])
+    monkeypatch.setattr(observing, "MOST_SECONDS", -1.0)
+    (inputs, *_) = build_definitions(load_config(file), one_run=True).assets
+    ran = observe([inputs], instance=instance)
+    key, kind = dg.AssetKey(["tiny", "inputs"]), dg.DagsterEventType.ASSET_OBSERVATION
+    shown = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
+    every = {step.store_name for step in steps(load_config(file))}
+    assert shown.keys() == every
+    told = [entry.user_message for entry in instance.all_logs(ran.run_id)]
+    stale = f"{len(every)} partitions are stale"
+    assert f"{stale}; the UI shows 1 of {len(every)} partitions so far" in told
+    assert stale in told

@@ -1,5 +1,7 @@
 """Assets of others around a corpus: makers of its files, and readers of its release."""
 
+import os
+
 import boto3
 import dagster as dg
 import pytest
@@ -8,10 +10,12 @@ from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.internals import unstable
+from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.staleness import Statuses
 from rag_pipeline.pipeline.driver import passed
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
@@ -132,6 +136,66 @@ def test_a_load_that_changes_nothing_asks_for_no_neighbour(
     assert passed(workspace, Step("documents"))
 
 
+def test_the_same_files_made_again_change_nothing_behind_the_release(tmp_path, instance):
+    changes = {"configurations": [rule("one", "recursive_150")], "deps": ["raw/files"]}
+    file = write_corpus(tmp_path, **changes)
+    maker = dg.AssetKey(["raw", "files"])
+
+    @dg.asset(key=maker)
+    def files():
+        pass
+
+    def behind(name):
+        condition = dg.AutomationCondition.eager()
+
+        @dg.asset(
+            name=f"after_{name}", deps=[dg.AssetKey(["tiny", name])], automation_condition=condition
+        )
+        def site():
+            pass
+
+        return site
+
+    names = ("documents", "release")
+    definitions = dg.Definitions.merge(
+        build_definitions(load_config(file), one_run=True),
+        dg.Definitions(assets=[files, *map(behind, names)]),
+    )
+    cursor = None
+
+    def asked():
+        nonlocal cursor
+        with unstable():
+            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+        cursor = found.cursor
+        requested = [
+            name for name in names if found.get_num_requested(dg.AssetKey(f"after_{name}"))
+        ]
+        for name in requested:
+            instance.report_runless_asset_event(dg.AssetMaterialization(f"after_{name}"))
+        return requested
+
+    def observed():
+        assert ask(file, instance, "observed_inputs", one_run=True)[1] == "everything is current"
+        assert seen(file, instance) == []
+
+    asked()
+    instance.report_runless_asset_event(dg.AssetMaterialization(maker))
+    bring_up_to_date(file, instance)
+    assert asked() == [*names]
+    os.utime(tmp_path / "documents" / "policy" / "travel.md", (1, 1))
+    assert len(ask(file, instance, "changed_documents", one_run=True)[0]) == 1
+    ask(file, instance, "observed_inputs", one_run=True)
+    bring_up_to_date(file, instance)
+    observed()
+    assert asked() == [], "a touched file"
+    made_again = dg.AssetMaterialization(maker, tags={"dagster/data_version": "2"})
+    instance.report_runless_asset_event(made_again)
+    observed()
+    assert asked() == ["documents"], "whose staleness ends in Dagster by such an event alone"
+    assert asked() == []
+
+
 def made_at(instance, name):
     return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
 
@@ -179,3 +243,30 @@ def test_the_assets_that_make_the_files_come_first_and_are_inputs(
     assert seen(file, instance) == stale, "as Dagster tells of any new input"
     ask(file, instance, "observed_inputs")
     assert seen(file, instance) == [], "and the same files need no load"
+
+
+def test_an_asset_whose_inputs_a_project_has_replaced_gets_no_event_at_each_tick(
+    tmp_path, instance
+):
+    file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")])
+    build(file)
+    theirs = dg.AssetKey("files")
+    with unstable():
+        definitions = build_definitions(load_config(file), one_run=True)
+        definitions = definitions.permissive_map_resolved_asset_specs(
+            lambda spec: spec.replace_attributes(deps=[theirs]), selection="key:tiny/documents"
+        )
+    repository = definitions.get_repository_def()
+    observer = Observer(Workspace(load_config(file)))
+    context = dg.build_sensor_context(instance, repository_def=repository)
+
+    def events():
+        observer.observe(context)
+        return instance.event_log_storage.get_maximum_record_id()
+
+    events()
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
+    write_documents(tmp_path / "documents", {"policy/travel.md": text})
+    assert events() == events()
+    assert execute(file, instance, dg.RunRequest(job_name="tiny__update_documents"))
+    assert events() == events()

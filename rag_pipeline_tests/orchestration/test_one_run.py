@@ -14,7 +14,10 @@ from rag_pipeline.evaluation import quality
 from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.internals import InMemoryJob, execute_run
+from rag_pipeline.orchestration.internals import (
+    InMemoryJob,
+    execute_run,
+)
 from rag_pipeline.orchestration.names import asset_key, asset_names
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, plan_step, stale_steps, steps
@@ -203,67 +206,6 @@ def of_type(instance, run, kind):
         e.dagster_event for e in instance.all_logs(run.run_id, of_type={dg.DagsterEventType(kind)})
     ]
     return {Step(event.asset_key.path[-1], event.partition) for event in found}
-
-
-def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
-    job = dg.JobDefinition(graph_def=dg.GraphDefinition(name="x"), name="tiny__bring_up_to_date")
-    (request,), _ = asked(file, instance)
-    run = instance.create_run_for_job(
-        job, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags)
-    )
-    build(file, until="contextualized_chunks")
-    instance.report_run_canceled(run)
-    requests, reason = asked(file, instance)
-    assert requests == []
-    assert reason.endswith(
-        "partitions are stale, and its last run was canceled; start tiny__bring_up_to_date, or "
-        "change a file or a setting"
-    )
-    write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
-    (again,), _ = asked(file, instance, "changed_documents")
-    assert execute(file, instance, again)
-    assert is_current(file)
-
-
-@pytest.mark.parametrize("one_run", [True, False])
-def test_a_cancel_holds_whatever_started_the_run(file, instance, one_run):
-    build(file, until="queries")
-    chunks = dg.AssetKey(["tiny", "chunks"])
-
-    def run_of_page(**tags):
-        """Return a run from an asset's page, or of a backfill, which has no job of ours."""
-        status = dg.DagsterRunStatus.STARTED
-        run = dg.DagsterRun("__ASSET_JOB", status=status, tags=tags, asset_selection={chunks})
-        return instance.add_run(run)
-
-    def requested():
-        requests, _ = ask(file, instance, one_run=one_run)
-        return {r.partition_key for r in requests if one_run or "chunks" in r.job_name}
-
-    every = {None} if one_run else {"markdown", "recursive_150"}
-    assert requested() == every
-    instance.report_run_canceled(run_of_page(**{"dagster/partition": "markdown"}))
-    for _ in range(2):
-        assert requested() == (set() if one_run else {"recursive_150"})
-    instance.report_run_canceled(run_of_page(**{"dagster/backfill": "several"}))
-    assert requested() == set()
-    other = dg.DagsterRun("tiny__update_documents", status=dg.DagsterRunStatus.SUCCESS)
-    instance.add_run(other)
-    assert requested() == set(), "somebody started another asset"
-    instance.report_run_failed(run_of_page())
-    assert requested() == every, "somebody started this one"
-
-
-def test_a_change_after_a_cancel_is_loaded(file, instance):
-    build(file)
-    documents = dg.AssetKey(["tiny", "documents"])
-    status = dg.DagsterRunStatus.STARTED
-    run = dg.DagsterRun("__ASSET_JOB", status=status, asset_selection={documents})
-    instance.report_run_canceled(instance.add_run(run))
-    assert asked(file, instance) == ([], "everything is current")
-    write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
-    requests, _ = asked(file, instance, "changed_documents")
-    assert len(requests) == 1
 
 
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):

@@ -105,10 +105,10 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     for step in chosen:
         before = [s for s in upstream(config, step) if s in chosen]
         running = [s for s in before if found[s].runs]
-        runs = is_stale(workspace, step, pending, set(running))
-        result, reranking = tables.get(step, DryResult()), None
+        result, reranking, runs = tables.get(step, DryResult()), None, True
         try:
             with blaming(str(step)):
+                runs = is_stale(workspace, step, pending, set(running))
                 if runs and step.asset == "retrieval_run":
                     stays = not any(s.asset != "queries" for s in running)
                     result, reranking = queries.search(step, stays)
