@@ -1,8 +1,9 @@
 """Show many partitions in Dagster: the ticks of the observing sensor on a new corpus.
 
-Prints a row per tick, until Dagster shows every partition, and two more ticks. With `built`, `rag
-run` makes all partitions before, and a changed size of chunks follows. The sensor ends a tick after
-20 seconds and goes on at the next tick. Here it counts CPU seconds, as the machine may be busy.
+Prints a row per tick, until Dagster shows every partition, and two more ticks. The last row is one
+look of the sensor of stale partitions. With `built`, `rag run` makes all partitions before, and a
+changed size of chunks follows. The sensor ends a tick after 20 seconds and goes on at the next
+tick. Here it counts CPU seconds, as the machine may be busy.
 
     python -m benchmarks.bench_observation PARTITIONS [built]
 """
@@ -19,6 +20,7 @@ import dagster as dg
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration import observing, staleness
 from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.orchestration.requests import survey
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
@@ -34,6 +36,9 @@ def show(observer: Observer, context: dg.SensorEvaluationContext) -> None:
         cpu, seconds = time.process_time() - cpu, time.perf_counter() - started
         print(f"{cpu:6.1f} CPU s {seconds:6.1f} s  {said}", flush=True)
         left, whole = later or 0, whole + (not later)
+    cpu = time.process_time()
+    survey(observer.now(), context.instance, one_run=True)
+    print(f"{time.process_time() - cpu:6.1f} CPU s  a look of the sensor of stale partitions")
 
 
 def main() -> None:

@@ -129,9 +129,8 @@ def _sensor(
         found = resting or look(workspace, context)
         if resting:
             context.update_cursor("")  # the result of an earlier look is outdated
-        if isinstance(found, str):
-            return dg.SensorResult(skip_reason=found)
-        return dg.SensorResult(found)
+        requests, said = ([], found) if isinstance(found, str) else (found, None)
+        return dg.SensorResult(requests, said)
 
     return asking
 

@@ -7,10 +7,9 @@ without it the asset would look as if it was never made.
 import time
 
 import dagster as dg
-from dagster import DagsterRunStatus
 
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.requests import run_records
+from rag_pipeline.orchestration.requests import FINISHED, run_records
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
@@ -18,7 +17,6 @@ MOST_AT_ONCE = 200
 """Maximum number of runs that one run deletes at its end."""
 
 _DAY = 86_400.0
-_FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 
 def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
@@ -28,7 +26,7 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     """
     retention = workspace.config.retention
     before = time.time() - retention.runs_days * _DAY
-    finished = dg.RunsFilter(statuses=_FINISHED)
+    finished = dg.RunsFilter(statuses=FINISHED)
     old = [
         record.dagster_run
         for number, record in enumerate(run_records(instance, workspace.config, finished))

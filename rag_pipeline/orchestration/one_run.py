@@ -206,8 +206,7 @@ def build_update_job(
         instance, run, log = context.instance, context.run, context.log
         assert instance is not None and run is not None and log is not None
         # Files and settings may have changed while the run was queued.
-        tags = {SOURCES_TAG: sources_digest(config)}
-        instance.add_run_tags(run.run_id, tags)
+        instance.add_run_tags(run.run_id, {SOURCES_TAG: sources_digest(config)})
         # A step that another run makes meanwhile is current when its turn comes.
         with lease(workspace.store, wait=True, waiting=log.info):
             mine = (begin or partial(_begin, workspace))()

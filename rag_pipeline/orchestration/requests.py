@@ -52,7 +52,7 @@ LOADED = time.time()
 _LOOKED_AT = 20
 _PAGE = 500
 _NOTHING = "its last run did not make it from these inputs; its log says why"
-_FINISHED = [
+FINISHED = [
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
@@ -179,7 +179,7 @@ def _refusal(
     if canceled:
         return f"its last run was canceled; start {job}, or change a file or a setting"
     tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
-    own = dg.RunsFilter(job_name=job, tags=tags, statuses=_FINISHED)
+    own = dg.RunsFilter(job_name=job, tags=tags, statuses=FINISHED)
     records = instance.get_run_records(own, limit=_LOOKED_AT)
     if not records or records[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return None
@@ -220,7 +220,7 @@ def canceled_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> set[St
     if canceled:
         first = datetime.fromtimestamp(min(canceled.values()), UTC)
         for record in run_records(instance, config, dg.RunsFilter(created_after=first)):
-            if record.dagster_run.status in _FINISHED:
+            if record.dagster_run.status in FINISHED:
                 for step in steps_of(config, record.dagster_run):
                     tried.setdefault(step, record.create_timestamp.timestamp())
     return {step for step, at in canceled.items() if tried.get(step, 0.0) <= at}
