@@ -85,7 +85,7 @@ def test_a_canceled_backfill_holds_whatever_is_canceled_after_it(
     monkeypatch.setattr(requests, "_PAGE", 50)
     build(file, until="queries")
     chunks = dg.AssetKey(["tiny", "chunks"])
-    subset = AssetGraphSubset({chunks: DefaultPartitionsSubset({"markdown"})})
+    subset = AssetGraphSubset({chunks: DefaultPartitionsSubset({"markdown"})}, set())  # type: ignore[call-arg]
     backfill = PartitionBackfill.from_asset_graph_subset(
         *("some", time.time(), {}, instance, subset, None, None, None)
     )

@@ -330,6 +330,7 @@ def test_an_observation_by_hand_goes_on_to_the_end_and_tells_its_progress(
     file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")])
     monkeypatch.setattr(observing, "MOST_SECONDS", -1.0)
     (inputs, *_) = build_definitions(load_config(file), one_run=True).assets
+    assert isinstance(inputs, dg.SourceAsset)
     ran = observe([inputs], instance=instance)
     key, kind = dg.AssetKey(["tiny", "inputs"]), dg.DagsterEventType.ASSET_OBSERVATION
     shown = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
