@@ -69,6 +69,9 @@ class Words:
             w: math.log(1 + (len(read) + 1) / (0.5 + n)) if n else 0.0 for w, n in counts.items()
         }
         total = sum(rare.values()) or 1.0
+        missing = sum(not n for n in counts.values()) * math.log(1 + 2 * (len(read) + 1))
+        self.held = sum(rare.values()) / (total + missing)
+        """The weight of the words that some text has, from 0 to 1. A missing word is the rarest."""
         self._weights = {word: weight / total for word, weight in rare.items()}
 
     @property

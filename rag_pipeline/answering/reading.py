@@ -29,8 +29,11 @@ _MAX_VECTORS = 20_000
 """Maximum number of vectors of 384 numbers in memory, about 35 MB."""
 _MAX_PASSAGES = 2_000
 """Maximum number of passages whose tokens stay in memory, about 16 kB each."""
-_MAX_EMBEDDED = 8
-"""Maximum number of passages per question to embed, if the index holds no token vectors."""
+_MAX_EMBEDDED, _FIRST_EMBEDDED = 8, 5
+"""Maximum number of passages per question to embed, if the index holds no token vectors.
+
+The first 5 are always among them, because passages in another language share no words.
+"""
 
 Floats = npt.NDArray[np.float64]
 Signs = npt.NDArray[np.float32]
@@ -247,15 +250,16 @@ def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
 def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[Passage]:
     """Return a passage with tokens for each chunk that has words.
 
-    If chunks have no token vectors in the index, at most 8 of them are embedded. These 8 share the
-    most words with the query. The others are left out.
+    If chunks have no token vectors in the index, at most 8 of them are embedded: the first 5, and 3
+    that share the most words with the query. The others are left out.
     """
     ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if has_terms(chunk.text)]
     unread = [pair for pair in ranked if not pair[1].token_signs]
     if len(unread) > _MAX_EMBEDDED:
         asked = frozenset(default_tokenizer().tokenize(query))
-        unread.sort(key=lambda pair: (-len(asked & terms_of(pair[1].text)), pair[0]))
-        left_out = {rank for rank, _ in unread[_MAX_EMBEDDED:]}
+        others = unread[_FIRST_EMBEDDED:]
+        others.sort(key=lambda pair: (-len(asked & terms_of(pair[1].text)), pair[0]))
+        left_out = {rank for rank, _ in others[_MAX_EMBEDDED - _FIRST_EMBEDDED :]}
         ranked = [pair for pair in ranked if pair[0] not in left_out]
     return [replace(reader.passage(chunk), rank=rank) for rank, chunk in ranked]
 
@@ -284,7 +288,11 @@ def multilingual() -> SentenceVectors | None:
 
 def is_across(question: str, text: str) -> bool:
     """Return whether a question and a text are in different languages, as far as is known."""
-    asked, written = language_of(question), language_of(text)
+    return differ(language_of(question), language_of(text))
+
+
+def differ(asked: str, written: str) -> bool:
+    """Return whether two codes of languages differ. An unknown language, "", differs from none."""
     return bool(asked and written and asked != written)
 
 

@@ -13,6 +13,7 @@ from rag_pipeline.datamodels import ScoredChunk, Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.documents import PinnedDocuments
+from rag_pipeline.search.languages import language_axes, sampled
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
@@ -60,6 +61,8 @@ class Index:
     """The vector at each position, shape (chunks, dimension), or None above `RESIDENT_BYTES`."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
+    language_axes: Vectors | None = None
+    """The axes that the languages of the visible chunks differ along (see `search.languages`)."""
     dataset: Any | None = None
     """The table opened by pylance, or None if LanceDB reads rows (see `vector_index.take`)."""
     rows: pa.Table | None = None
@@ -101,10 +104,18 @@ class Index:
         document_of = documents.indices.to_numpy()
         neighbours = _neighbours(document_of, rows.column("start").to_numpy())
         chunk_ids = rows.column("chunk_id").combine_chunks()
-        return cls(
+        opened = cls(
             *(table, row_ids, neighbours, chunk_ids, documents.dictionary, document_of, by_row_id),
             *(probes, vectors, terms, weights),
         )
+        return replace(opened, language_axes=opened._axes(np.arange(len(row_ids))))
+
+    def _axes(self, positions: Positions) -> Vectors | None:
+        """Return the language axes of some chunks. None if the lexical index has one language."""
+        if self._terms is None or not self._terms.lexical.detects_language:
+            return None
+        rows = self.take(sampled(positions), ["text", "vector"])
+        return language_axes(vector_index.vectors_of(rows), rows.column("text").to_pylist())
 
     @property
     def name(self) -> str:
@@ -217,6 +228,7 @@ class Index:
             copies={copy: d for copy, d in self.copies.items() if copy in shown_ids},
             _terms=self._terms and self._terms.only(wanted),
             _token_weights=weights,
+            language_axes=self._axes(np.flatnonzero(visible)),
         )
 
     def without(self, document_ids: Collection[str]) -> "Index":

@@ -13,6 +13,7 @@ from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.search.index import Floats, Index, Positions
+from rag_pipeline.search.languages import without_axes
 from rag_pipeline.search.query_analysis import ParsedQuery
 from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
@@ -41,13 +42,17 @@ class Search:
     index: Index
     query: ParsedQuery
     vector: Vectors
-    """The embedding of `query.search_text`, shape (dimension,)."""
+    """The embedding of `query.search_text` without its language, shape (dimension,)."""
     tokens: bytes = b""
     """The packed tokens of `query.search_text` (see `models.embedding.Embedded`)."""
     where: str | None = None
     """A filter in LanceDB's SQL."""
     known: Mask | None = None
     """One flag per chunk: whether it matches the filter. None if not yet computed."""
+
+    def __post_init__(self) -> None:
+        axes = self.index.language_axes
+        object.__setattr__(self, "vector", without_axes(self.vector, axes))
 
     @property
     def allowed(self) -> Mask | None:

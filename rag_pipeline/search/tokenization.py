@@ -75,6 +75,11 @@ class Tokenizer:
         else:
             self._terms_of = _OneLanguage(settings.language)
 
+    @property
+    def detects_language(self) -> bool:
+        """Return whether the language of each text is detected."""
+        return bool(self._by_language)
+
     def tokenize(self, text: str) -> list[str]:
         """Return the terms of a text in order, with repetitions."""
         words = _WORD.findall(_normalized(text))

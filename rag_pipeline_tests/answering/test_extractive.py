@@ -216,3 +216,25 @@ def test_of_passages_to_embed_only_those_that_hold_the_questions_words_are_read(
     chunks = [*others, scored("nda", own)]
     found = answer("How long does confidentiality last?", chunks, contexts=50)
     assert found.citations[0].text == own
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Wie lange müssen Rechnungen aufbewahrt werden?", "Invoices are kept for ten years."),
+        ("How long is a rehearsal?", "Eine Probe dauert drei Stunden."),
+    ],
+)
+def test_a_sentence_in_another_language_answers_by_its_meaning(query, expected):
+    english = "The office opens at nine. Invoices are kept for ten years. How long is a parcel?"
+    german = "Türen müssen lange offen bleiben. Eine Probe dauert drei Stunden. Kuchen ist da."
+    chunks = [scored("en.txt", english, 0.9), scored("de.txt", german, 0.9)]
+    found = answer(query, chunks if expected in german else chunks[::-1], confidence=0)
+    assert found.citations[0].text == expected
+
+
+def test_the_first_passages_are_read_if_the_others_share_more_words_with_the_question():
+    first = [scored(f"{n}.txt", "Nothing of the kind stands here.") for n in range(5)]
+    others = [scored(f"{n}.txt", "The hotel limit rises.") for n in range(5, 12)]
+    read = read_passages("hotel limit", [*first, *others], _Two())
+    assert [one.rank for one in read] == [1, 2, 3, 4, 5, 6, 7, 8]

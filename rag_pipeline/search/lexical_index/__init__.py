@@ -100,6 +100,11 @@ class LexicalIndex:
     def __len__(self) -> int:
         return len(self.chunk_ids)
 
+    @property
+    def detects_language(self) -> bool:
+        """Return whether the language of each text is detected."""
+        return self._tokenizer.detects_language
+
     def only(self, document_ids: pa.Array) -> "LexicalIndex":
         """Return the index of the given documents. Other documents are not found or counted.
 

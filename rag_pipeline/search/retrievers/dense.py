@@ -8,6 +8,7 @@ from rag_pipeline.search.retrievers import Ranking, Search, SinglePassRetriever
 class DenseRetriever(SinglePassRetriever):
     """Ranks chunks by the cosine similarity of their vectors to the query's vector."""
 
+    code_version = 2
     method: Literal["dense"]
 
     def rank(self, search: Search, k: int) -> Ranking:

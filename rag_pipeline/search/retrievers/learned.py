@@ -20,7 +20,7 @@ class LearnedRetriever(HybridRetriever):
     queries, the configured weights apply.
     """
 
-    code_version = 1
+    code_version = 2
     method: Literal["learned"]  # type: ignore[assignment]
     fusion: Literal["weighted"] = "weighted"
     minimum_queries: int = Field(default=50, ge=10)
