@@ -26,6 +26,7 @@ from rag_pipeline.answering.reading import (
     nearest,
     rarity,
     token_ids,
+    written_in,
 )
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
@@ -178,7 +179,7 @@ def rank_sentences(
         words = Words(found.query, (f"{one.chunk.text}\n{one.chunk.context}" for one in read))
         names = words.in_text(" ".join(capitalized(found.query)))
         scores += _WORDS * words.held * np.array([word_share(words, s, names) for s in sentences])
-        languages = [language_of(s.chunk.text) for s in sentences]
+        languages = [written_in(s.chunk.text) for s in sentences]
         across = np.array([differ(language_of(found.query), one) for one in languages])
         if multilingual() is not None:
             told = [counted[name] * (name not in _OF_WORDS) for name in counted]

@@ -27,7 +27,7 @@ _INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-
 """The number of a step within a paragraph, such as `2. Load the file.`"""
 _STEPS = (
     r"\bhow (?:do|does|can|could|should|must|would|may|is|are|to)\b|\bsteps?\b|\bprocedure\b|"
-    r"\b(?:what|which) order\b|\border of\b|\binstructions?\b|"
+    r"\b(?:what|which) order\b|\bwhat (?:has|needs|is) to be done\b|\border of\b|\binstructions?\b|"
     r"\bwhat (?:do|does|must|should)\b(?=[^?]{1,40}\b(?:have to|need to|do)\b)|"
     r"\bwhat (?:happens|do (?:i|we) (?:have to|need))\b|\bwas (?:ist zu tun|passiert|geschieht)\b|"
     r"\bwas\b(?=(?: \w+){1,3} (?:tun|machen)\b)|\bwas (?:tue|mache) ich\b|"

@@ -288,7 +288,23 @@ def multilingual() -> SentenceVectors | None:
 
 def is_across(question: str, text: str) -> bool:
     """Return whether a question and a text are in different languages, as far as is known."""
-    return differ(language_of(question), language_of(text))
+    return differ(language_of(question), written_in(text))
+
+
+@lru_cache(maxsize=4096)
+def written_in(text: str) -> str:
+    """Return the language of a text, or "" if its halves differ, as in lists of names.
+
+    The rows of tables often have names and numbers only. So they do not count, except the first.
+    """
+    lines = text.splitlines()
+    kept = [
+        one for one, last in zip(lines, ["", *lines], strict=False) if one[:1] + last[:1] != "||"
+    ]
+    text = "\n".join(kept)
+    halves = text[: len(text) // 2], text[len(text) // 2 :]
+    first, second = map(language_of, halves)
+    return first if first == second else ""
 
 
 def differ(asked: str, written: str) -> bool:

@@ -29,6 +29,7 @@ from rag_pipeline.answering.tables import (
     with_all_rows,
     with_tables,
 )
+from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
 
@@ -50,6 +51,8 @@ _OF_STEPS = 0.5
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
 _ITEMS_QUOTED = 2
+_LONGEST_LEAD = 600
+"""Maximum number of characters that are read below a heading."""
 _LONGEST_ITEM = 250
 """Maximum mean number of characters of a list's items. Longer items are clauses."""
 
@@ -76,7 +79,16 @@ def structured_answer(
     rows = find_rows(question, words, chunks, document_of)
     if asks_for_list(question) and (every := _all_rows(words, chunks, document_of)):
         return _table_answer(question, every, ranked, document_of)
-    if found.token_weights is None and is_across(question, ranked.sentences[0].chunk.text):
+    every = with_all_rows(question, chunks, document_of, words)
+    if every:
+        named = max((found.covered for found in rows), default=0.0)
+        is_better = every[0].covered > max(named, _LEAST_COVERED, best - _MARGIN)
+        if is_better or (_is_single(rows) and asks_for_extreme(question)):
+            return _table_answer(question, every, ranked, document_of)
+    is_known = rows and rows[0].covered * words.held >= _LEAST_COVERED
+    is_known = is_known and not is_across(question, rows[0].chunk.text)
+    across = is_across(question, ranked.sentences[0].chunk.text) and not is_known
+    if found.token_weights is None and across:
         # Only names match across languages, and the list that holds the best sentence.
         first = ranked.sentences[0].chunk.document_id
         if any(
@@ -88,13 +100,10 @@ def structured_answer(
             return _table_answer(question, rows, ranked, document_of)
         return _list_answer(_list_around(question, ranked.sentences[0], documents), ranked)
     listed = _list(question, words, ranked, documents, best)
-    extreme = with_all_rows(question, chunks, document_of, words) if _is_single(rows) else []
-    if extreme and asks_for_extreme(question):
-        return _table_answer(question, extreme, ranked, document_of)
     if rows and rows[0].covered >= _least(rows[0], chunks[0], words, best):
         return _table_answer(question, rows, ranked, document_of)
-    if rows := with_all_rows(question, chunks, document_of, words):
-        return _table_answer(question, rows, ranked, document_of)
+    if every and every[0].chunk.document_id == chunks[0].document_id:
+        return _table_answer(question, every, ranked, document_of)
     return _list_answer(listed, ranked)
 
 
@@ -128,10 +137,20 @@ def _list_answer(
         return None
     chunk, document, block = listed
     spans, text = list(block.spans), document.text
+    if block.apart:
+        spans = [(start, _end_of_lead(text, end)) for start, end in spans]
     above = text[: spans[0][0]].rstrip()
     if above.endswith(":") and above.endswith(block.own):  # the sentence that leads to the list
         spans[0] = (len(above) - len(block.own), spans[0][1])
     return _answer(ranked, [], [(chunk, document, span) for span in spans])
+
+
+def _end_of_lead(text: str, end: int) -> int:
+    """Return the end of the first sentence below a heading, or of the heading if none follows."""
+    below = text[end : end + _LONGEST_LEAD].lstrip()
+    (_, length), *_ = sentence_spans(below) or [(0, 0)]
+    start = text.find(below, end)
+    return end if not length or below.startswith(("#", "|")) else start + length
 
 
 def _list_around(

@@ -197,7 +197,8 @@ def find_rows(
 
     Rows that have the same words of the question belong together. For a comparison, rows of other
     tables follow. These tables have the same columns. Their rows have words of the question that
-    the rows before them lack.
+    the rows before them lack. For a count or a sum, equally good rows of such tables of the same
+    document follow, too.
     """
     ranked = sorted(_named(words, chunks, document_of), key=lambda pair: -pair[0])
     if not ranked:
@@ -208,14 +209,14 @@ def find_rows(
         same = [f for s, f in ranked if s > best - _EQUAL and f.table.head == first.table.head]
         first = max([first, *same], key=lambda f: max(_YEAR.findall(f.table.caption), default=""))
     chosen, known = [first], _all_words(words, first)
+    computes = _operation(question) or compiled(_MANY, re.IGNORECASE).search(question)
     for score, found in others:
         new = _all_words(words, found) - known
-        is_like = (
-            first.table.head
-            and found.table.head
-            and (first.table.head.cells == found.table.head.cells)
-        )
-        if new and is_like and score >= _LEAST_LIKE * best:
+        head, other = first.table.head, found.table.head
+        is_like = head is not None and other is not None and head.cells == other.cells
+        own = (f.chunk.document_id + str(_YEAR.findall(f.table.caption)) for f in (first, found))
+        is_sheet = computes and score > best - _EQUAL and len({*own}) == 1
+        if is_like and (is_sheet or (new and score >= _LEAST_LIKE * best)):
             chosen.append(found)
             known |= new
     return [_with_column(words, found) for found in chosen]
@@ -226,10 +227,9 @@ def _named(
 ) -> Iterator[tuple[float, Found]]:
     """Yield the rows of each table that have the same words of the question, with their score."""
     for chunk, document in with_tables(chunks, document_of):
-        title = f"{document.title}\n{document.document_id}"
-        known = words.in_text(title)
+        known = words.in_text(f"{document.title}\n{document.document_id}")
         for table in tables_of(document):
-            above = f"{title}\n{table.caption}\n{' '.join(table.head.cells if table.head else ())}"
+            above = _above(document, table)
             around = words.in_text(above)
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
@@ -247,6 +247,12 @@ def _named(
                 rows = [r for r, w in zip(rows, whole, strict=True) if w == 1 or max(whole) < 1]
                 score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
                 yield score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)
+
+
+def _above(document: Document, table: Table) -> str:
+    """Return the document's title and id, the caption and the names of the columns."""
+    names = table.head.cells if table.head else ()
+    return "\n".join([document.title, document.document_id, table.caption, " ".join(names)])
 
 
 def with_tables(
@@ -318,7 +324,7 @@ def said(question: str, found: Sequence[Found]) -> str:
         which = [row.cells[0] for _, row in rows if _cell_value(row, column) == done]
         of_row = f" ({', '.join(which)})" if computed in ("highest", "lowest") else ""
         return f"{name or computed}, {computed} of {len(numbers)} rows: {_shown(done)}{of_row}"
-    if compiled(_MANY, re.IGNORECASE).search(question) and _counts_rows(first):
+    if compiled(_MANY, re.IGNORECASE).search(question) and _counts_rows(found):
         return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     if first.column is None:
         return ""
@@ -339,10 +345,8 @@ def with_all_rows(
     if _operation(question) is None:
         return []
     tables = [
-        (words.share(words.in_text(f"{t.caption}\n{' '.join(t.head.cells)}")), -n, chunk, t)
-        for chunk, document in with_tables(
-            chunks if asks_for_extreme(question) else chunks[:1], document_of
-        )
+        (words.share(words.in_text(_above(document, t))), -n, chunk, t)
+        for chunk, document in with_tables(chunks, document_of)
         for n, t in enumerate(tables_of(document))
         if t.head is not None
     ]
@@ -366,11 +370,12 @@ def _operation(question: str) -> str | None:
     return next(names, None)
 
 
-def _counts_rows(found: Found) -> bool:
+def _counts_rows(tables: Sequence[Found]) -> bool:
     """Return whether "how many" asks for rows, not for a number in a row."""
-    if len(found.rows) == 1 and _numeric_column(found) is not None:
+    found, rows = tables[0], sum(len(one.rows) for one in tables)
+    if rows == 1 and _numeric_column(found) is not None:
         return False
-    return found.column is None or not all(_cell_value(row, found.column) for row in found.rows)
+    return not found.column or not all(_cell_value(row, found.column) for row in found.rows)
 
 
 def _numeric_column(found: Found) -> int | None:

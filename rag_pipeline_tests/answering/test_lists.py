@@ -88,10 +88,11 @@ def test_sentences_that_words_put_in_turn_are_steps():
     assert citation.text == "First stop it. Then copy the tape. It is slow."
 
 
-def test_the_headings_under_what_is_asked_for_answer():
-    text = "# Pumps of the ship\n\n## Bilge\n\nOf 2019.\n\n## Fire\n\nOf 2021.\n"
+def test_the_headings_under_what_is_asked_for_answer_with_their_first_sentences():
+    text = "# Pumps of the ship\n\n## Bilge\n\nOf 2019. Red.\n\n## Deck\n\n## Fire\n\nOf 2021.\n"
     found = answered("Which pumps does the ship have?", text)
-    assert [citation.text for citation in found.citations] == ["Bilge", "Fire"]
+    quotes = [citation.text for citation in found.citations]
+    assert quotes == ["Bilge\n\nOf 2019.", "Deck", "Fire\n\nOf 2021."]
 
 
 def test_a_list_is_quoted_whole_if_only_the_title_is_asked_for():

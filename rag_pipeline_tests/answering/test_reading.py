@@ -1,6 +1,6 @@
 import numpy as np
 
-from rag_pipeline.answering.reading import SentenceVectors
+from rag_pipeline.answering.reading import SentenceVectors, written_in
 
 
 class Lengths:
@@ -33,3 +33,10 @@ def test_the_memory_is_emptied_when_it_is_full():
     for text in ("a", "bb", "a", "ccc", "bb"):
         assert embed([text]).tolist() == [[len(text)]]
     assert model.batched == [["a"], ["bb"], ["a"], ["ccc"], ["bb"]]
+
+
+def test_the_rows_of_a_table_tell_no_language():
+    head = "| House | Flats | Rent per month | Heating | Caretaker |"
+    rows = "| Ahornweg 3 | 12 | 8400 | Fernwärme | Kuhn |\n| Ulmenstrasse 9 | 6 | 43 | Gas | Voss |"
+    assert written_in(f"{head}\n{rows}") == "en"
+    assert written_in("Die Halle ist kalt und leer. The hall is cold and empty.") == ""

@@ -98,3 +98,31 @@ def test_all_rows_answer_if_the_question_has_the_plural_of_the_first_column():
     assert answered("Which services cost the most?", text).text.startswith("Fee, highest of 2 rows")
     (row, _) = answered("What services of mooring are there?", text).citations
     assert row.text == "| mooring | 40 |"
+
+
+HARBOURS = """# Berths
+
+## Leer
+
+| Jetty | Boats | Power |
+| --- | --- | --- |
+| Jetty 1 | 12 | solar |
+| Jetty 2 | 8 | gas |
+
+## Emden
+
+| Jetty | Boats | Power |
+| --- | --- | --- |
+| Jetty 7 | 9 | gas |
+"""
+
+
+def test_rows_of_all_sheets_count():
+    answer = answered("How many jetties run on gas?", HARBOURS)
+    assert answer.text.splitlines()[0] == "2 rows"
+    assert [c.text[:9] for c in answer.citations[:2]] == ["| Jetty 2", "| Jetty 7"]
+
+
+def test_a_sum_takes_all_rows_of_the_sheet_that_the_question_names():
+    answer = answered("How many boats lie in Leer in total?", HARBOURS)
+    assert answer.text.splitlines()[0] == "Boats, sum of 2 rows: 20"
