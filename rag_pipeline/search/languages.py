@@ -45,4 +45,7 @@ def sampled(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def without_axes(vector: Vectors, axes: Vectors | None) -> Vectors:
     """Return a vector without its components along the axes."""
-    return vector if axes is None else vector - (vector @ axes.T) @ axes
+    if axes is None:
+        return vector
+    kept: Vectors = (vector - (vector @ axes.T) @ axes).astype(np.float32)
+    return kept
