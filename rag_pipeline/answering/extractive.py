@@ -31,6 +31,7 @@ from rag_pipeline.answering.reading import (
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
