@@ -1,4 +1,4 @@
-"""Find the sentence of an amending document that changes a quoted sentence."""
+"""Find the sentence of another document that changes a quoted sentence."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -16,6 +16,17 @@ _NUMBERED = re.compile(rf"(?mi)^(?:{_SECTION_WORD}[ \t]*)?{_NUMBER}\.?\)?[ \t]+\
 _NAMED = re.compile(rf"(?i){_SECTION_WORD}[ \t]*{_NUMBER}")
 _VALUE = re.compile(r"\b(?!(?:19|20)\d\d\b)\d+(?:[.,]\d+)*")
 """A number that is no year."""
+_CHANGED = re.compile(
+    r"(?i)\b(?:mov|shift|postpon|reschedul|chang|reduc|rais|increas|lower|extend|shorten|cut|adjust|"
+    r"verschob|verschieb|verleg|geändert|ändert|erhöh|gesenkt|verlänger|verkürz|angepasst|"
+    r"déplac|report|modifi|augment|rédui|prolong|aplaz|traslad|cambi|aument|reduc)"
+)
+_FORMER = re.compile(
+    r"(?i)\b(?:(instead of|rather than|no longer|statt|anstelle von|nicht mehr|au lieu d[eu]|"
+    r"en lugar del?)|from|vom?|d[eu]l?)\s+(?:(?!\d)\w+[.,]?\s+){0,2}(?=\d)"
+)
+_AMOUNT = re.compile(r"(\d+(?:[.,:]\d+)*)[.]?(?:st|nd|rd|th|er)?\s*([^\W\d]+|%|€|\$)")
+"""A number with the word after it, such as `4 July` or `45 days`."""
 
 
 Quoted = tuple[ScoredChunk, int, str]
@@ -29,8 +40,9 @@ def change_of(
 
     `sentences` are in descending order of their scores. The changing sentence is from a document
     that amends the document of the first sentence. It repeats a number of the first sentence, as in
-    `from 45 days to 30 days`. Otherwise its line names the section of the first sentence. If the
-    query asks for old documents, return None.
+    `from 45 days to 30 days`. Otherwise its line names the section of the first sentence. Any other
+    document may change the first sentence if it gives its amount as the former one, as a mail does
+    with `the party moves from 4 July to 11 July`. If the query asks for old documents, return None.
     """
     if not sentences or asks_for(query, ""):
         return None
@@ -45,4 +57,33 @@ def change_of(
             named = _NAMED.findall(text) or _NAMED.findall(before)[-1:]
             if section in named or not values.isdisjoint(_VALUE.findall(text)):
                 return position
+        elif other.document_id != chunk.document_id and _replaces(text, quoted):
+            return position
     return None
+
+
+def _replaces(text: str, quoted: str) -> bool:
+    """Return whether a text gives an amount of the quoted sentence as the former one.
+
+    The text also has an amount that is not in the quoted sentence, and a word of at least four
+    letters in common with the quoted sentence, besides those of its amounts.
+    """
+    ours, theirs = _amounts(text), _amounts(quoted)
+    is_new = bool(ours - theirs)
+    for former in _FORMER.finditer(text):
+        amount = _AMOUNT.match(text, former.end())
+        if not amount or not (former[1] or _CHANGED.search(text)):
+            continue
+        number, unit = amount[1], amount[2].lower()
+        if (number, unit) in theirs and is_new:
+            shared = _long_words(text) & _long_words(quoted)
+            return bool(shared - {unit for _, unit in theirs})
+    return False
+
+
+def _amounts(text: str) -> set[tuple[str, str]]:
+    return {(found[1], found[2].lower()) for found in _AMOUNT.finditer(text)}
+
+
+def _long_words(text: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[^\W\d_]{4,}", text)}

@@ -69,3 +69,32 @@ def test_other_sentences_change_nothing(question: str, section: str, amending: s
     chunk = _chunk(amending, f"{section} wird die Miete auf 690 Euro gesetzt.")
 
     assert change_of(question, [RENT, _sentence(chunk, chunk.text)], [LEASE, chunk]) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes"),
+    [
+        (
+            "The summer party is on Friday 4 July 2025 at the lake.",
+            "Because of the closure the summer party moves from 4 July to Friday 11 July 2025.",
+            True,
+        ),
+        (
+            "Die Lieferfrist beträgt 45 Tage.",
+            "Die Lieferfrist beträgt ab Mai 30 Tage statt der bisherigen 45 Tage.",
+            True,
+        ),
+        ("La livraison prend 10 jours.", "La livraison est reportée de 10 jours à 12 jours.", True),
+        ("The party is on 28 June.", "The party is postponed from 28 June to 5 July.", True),
+        ("The sale is on 4 July.", "The sale of the rest runs from 4 July to 11 July.", False),
+        ("The party is on 4 July.", "The audit moves from 4 July to 11 July.", False),
+        ("The party is on 5 July.", "The party moves from 4 July to 11 July.", False),
+    ],
+)
+def test_another_document_may_give_the_quoted_amount_as_the_former_one(
+    first: str, second: str, changes: bool
+) -> None:
+    old, new = _chunk("mail/1.eml", first), _chunk("mail/2.eml", second)
+    quoted = [_sentence(old, first), _sentence(new, second)]
+
+    assert change_of("When is it?", quoted, [old, new]) == (1 if changes else None)
