@@ -51,6 +51,11 @@ This weight and the following ones: chosen by `benchmarks.bench_silence`, leavin
 """
 _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
 """The same where the agreement of sentences is known."""
+_MET = 3.25
+"""The score by `_SCORE` from which a question is not refused for its sentences alone.
+
+Paraphrases share few words with the sentence that answers them.
+"""
 _ABOVE_GENERAL = 0.6
 """How far the threshold is above the highest scores of general questions there."""
 _SLOPE = 4.5
@@ -118,6 +123,9 @@ class Calibration:
             )
         read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
         chances = _logistic(read @ np.array(self.weights) + self.intercept)
+        if self.error is None and self.weights[_SENTENCE:]:  # placed by sentences
+            is_met = rows @ _SCORE >= _MET
+            chances = np.where(is_met, np.maximum(chances, self.least), chances)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
         return found
 

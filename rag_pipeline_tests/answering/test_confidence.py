@@ -159,8 +159,11 @@ def test_where_sentences_are_compared_general_questions_alone_place_the_threshol
     found = placed(made, general)
     # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.85.
     row = np.zeros((3, len(EVIDENCE)))
-    row[:, 0], row[:, 5], row[2, 4] = 0.5, [0.913, 0.915, 0.95], 1.0
+    row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.913, 0.915, 0.95], 1.0
     assert (found.chances(row) < found.least).tolist() == [True, False, True]
+    # Late interaction of 0.39 scores 3.3: passages that match so well are not refused.
+    met = np.array([[0.39, 0, 0, 0, 0, 0.8]])
+    assert found.chances(met) == found.least
     # The logit rises by 4.5 for 3 points of the score.
     logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.915 - 22.85)
     assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
