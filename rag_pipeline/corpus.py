@@ -91,7 +91,10 @@ class Corpus:
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Return the corpus of a corpus file. Raise ConfigError, which names all wrong settings."""
+        """Return the corpus of a corpus file. With `verify`, opening a release checks its files.
+
+        If settings are wrong, raise ConfigError, which names them all.
+        """
         return cls(load_config(file), verify)
 
     def search(
@@ -251,7 +254,7 @@ class Corpus:
         return manifests.current(self.workspace)
 
     def open(self) -> Release:
-        """Open the current release unless a release is open, and return its manifest."""
+        """Return the open release's manifest. If none is open, open the current release first."""
         return self._open().release
 
     def opened(self) -> Served | None:
@@ -315,8 +318,7 @@ class Corpus:
     def _open(self) -> Served:
         """Open and return the current release.
 
-        Return the release that is already open while the current release is being opened or can't
-        be read.
+        Return the release that is open already while the current one is being opened or unreadable.
         """
         served, self.used = self._served, time.monotonic()
         if served is not None and self.used < self._next_look:

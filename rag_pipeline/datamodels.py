@@ -80,8 +80,8 @@ class GoldSpan:
 class Query:
     """A query with the spans, documents and entities that an answer is compared with.
 
-    `gold_documents` answer the query as a whole, without marked spans. `grades` maps the
-    ids of documents to the grade of their gold, if it is higher than 1. `entities` maps an entity
+    Each of `gold_documents` answers the query as a whole document, without marked spans. `grades`
+    maps a document's id to the grade of its gold, if it is higher than 1. `entities` maps an entity
     type to groups of acceptable variants. An answer must contain the entities of `critical_types`.
     `tags` name slices. Queries of one `group` count as one in intervals. Without groups, queries
     about one document count as one. `rag questions` makes `synthetic` queries.

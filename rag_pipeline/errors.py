@@ -31,7 +31,7 @@ class OtherComponentError(ConfigError):
 
 
 class InputError(RagPipelineError):
-    """A document, query or chunks file is wrong."""
+    """Something that the user gave is invalid, such as a document, a query or a file."""
 
 
 class DocumentError(InputError):
@@ -71,7 +71,7 @@ _ECHO = 16
 
 
 def keep_secret(key: str | None) -> None:
-    """Hide a key in all later ProviderErrors, also if its end is cut off.
+    """Hide a key in all later ProviderErrors, even if its end is cut off.
 
     A key of fewer than 8 characters is not hidden.
     """

@@ -80,7 +80,7 @@ class Block(NamedTuple):
 
     @property
     def own(self) -> str:
-        """Return the line or heading that is next above the list."""
+        """Return the line or heading directly above the list."""
         return self.above.rpartition("\n")[2]
 
     def text(self, text: str) -> str:
@@ -276,9 +276,9 @@ def lists_for(
 ) -> list[tuple[float, Document, Block]]:
     """Return the lists, likeliest first, each with its weighted share of the question's words.
 
-    For the order, words in the line or heading next above the list count twice. If lists are equal,
-    numbered or successive items come first for `steps`. Then come the lists that have more of all
-    words of the question, also short ones ("off"), and then those of earlier documents.
+    When lists are ordered, words in the line or heading directly above a list count twice. With
+    `steps`, a tie goes to numbered or successive items. A further tie goes to the list with more of
+    the question's words, including stop words such as "off", and then to the earlier document.
     """
     asked = words_of(question)
     found = []

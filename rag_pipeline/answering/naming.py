@@ -70,7 +70,7 @@ def lacks_year(question: str, chunk: ScoredChunk) -> bool:
 
 
 def about(chunk: ScoredChunk) -> str:
-    """Return a chunk's text, context, title and document id, joined by line ends."""
+    """Return a chunk's text, context, title and document id, joined by newlines."""
     return f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
 
 

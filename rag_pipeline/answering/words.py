@@ -30,7 +30,7 @@ use verwend > refrain abstain forgo forego avoid prevent verzicht vermeid verhin
 welcom willkommen erwünsch > objectionabl;
 encourag ermutig empfehl > discourag abrat abgerat
 """
-"""Groups "word > negation of the word". The second is a negation also if the first is absent."""
+"""Groups "word > negation of the word". The second is a negation even if the first is absent."""
 _OPPOSITE = """
 increas rise risen rose rais grow grew grown higher steig stieg gestieg erhöh wachs wuchs höher
 zunehm zunahm zugenomm > decreas fell fallen drop declin reduc lower shrink shrank sink sank gesunk

@@ -119,12 +119,13 @@ class Assistant(CorporaSearcher):
         where: str | None = None,
         turns: Sequence[str] = (),
     ) -> AssistedAnswer:
-        """Answer a question. Raise InputError if it is empty, or a corpus or document is unknown.
+        """Answer a question. Raise InputError if it is empty, or for an unknown corpus or document.
 
-        `turns` are the questions before, oldest first. The model, or else rules, complete a
-        question such as "and in Lyon?". `instructions` guide the model. Without a model they are
-        ignored, and the trace says so. The answer is made from `contexts` passages. `where` is a
-        filter in SQL (see `Corpus.search`). It and `document_id` exclude documents from outside.
+        `turns` are the earlier questions, oldest first. They complete a question like "and in
+        Lyon?". If `rewrite` is True, the model also rewrites questions without turns.
+        `instructions` guide the model. Without a model, the trace says that they are ignored. The
+        answer is made from `contexts` passages. `rewrite` and `contexts` are as configured if None.
+        `where` is a SQL filter (see `Corpus.search`). It and `document_id` exclude expansions.
         """
         chosen = self.chosen(query, corpora, document_id)
         asked = query, document_id, instructions, rewrite, contexts, where, tuple(turns)
@@ -329,8 +330,7 @@ class _Answering:
     ) -> tuple[Answer, SearchResult]:
         """Answer again with kept documents from outside, and then search outside for more.
 
-        Stop at `min_confidence`. Return the answer with the highest confidence. A failure does not
-        change the answer.
+        Stop at `min_confidence`. Return the most confident answer. A failure does not change it.
         """
         confidence = detail["confidence"] = self._confidence(answer, found)
         for looks in (False, True):

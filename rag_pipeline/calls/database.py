@@ -248,7 +248,7 @@ class Database:
         )  # fmt: skip
 
     def _create_file(self, engine: Engine) -> None:
-        """Create the tables of a SQLite file, or take over the tables of the earlier build."""
+        """Create the tables of a SQLite file, or adopt those of an earlier version."""
         with engine.connect() as connection:
             if (found := _format(connection)) == FORMAT:
                 return

@@ -1,7 +1,8 @@
-"""Move the rows of the earlier build's SQLite files into the calls database, once.
+"""Move the rows of an earlier version's SQLite files into the calls database, once.
 
-The earlier build kept answers in `calls.sqlite` and charges in `costs.sqlite`. The rows of both are
-kept. Its other files hold reservations and notes of batches under way, and are removed.
+The earlier version of the program kept answers in `calls.sqlite` and charges in `costs.sqlite`. The
+rows of both are kept. Its other files hold reservations and notes of batches under way, and are
+removed.
 """
 
 import shutil
@@ -22,7 +23,7 @@ _ADDED = {
     "is_file": "BOOLEAN NOT NULL DEFAULT 0",
     "store": "TEXT NOT NULL DEFAULT ''",
 }
-"""Columns of answers that the earlier build lacked in part."""
+"""Columns of answers that the earlier version lacked in part."""
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def copy_charges(connection: Connection) -> None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove the files of the earlier build beside `calls.sqlite`."""
+    """Remove the files of the earlier version beside `calls.sqlite`."""
     for pattern in ("costs.sqlite*", "batches.*", "exchange.*", "calls.sqlite-runs"):
         for file in path.parent.glob(pattern):
             if file.is_dir():

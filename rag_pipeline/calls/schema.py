@@ -38,7 +38,7 @@ answers = Table(
     *_columns(BigInteger, "used", index=True),
     # Tokens that a vector or a score used, as JSON. Replies name theirs in `value`.
     Column("usage", Text),
-    # Detects a damaged row. NULL in some rows of earlier builds.
+    # Detects a damaged row. NULL in some rows of earlier versions.
     Column("hash", _Blob),
     # Address of the store that asked first, in a database that several stores share.
     *_columns(Text, "store", server_default=sa.text("''")),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
-"""Match the line ends of CommonMark, which the parser's line numbers count."""
+"""Match the line endings of CommonMark, which the parser's line numbers count."""
 
 
 class MarkdownChunking(SizedChunking):

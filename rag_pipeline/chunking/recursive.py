@@ -68,9 +68,9 @@ def recursive_spans(
 
 
 def sentences_within(text: str, limit: Limit) -> list[Span]:
-    """Return the sentences of a text, where `recursive_spans` cuts sentences over the limit.
+    """Return the sentences of a text. Sentences over the limit are cut by `recursive_spans`.
 
-    If tokens are limited, each table row and each line of fenced code is a sentence (see
+    If the limit is in tokens, each table row and each line of fenced code is a sentence (see
     `whole_lines`).
     """
     sentences = whole_lines(text) if limit.tokens is not None else sentence_spans(text)

@@ -36,7 +36,7 @@ class Limit:
         return self.tokens is None or self._tokens(start, end) <= share * self.tokens
 
     def size(self, start: int, end: int) -> int:
-        """Return a span's size in characters if characters are limited, or else in tokens."""
+        """Return a span's size in characters if the limit has characters, or else in tokens."""
         return end - start if self.characters is not None else self._tokens(start, end)
 
     def cuts(self, start: int, end: int) -> Iterator[int]:
@@ -61,8 +61,8 @@ class SizedChunking(ChunkingSettings):
     """Cut chunks of at most `max_characters` characters, `max_tokens` tokens, or both.
 
     If only `max_tokens` is set, characters are not limited. `tokens_of` names the embedding that
-    counts tokens. The default is the packaged model. If tokens are limited, table rows and lines of
-    fenced code stay whole if they fit, and no chunk ends in a heading.
+    counts tokens. The default is the packaged model. If `max_tokens` is set, table rows and lines
+    of fenced code stay whole if they fit, and no chunk ends in a heading.
     """
 
     code_version = 2
@@ -84,7 +84,7 @@ class SizedChunking(ChunkingSettings):
 
     @property
     def by_tokens(self) -> bool:
-        """Return whether tokens are limited."""
+        """Return whether `max_tokens` is set."""
         return self.max_tokens is not None
 
     def limit(self, text: str, models: Models) -> Limit:

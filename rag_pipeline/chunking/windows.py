@@ -14,7 +14,7 @@ from rag_pipeline.datamodels import Document, Span
 class SentencesChunking(SizedChunking):
     """Cut a document into windows, each of as many whole sentences as fit the maximum size.
 
-    Consecutive windows share up to `overlap` characters, or tokens if only tokens are limited.
+    Consecutive windows share up to `overlap` characters, or tokens if only `max_tokens` is set.
     """
 
     method: Literal["sentences"]
@@ -37,8 +37,9 @@ class SentencesChunking(SizedChunking):
 def window_spans(text: str, limit: Limit, overlap: int) -> Iterator[Span]:
     """Yield windows of whole sentences within the limit, in linear time.
 
-    A window repeats the last sentences of the previous window, up to `overlap` characters or
-    tokens, if its next sentence still fits. A sentence over the limit is cut by `recursive_spans`.
+    A window starts with the last sentences of the previous window, up to `overlap` characters or
+    tokens. They leave room for the first new sentence. A sentence over the limit is cut by
+    `recursive_spans`.
     """
     sentences = sentences_within(text, limit)
     first = 0

@@ -233,7 +233,7 @@ def _show_question(found: review.WaitingQuestion, place: str) -> None:
 
 
 def _decide(workspace: Workspace, found: review.WaitingQuestion) -> str | None:
-    """Ask for a decision on a question, apply it and return it. Return None to quit."""
+    """Ask for a decision on a question, apply it and return it. Return None if the user quits."""
     while True:
         words = found.record.query
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()[:1]

@@ -124,7 +124,10 @@ def _run(
 
 
 def _keep_durations(workspace: Workspace, ran: Sequence[Done], cpu: float) -> None:
-    """Store the processor times of the steps that embedded nothing, and of the run's start."""
+    """Store the processor time of each step that embedded nothing, and of the work outside steps.
+
+    `cpu` is the processor time of the whole run, in seconds.
+    """
     spent = {Step(START): cpu - sum(done.cpu_seconds for done in ran)}
     for done in ran:
         if not (done.calls.made and done.step.row.table is not None):

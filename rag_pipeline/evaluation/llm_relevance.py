@@ -63,7 +63,7 @@ def judge_passages(
 
 
 class Evaluator:
-    """Judge a ranking of passages by a chat model, and compute its Answer Presence@k.
+    """Use a chat model to judge a ranking of passages, and compute its Answer Presence@k.
 
     The label of a failed judgement is None. Every judgement is cached and charged once. If a
     `workspace` is given, the cache, prices and budget of its corpus apply. Otherwise, the calls and

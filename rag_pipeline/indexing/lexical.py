@@ -61,7 +61,10 @@ def _origins(state: TableState) -> dict[str, str]:
 
 
 def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex | None:
-    """Return the newest index, or None if it has less than half of the current documents."""
+    """Return the newest index that can be extended, or None if there is none.
+
+    Return None also if it has less than half of the current documents unchanged.
+    """
     store = workspace.store
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"

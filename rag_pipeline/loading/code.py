@@ -1,6 +1,6 @@
 """Find the definitions in source code: functions, methods and types with qualified names.
 
-tree-sitter parses the code, also if it has errors. The text stays unchanged.
+tree-sitter parses the code, even if it has errors. The text stays unchanged.
 """
 
 import importlib

@@ -29,10 +29,10 @@ _READ = 2_000
 
 
 def guessed_encoding(raw: bytes) -> str:
-    """Return the likely encoding of a text, or "" if it is UTF-8 or no encoding fits.
+    """Return the likely encoding of a text, or "" if it is UTF-8 (even damaged) or if none fits.
 
-    Return "" also for damaged UTF-8. UTF-8 is damaged if it ends inside a character. It is also
-    damaged if it has no more wrong bytes than valid characters beyond ASCII.
+    Bytes count as damaged UTF-8 if only their last character is cut off. The same holds if they
+    have at most as many invalid bytes as valid non-ASCII characters.
     """
     from charset_normalizer import from_bytes
 

@@ -12,7 +12,7 @@ MODULES = {"code": "tree_sitter", "ocr": "rapidocr"}
 
 
 def is_installed(extra: str) -> bool:
-    """Return whether an extra is installed."""
+    """Return whether an extra is installed, judged by its module in `MODULES`."""
     return importlib.util.find_spec(MODULES[extra]) is not None
 
 

@@ -138,7 +138,7 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Add the share of a text's words that are in a dictionary to the text's measures.
+    """Return a text's measures with one more: the share of its words that are in a dictionary.
 
     `measured` and the result are JSON. `language` chooses the dictionary.
     """

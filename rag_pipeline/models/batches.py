@@ -208,9 +208,9 @@ class _Batches:
         return batch_line(key.hex(), self.chat.request(prompt.messages, prompt.schema))
 
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        """Return the first prompts that fit the budget together.
+        """Return the first prompts that the budget covers together.
 
-        If none fits, wait until one does, or return [] if `wait` is False.
+        If it covers none, wait until it covers one, or return [] if `wait` is False.
         """
         settings, wanted = self.settings, {}
         address = settings.base_url if isinstance(settings, RemoteModel) else None

@@ -1,4 +1,4 @@
-"""Load keys from the AWS Secrets Manager secrets in `RAG_SECRETS` into environment variables."""
+"""Load keys into environment variables from the AWS secrets that `RAG_SECRETS` names."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from rag_pipeline.errors import ConfigError, StoreError
 
 
 def load_secrets() -> list[str]:
-    """Set the variables that the secrets in `RAG_SECRETS` contain, and return their names.
+    """Set the variables in the secrets that `RAG_SECRETS` names, and return the variables' names.
 
     `RAG_SECRETS` is a comma-separated list of names or ARNs of secrets. A secret is a JSON object
     of variables, such as `{"OPENAI_API_KEY": "…"}`. Existing variables are not replaced.

@@ -180,9 +180,10 @@ def write_corpus_file(
 def check_choices(
     name: str, documents: Path, queries: Path | None, target: Path, force: bool
 ) -> None:
-    """Raise ConfigError for a bad name, a missing path or an existing file.
+    """Raise ConfigError for a bad name, a missing path or a bad target.
 
-    Raise InputError if a line of the queries file is wrong.
+    A target that exists is bad unless `force` is True. Raise InputError if a line of the queries
+    file is invalid.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")

@@ -1,7 +1,7 @@
-"""Find facts in English and German documents by rules, with the sentences that state them.
+"""Find facts by rules in English and German documents. Each fact comes with its sentence.
 
-Facts are quantities, parties, definitions, abbreviations, options of programs, sections that have a
-heading, and sentences of a known form (`forms`). Documents in other languages give no facts.
+Facts are quantities, parties, definitions, abbreviations, program options, sections with a heading,
+and sentences of a known form (`forms`). Documents in other languages yield no facts.
 """
 
 import re

@@ -185,9 +185,9 @@ def import_release(
     """Import a bundle into a store, serve it, and return the release with its new id.
 
     Wait while a run or another import holds the corpus, and report the holder to `waiting`. Raise
-    InputError for a damaged file, another corpus or, unless `trust_endpoints` is True, an address
-    or variable that the corpus file does not name. Raise StoreError if the store has builds of its
-    own, because the import would replace their tables.
+    InputError if the file is damaged or of another corpus. Unless `trust_endpoints` is True, raise
+    it also for an address or environment variable that the corpus file does not name. Raise
+    StoreError if the store has builds of its own, because the import would replace their tables.
     """
     if not trust_endpoints:
         refuse_foreign(file, foreign_endpoints(file, workspace.config))

@@ -138,7 +138,7 @@ class _ComparedQuery:
     k: int
 
     def cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
-        """Return the cause for this query, which completes `unknown`.
+        """Return `unknown` completed with the cause for this query.
 
         Raise UnknownReplyError if a model call is needed.
         """

@@ -67,7 +67,7 @@ class Metrics:
 
 
 class _State:
-    """Reads gauges at each scrape, and from the ledgers the model calls since its start."""
+    """Reads gauges at each scrape, and counts the ledgers' model calls since the server started."""
 
     def __init__(self, opened: OpenReleases, turns: Turns) -> None:
         self._opened, self._corpora = opened, opened.corpora

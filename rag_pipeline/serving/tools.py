@@ -304,8 +304,8 @@ def build_mcp(
 def dataset_names(dataset_info: str) -> list[str] | None:
     """Read the names of datasets from a client's text, or return None if it names none.
 
-    The text is a JSON list of names or of objects with `id`, or names separated by commas. Raise
-    ToolError for another text.
+    The text is a JSON list of names or of objects with `id`, one item of such a list, or names
+    separated by commas. Raise ToolError for text in any other form.
     """
     text = dataset_info.strip()
     if not text:

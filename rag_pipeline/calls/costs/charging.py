@@ -129,10 +129,12 @@ def reserve_batch(
     *,
     wait: bool = True,
 ) -> list[str]:
-    """Reserve money for the named requests of a batch. Return the names of the first that fit.
+    """Reserve money for requests of a batch. Return the names of the first that the budget covers.
 
-    If none fits yet, wait for other calls to end, or return [] if `wait` is False. Raises
-    BudgetError if the expected cost of all requests together does not fit.
+    `requests` maps names to the expected and the highest number of tokens. The highest cost is
+    reserved. If the budget covers no request yet, wait for other calls to end, or return [] if
+    `wait` is False. If no other call can free money, the first request gets all that is left. Raise
+    BudgetError if this is less than the expected cost of all requests, or if the price is unknown.
     """
     ledger = _ledger.get()
     if ledger is None:

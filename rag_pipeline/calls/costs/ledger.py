@@ -137,11 +137,11 @@ class Ledger:
         requests: Mapping[str, tuple[ChargedTokens, ChargedTokens]],
         batch: bool = False,
     ) -> list[str] | None:
-        """Reserve the highest possible cost of requests. Return the names of the first that fit.
+        """Reserve the highest cost of requests. Return the first names that the budget covers.
 
         `requests` maps names to the expected and the highest number of tokens. Returns None if all
-        must wait for other calls to end. Raises BudgetError if the expected cost of all requests
-        does not fit, or if the model has no price.
+        must wait for other calls to end. Raises BudgetError if the budget does not cover the
+        expected cost of all requests, or if the model has no price.
         """
         limit = self.budget_usd
         if limit is None or (price := self._price(provider, model)) == FREE:
@@ -268,7 +268,7 @@ class Ledger:
 
 
 def _fitting(costs: Mapping[str, _Cost], left: float) -> dict[str, float]:
-    """Return by name the highest costs of the first requests that fit `left` USD together."""
+    """Return by name the highest costs of the first requests that `left` USD cover together."""
     fitting: dict[str, float] = {}
     for name, cost in costs.items():
         left -= cost.most

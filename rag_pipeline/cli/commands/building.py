@@ -276,9 +276,10 @@ def plan(
     as_json: JsonFlag = False,
     migrate: Annotated[tuple[str, str] | None, option("OLD NEW", _MIGRATE)] = None,
 ) -> None:
-    """Show the work, time and costs of `rag run` by stage, and make no model calls.
+    """Show the work, time and costs of `rag run` by stage, without calls to remote models.
 
-    New files are loaded and cut into chunks, also with --json. `rag run` does not repeat this.
+    New files are loaded and cut into chunks, even with --json. `rag run` reuses these chunks. With
+    --migrate, the new model embeds a sample.
 
     \b
     Example:

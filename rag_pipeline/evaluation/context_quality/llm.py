@@ -1,4 +1,4 @@
-"""Judge contexts by a chat model: the level and use of each context, and missing facts."""
+"""Use a chat model to judge contexts: the level and use of each context, and missing facts."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

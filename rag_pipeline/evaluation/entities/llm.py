@@ -1,4 +1,4 @@
-"""Extract entities of seven types from a text by a chat model."""
+"""Use a chat model to extract entities of seven types from a text."""
 
 import re
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
     """Return the start and end of a given span in the document's text.
 
     If `content` is None, the offsets must lie inside the text. Otherwise the text at the offsets
-    must equal `content`, before or after all line ends are translated to newlines. If the text
+    must equal `content`, before or after all line endings are translated to newlines. If the text
     differs, `content` must occur exactly once. Raise SpanNotFoundError if there is no such span.
     """
     if content is None:
@@ -57,7 +57,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Translate the line ends of a text to newlines. Also return each character's old offset.
+    """Translate the line endings of a text to newlines. Also return each character's old offset.
 
     The last offset is that of the end of the text.
     """

@@ -50,7 +50,7 @@ _USUAL: Mapping[str, _Rounds] = {
 
 
 class Pace(NamedTuple):
-    """The duration of one round in seconds on the clock, and in seconds of processor time."""
+    """The wall-clock time and the processor time of one round (see the module), in seconds."""
 
     clock: float
     cpu: float
@@ -105,8 +105,8 @@ def keep_durations(
 ) -> None:
     """Store the ratio of each asset's processor time to its usual time, for the next plan.
 
-    `cpu_seconds` has the processor time of each step. The step `START` stands for the start of the
-    run. `chunks` counts the chunks that each step wrote.
+    `cpu_seconds` has the processor time of each step. The step `START` stands for the run's work
+    outside its steps. `chunks` counts the chunks that each step wrote.
     """
     cpu, queries = pace().cpu, _queries(workspace)
     usual, spent = defaultdict[str, float](float), defaultdict[str, float](float)
