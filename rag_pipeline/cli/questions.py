@@ -48,7 +48,7 @@ _PLAIN = {
     "leaks the title": "told by their document's title",
     "the question contains its answer": "told by their own question",
     "asked already": "like one that is asked already",
-    "no wording": "without a question that asks for them",
+    "no wording": "in a sentence that the rules cannot turn into a question",
 }
 """Words for the reasons that refuse a fact."""
 RULES = "none"
