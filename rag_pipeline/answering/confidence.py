@@ -51,13 +51,14 @@ This weight and the following ones: chosen by `benchmarks.bench_silence`, leavin
 """
 _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
 """The same where the agreement of sentences is known."""
-_MET = 3.25
-"""The score by `_SCORE` from which a question is not refused for its sentences alone.
-
-Paraphrases share few words with the sentence that answers them.
-"""
 _ABOVE_GENERAL = 0.6
-"""How far the threshold is above the highest scores of general questions there."""
+"""How far the threshold is at most above the highest scores of general questions there."""
+_BELOW_LOWEST_MADE = 2.5
+"""How far it is at least below the lowest scores of made questions there.
+
+People's wordings agree less with sentences than made questions do. In some corpora they agree
+hardly more than general questions do; there, few questions can be refused.
+"""
 _SLOPE = 4.5
 """The increase of the logit from general questions to made ones."""
 _LEAST = 0.3
@@ -123,9 +124,6 @@ class Calibration:
             )
         read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
         chances = _logistic(read @ np.array(self.weights) + self.intercept)
-        if self.error is None and self.weights[_SENTENCE:]:  # placed by sentences
-            is_met = rows @ _SCORE >= _MET
-            chances = np.where(is_met, np.maximum(chances, self.least), chances)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
         return found
 
@@ -287,10 +285,10 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     """Return a model placed by the evidence of made questions and of general questions.
 
     The threshold is a little below the lowest scores of made questions. If there are few made
-    questions, or if the agreement of sentences is known, it is near the highest scores of general
-    questions. Made questions agree with sentences more than people's wordings do. Return None if
-    there are no general questions. Also return None if enough made questions do not score higher
-    than these.
+    questions, it is at the highest scores of general questions. If the agreement of sentences is
+    known, it is the lower of two places: a little above the highest scores of general questions,
+    and well below the lowest scores of made questions. Return None if there are no general
+    questions. Also return None if enough made questions do not score higher than these.
     """
     if not len(general):
         return None
@@ -299,7 +297,8 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     near, far = made @ score, general @ score
     spread, least = _SPREAD, float(np.quantile(far, _HIGHEST_GENERAL))
     if by_sentence:
-        least += _ABOVE_GENERAL
+        lowest = float(np.quantile(near, _LOWEST_MADE)) if len(near) else math.inf
+        least = min(least + _ABOVE_GENERAL, lowest - _BELOW_LOWEST_MADE)
     elif len(near) >= _FEWEST_MADE:
         spread = float(np.median(near) - np.median(far))
         least = float(np.quantile(near, _LOWEST_MADE)) - _BELOW_MADE * spread

@@ -153,7 +153,7 @@ def test_a_model_is_placed_between_general_and_made_questions():
     assert placed(made, rows(0, 0, 0)) is None
 
 
-def test_where_sentences_are_compared_general_questions_alone_place_the_threshold():
+def test_where_sentences_are_compared_the_lower_of_two_places_is_the_threshold():
     made, general = np.zeros((51, len(EVIDENCE))), np.zeros((11, len(EVIDENCE)))
     made[:, 5], general[:, 5] = 1.2, np.linspace(0.8, 0.9, 11)
     found = placed(made, general)
@@ -161,9 +161,12 @@ def test_where_sentences_are_compared_general_questions_alone_place_the_threshol
     row = np.zeros((3, len(EVIDENCE)))
     row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.913, 0.915, 0.95], 1.0
     assert (found.chances(row) < found.least).tolist() == [True, False, True]
-    # Late interaction of 0.39 scores 3.3: passages that match so well are not refused.
-    met = np.array([[0.39, 0, 0, 0, 0, 0.8]])
-    assert found.chances(met) == found.least
+    # Made questions that score 25 allow 22.5.
+    made[:, 5] = 1.0
+    lower, row = placed(made, general), row[:2]
+    row[:, 5] = 0.899, 0.901
+    assert (lower.chances(row) < lower.least).tolist() == [True, False]
+    row[1, 5] = 0.915
     # The logit rises by 4.5 for 3 points of the score.
     logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.915 - 22.85)
     assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
