@@ -14,6 +14,7 @@ from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.search.copies import find_copies
+from rag_pipeline.store.look import looking
 from rag_pipeline.workspace import Workspace
 
 FAILED_BEFORE = "failed judgements are asked for again"
@@ -206,8 +207,13 @@ def stale_steps(workspace: Workspace) -> dict[Step, str]:
 
     The steps are in the order of the data flow. They include the steps that read a stale step, and
     those that a defect in a plugin keeps from being planned. No file is opened if all names, sizes
-    and times are the same as in the last load.
+    and times are the same as in the last load. Changes during the look are not seen.
     """
+    with looking():
+        return _stale_steps(workspace)
+
+
+def _stale_steps(workspace: Workspace) -> dict[Step, str]:
     loaded = indexing.loaded_listing(workspace)
     as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
     pending = pending_documents(workspace, steps(workspace.config), as_loaded)

@@ -17,6 +17,7 @@ from rag_pipeline.store.bucket import BucketFiles
 from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store.look import read_once
 from rag_pipeline.store.states import StateCache
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 
@@ -180,6 +181,9 @@ class Store:
 
     def read_note(self, path: str) -> dict[str, Any]:
         """Return the note that `write_parquet` stored in a file, or {} if there is none."""
+        return read_once((self.address(path), "note"), lambda: self._read_note(path))
+
+    def _read_note(self, path: str) -> dict[str, Any]:
         try:
             with self.files.open_file(path) as file:
                 metadata = pq.read_schema(file).metadata or {}

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
 from rag_pipeline.store.lance import data_files, id_filters, index_names, indexes
+from rag_pipeline.store.look import read_once
 from rag_pipeline.store.states import DocumentState, StateCache, TableState
 
 if TYPE_CHECKING:
@@ -103,14 +104,20 @@ class Table:
         version = self.at if version is None else version
         if self._opened is not None and version == self.at:
             return self._opened
+        newest = read_once((self._database.uri, self.name, "if created"), self._open_readable)
+        return newest if newest is None or version is None else self.open(version)
+
+    def _open_readable(self) -> "lancedb.table.Table | None":
         created = self._created()
-        if created is None or _format_of(created.schema) != FORMAT:
-            return None
-        return created if version is None else self.open(version)
+        return created if created is not None and _format_of(created.schema) == FORMAT else None
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
         """Open the newest or a pinned version. Raise StoreError if this code can't read it."""
-        version = self.at if version is None else version
+        wanted = self.at if version is None else version
+        key = self._database.uri, self.name, wanted
+        return read_once(key, lambda: self._open_at(wanted))
+
+    def _open_at(self, version: int | None) -> "lancedb.table.Table":
         try:
             table = self._database.open_table(self.name)
             if version is not None:
