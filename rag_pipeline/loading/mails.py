@@ -4,11 +4,9 @@ import mimetypes
 import re
 from collections import Counter
 from collections.abc import Iterator
-from email import message_from_bytes
-from email.message import EmailMessage, MIMEPart
-from email.policy import EmailPolicy
+from functools import cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
@@ -18,19 +16,15 @@ from rag_pipeline.loading.html import html_text
 from rag_pipeline.loading.text import one_line
 from rag_pipeline.loading.unseen import ATTACHMENTS
 
+if TYPE_CHECKING:
+    from email.message import EmailMessage, MIMEPart
+
 _FIELDS = ("From", "To", "Cc", "Date", "Subject")
 _MAX_FIELD = 10_000
 _LEAST_SAID = 0.5
 """Minimum share of the HTML's words in a mail's plain text that is read instead of the HTML."""
 _WORD = re.compile(r"\w{2,}")
 _SIGNATURES = ("pgp-signature", "pgp-keys", "pkcs7-signature", "x-pkcs7-signature")
-
-
-class _Bounded(EmailPolicy):
-    """Read at most 10,000 characters of a field, because `email` takes quadratic time."""
-
-    def header_fetch_parse(self, name: str, value: str) -> Any:
-        return super().header_fetch_parse(name, value[:_MAX_FIELD])
 
 
 def is_mail(name: str) -> bool:
@@ -47,13 +41,27 @@ def attachments(raw: bytes) -> list[tuple[str, bytes]]:
     return [(name, _content(part)) for name, part in _attached(_message(raw))]
 
 
-def _message(raw: bytes) -> EmailMessage:
-    message = message_from_bytes(raw, policy=_Bounded())
-    assert isinstance(message, EmailMessage)
+@cache
+def _policy() -> Any:
+    from email.policy import EmailPolicy  # slow to import
+
+    class Bounded(EmailPolicy):
+        """Read at most 10,000 characters of a field, because `email` takes quadratic time."""
+
+        def header_fetch_parse(self, name: str, value: str) -> Any:
+            return super().header_fetch_parse(name, value[:_MAX_FIELD])
+
+    return Bounded()
+
+
+def _message(raw: bytes) -> "EmailMessage":
+    from email import message_from_bytes
+
+    message: EmailMessage = message_from_bytes(raw, policy=_policy())
     return message
 
 
-def _attached(message: EmailMessage) -> list[tuple[str, MIMEPart]]:
+def _attached(message: "EmailMessage") -> "list[tuple[str, MIMEPart]]":
     found: dict[str, MIMEPart] = {}
     body = message.get_body(("plain",))
     for part in _leaves(message):
@@ -77,7 +85,7 @@ def _attached(message: EmailMessage) -> list[tuple[str, MIMEPart]]:
     return list(found.items())
 
 
-def _leaves(message: MIMEPart) -> Iterator[MIMEPart]:
+def _leaves(message: "MIMEPart") -> "Iterator[MIMEPart]":
     """Yield the parts that have no parts. An attached mail is one part."""
     pending: list[MIMEPart] = [message]
     while pending:
@@ -88,7 +96,7 @@ def _leaves(message: MIMEPart) -> Iterator[MIMEPart]:
             yield part
 
 
-def _content(part: MIMEPart) -> bytes:
+def _content(part: "MIMEPart") -> bytes:
     inner: Any = part.get_payload()
     if isinstance(inner, list):  # a mail
         return b"\n".join(one.as_bytes() for one in inner)
@@ -130,7 +138,7 @@ def _that_says_more(document_id: str, plain: str, html: str) -> tuple[str, Count
     return text, unseen
 
 
-def _mail_text(document_id: str, message: EmailMessage, subtype: str) -> str:
+def _mail_text(document_id: str, message: "EmailMessage", subtype: str) -> str:
     body = message.get_body((subtype,))
     if body is None:
         return ""

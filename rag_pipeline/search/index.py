@@ -111,8 +111,12 @@ class Index:
         return replace(opened, language_axes=opened._axes(np.arange(len(row_ids))))
 
     def _axes(self, positions: Positions) -> Vectors | None:
-        """Return the language axes of some chunks. None if the lexical index has one language."""
-        if self._terms is None or not self._terms.lexical.detects_language:
+        """Return the language axes of some chunks, or None if the index is of one language.
+
+        The packaged English model, whose tables have token vectors, has no such axes either.
+        """
+        is_english = self._token_weights is not None
+        if is_english or self._terms is None or not self._terms.lexical.detects_language:
             return None
         rows = self.take(sampled(positions), ["text", "vector"])
         return language_axes(vector_index.vectors_of(rows), rows.column("text").to_pylist())

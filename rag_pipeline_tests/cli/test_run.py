@@ -134,7 +134,7 @@ def test_without_queries_no_question_is_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_corpus(tmp_path, queries=None)
-    monkeypatch.setattr("rag_pipeline.cli.live._LOGGED_EVERY", 0)
+    monkeypatch.setattr("rag_pipeline.cli.live.LOGGED_EVERY", 0)
     assert "  load files: 4 of 4 documents" in said("plan", file)
     shown = said("run", file)
     assert "  embed chunks: " in shown, "a line tells the progress of a long stage"

@@ -160,7 +160,7 @@ def test_a_changed_code_version_shows_where_the_code_has_changed(built, home, mo
         dg.AssetRecordsFilter(source, asset_partitions=["chunks.short"]), limit=1
     ).records
     told = last.event_log_entry.asset_observation.description
-    assert told == "Code version changed: RecursiveChunking 1 -> RecursiveChunking 99"
+    assert told == "Code version changed: RecursiveChunking 2 -> RecursiveChunking 99"
     bring_up_to_date(built, home)
     assert seen(built, home) == planned(built) == []
 
