@@ -20,10 +20,6 @@ from rag_pipeline_tests.testing import servers
 from rag_pipeline_tests.testing.browser import CHROMIUM
 from rag_pipeline_tests.testing.corpora import copy_corpus, write_corpus
 from rag_pipeline_tests.testing.databases import new_database
-from rag_pipeline_tests.testing.side_by_side import (  # noqa: F401 - hooks of pytest
-    pytest_addoption,
-    pytest_runtestloop,
-)
 
 # Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
 os.environ.pop("COLUMNS", None)
