@@ -14,10 +14,11 @@ import numpy as np
 from rag_pipeline.answering.facts import NUMBER, kinds_asked, states
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.naming import capitalized
-from rag_pipeline.answering.reading import Floats, has_terms, is_across, multilingual
+from rag_pipeline.answering.reading import Floats, differ, has_terms, multilingual, written_in
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.imports import compiled
+from rag_pipeline.loading.languages import language_of
 
 _MOST_READ = 24
 """Maximum number of sentences of the first passages that the multilingual model reads."""
@@ -68,9 +69,10 @@ def agreements(question: str, chunks: Sequence[ScoredChunk]) -> Floats:
     weights = _weights(question, words)
     total = sum(weights.values())
     values = embed([one.with_headings for _, one in read]) @ embed.asked(question)
+    language = language_of(question)
     for (n, one), text, value in zip(read, about, values.tolist(), strict=True):
         held = sum(weights[word] for word in words.in_text(text)) / total if total else 1.0
-        if is_across(question, one.chunk.text):
+        if differ(language, written_in(one.chunk.text)):
             held, value = max(held, _HELD_ACROSS), value + _CLOSER_ACROSS
         value += _SHARE * held + _FACT * states_asked(question, one.text)
         found[n] = max(found[n], value + _LENGTH * math.log(max(len(weights), 1)))

@@ -19,7 +19,7 @@ _VALUE = re.compile(r"\b(?!(?:19|20)\d\d\b)\d+(?:[.,]\d+)*")
 _CHANGED = re.compile(
     r"(?i)\b(?:mov|shift|postpon|reschedul|chang|reduc|rais|increas|lower|extend|shorten|cut|adjust|"
     r"verschob|verschieb|verleg|geändert|ändert|erhöh|gesenkt|verlänger|verkürz|angepasst|"
-    r"déplac|report|modifi|augment|rédui|prolong|aplaz|traslad|cambi|aument|reduc)"
+    r"déplac|report|modifi|augment|rédui|prolong|aplaz|traslad|cambi|aument)"
 )
 _FORMER = re.compile(
     r"(?i)\b(?:(instead of|rather than|no longer|statt|anstelle von|nicht mehr|au lieu d[eu]|"
@@ -69,13 +69,13 @@ def _replaces(text: str, quoted: str) -> bool:
     letters in common with the quoted sentence, besides those of its amounts.
     """
     ours, theirs = _amounts(text), _amounts(quoted)
-    is_new = bool(ours - theirs)
+    if ours <= theirs:
+        return False
     for former in _FORMER.finditer(text):
         amount = _AMOUNT.match(text, former.end())
         if not amount or not (former[1] or _CHANGED.search(text)):
             continue
-        number, unit = amount[1], amount[2].lower()
-        if (number, unit) in theirs and is_new:
+        if (amount[1], amount[2].lower()) in theirs:
             shared = _long_words(text) & _long_words(quoted)
             return bool(shared - {unit for _, unit in theirs})
     return False

@@ -32,7 +32,11 @@ from rag_pipeline.models.providers.minilm import TokenIds
 from rag_pipeline.search.learning import FOLDS, folds_of
 
 EVIDENCE = (
-    *("late interaction", "worst met", "lead", "same document", "unheld name"),
+    "late interaction",
+    "worst met",
+    "lead",
+    "same document",
+    "unheld name",
     "best sentence",
 )
 """The inputs of the model (see `evidence`)."""
@@ -52,9 +56,9 @@ This weight and the following ones: chosen by `benchmarks.bench_silence`, leavin
 _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
 """The same where the agreement of sentences is known."""
 _ABOVE_GENERAL = 0.6
-"""How far the threshold is at most above the highest scores of general questions there."""
+"""The greatest distance of the threshold above the highest scores of general questions there."""
 _BELOW_LOWEST_MADE = 2.5
-"""How far it is at least below the lowest scores of made questions there.
+"""The least distance of the threshold below the lowest scores of made questions there.
 
 People's wordings agree less with sentences than made questions do. In some corpora they agree
 hardly more than general questions do; there, few questions can be refused.
@@ -66,7 +70,7 @@ _LEAST = 0.3
 _LOWEST_MADE = 0.08
 """The quantile of the made questions' scores from which the threshold is measured."""
 _BELOW_MADE = 0.3
-"""How far the threshold is below it, as a share of the distance from general to made questions.
+"""The distance of the threshold below it, as a share of that from general to made questions.
 
 People's wordings match passages less well than made questions do.
 """

@@ -180,8 +180,9 @@ def rank_sentences(
         words = Words(found.query, (f"{one.chunk.text}\n{one.chunk.context}" for one in read))
         names = words.in_text(" ".join(capitalized(found.query)))
         scores += _WORDS * words.held * np.array([word_share(words, s, names) for s in sentences])
+        asked_in = language_of(found.query)
         languages = [written_in(s.chunk.text) for s in sentences]
-        across = np.array([differ(language_of(found.query), one) for one in languages])
+        across = np.array([differ(asked_in, one) for one in languages])
         if multilingual() is not None:
             told = [counted[name] * (name not in _OF_WORDS) for name in counted]
             scores = np.where(across, features @ np.array(told) + _ACROSS, scores)

@@ -193,10 +193,7 @@ class RemoteModel(Settings):
     tokens_per_minute: int | None = Field(default=None, ge=1)
     patience_seconds: float = Field(default=300.0, ge=0)
 
-    @field_validator("api_key_env")
-    @classmethod
-    def _is_a_name(cls, name: str) -> str:
-        return _variable(name)
+    _is_a_name = field_validator("api_key_env")(_variable)
 
     @field_validator("base_url")
     @classmethod

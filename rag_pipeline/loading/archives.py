@@ -58,7 +58,13 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
 
 def read_member(path: Path, member: str) -> bytes:
     """Return the bytes of a member or attachment. Raise OSError if it is missing or corrupt."""
-    return _unpacked(path, member, path.stat().st_mtime_ns)
+    changed = path.stat().st_mtime_ns
+    if not is_mail(path.name):
+        return _unpacked(path, member, changed)
+    attached = _attached(path, changed)
+    if member not in attached:
+        raise OSError(f"it no longer contains {member}")
+    return attached[member]
 
 
 def member_of(name: str) -> tuple[str, str] | None:
@@ -76,11 +82,6 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
 
     `changed` is the archive's modification time in nanoseconds. A changed archive is read again.
     """
-    if is_mail(path.name):
-        attached = dict(attachments(path.read_bytes()))
-        if member not in attached:
-            raise OSError(f"it no longer contains {member}")
-        return attached[member]
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)
@@ -89,6 +90,15 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
             return archive.read(found)
     except _CORRUPT as error:
         raise OSError(f"corrupt .zip: {error}") from None
+
+
+@lru_cache(maxsize=1)
+def _attached(path: Path, changed: int) -> dict[str, bytes]:
+    """Return the attachments of a mail by name, and keep those of the last mail.
+
+    `changed` is the mail's modification time in nanoseconds.
+    """
+    return dict(attachments(path.read_bytes()))
 
 
 def bomb(

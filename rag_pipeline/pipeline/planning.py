@@ -202,6 +202,7 @@ def changed_files(workspace: Workspace) -> FileChanges:
     return FileChanges(sorted(edited), sorted(added), renamed, sorted(deleted))
 
 
+@looking()
 def stale_steps(workspace: Workspace) -> dict[Step, str]:
     """Return the steps that a run would make, each with the hash of its inputs.
 
@@ -209,11 +210,6 @@ def stale_steps(workspace: Workspace) -> dict[Step, str]:
     those that a defect in a plugin keeps from being planned. No file is opened if all names, sizes
     and times are the same as in the last load. Changes during the look are not seen.
     """
-    with looking():
-        return _stale_steps(workspace)
-
-
-def _stale_steps(workspace: Workspace) -> dict[Step, str]:
     loaded = indexing.loaded_listing(workspace)
     as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
     pending = pending_documents(workspace, steps(workspace.config), as_loaded)

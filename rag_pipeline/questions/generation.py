@@ -82,15 +82,17 @@ def make_questions(
     """
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []
-    left_out = _left_out(documents, kept := distinct_documents(documents))
-    documents = kept
+    in_force = documents_in_force(documents)
+    left_out = Counter({"not in force": len(documents) - len(in_force)})
+    documents = distinct_documents(in_force)
+    left_out["a copy of another"] = len(in_force) - len(documents)
     by_document = []
     for number, document in enumerate(documents):
         progress(number, len(documents))
-        by_document.append((document, list(read_facts(document))))
-        language = language_of(document.text) or "en"
-        reason = "no fact that the rules read" if language in READ else "another language"
-        left_out[reason] += not by_document[-1][1]
+        by_document.append((document, own := list(read_facts(document))))
+        if not own:
+            is_read = (language_of(document.text) or "en") in READ
+            left_out["no fact that the rules read" if is_read else "another language"] += 1
     names = names_of(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
@@ -129,14 +131,14 @@ def make_questions(
     return MadeQuestions(rows, certifier.refused, len(facts), +left_out)
 
 
-def _left_out(documents: Sequence[Document], kept: Sequence[Document]) -> Counter[str]:
-    replaced = len(not_in_force([d.document_id for d in documents]))
-    copies = len(documents) - len(kept) - replaced
-    return Counter({"not in force": replaced, "a copy of another": copies})
+def documents_in_force(documents: Sequence[Document]) -> list[Document]:
+    """Return the documents that no other document replaces (see `search.standing`)."""
+    replaced = not_in_force([d.document_id for d in documents])
+    return [d for d in documents if d.document_id not in replaced]
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents in force without near copies. Of copies, keep the shortest id.
+    """Return the documents without near copies. Of copies, keep the shortest id.
 
     Copies share 90 % of their runs of three words, and one copy has all figures of the other.
     The share is estimated by the least hashes (Broder, On the resemblance and containment of
@@ -145,8 +147,6 @@ def distinct_documents(documents: Sequence[Document]) -> list[Document]:
     kept: set[str] = set()
     read: list[tuple[set[int], set[str]]] = []
     holding: defaultdict[int, list[int]] = defaultdict(list)
-    replaced = not_in_force([d.document_id for d in documents])
-    documents = [d for d in documents if d.document_id not in replaced]
     for document in sorted(documents, key=lambda d: (len(d.document_id), d.document_id)):
         words = re.findall(r"\w+", document.text.casefold())
         runs = (" ".join(words[n : n + 3]) for n in range(max(1, len(words) - 2)))

@@ -23,6 +23,7 @@ from rag_pipeline.questions.generation import (
     MadeQuestions,
     QuestionRow,
     distinct_documents,
+    documents_in_force,
     made_row,
     round_robin,
 )
@@ -66,7 +67,7 @@ def write_questions(
     all wanted questions. Failed prompts count as refused. If all prompts fail, raise the first
     failure. The same documents give the same prompts.
     """
-    documents = distinct_documents(documents)
+    documents = distinct_documents(documents_in_force(documents))
     passages, pairs = _sources(documents, wanted, several, unanswerable)
     prompts = _prompts(passages, pairs)
     total = wanted + several + unanswerable
@@ -105,7 +106,8 @@ def prompts_of(
     documents: Sequence[Document], wanted: int, several: int = 0, unanswerable: int = 0
 ) -> list[Prompt]:
     """Return the prompts that `write_questions` sends for the same arguments."""
-    return _prompts(*_sources(distinct_documents(documents), wanted, several, unanswerable))
+    documents = distinct_documents(documents_in_force(documents))
+    return _prompts(*_sources(documents, wanted, several, unanswerable))
 
 
 def _sources(

@@ -111,12 +111,9 @@ class Index:
         return replace(opened, language_axes=opened._axes(np.arange(len(row_ids))))
 
     def _axes(self, positions: Positions) -> Vectors | None:
-        """Return the language axes of some chunks, or None if the index is of one language.
-
-        The packaged English model, whose tables have token vectors, has no such axes either.
-        """
+        """Return the language axes of some chunks. None for one language, or the English model."""
         is_english = self._token_weights is not None
-        if is_english or self._terms is None or not self._terms.lexical.detects_language:
+        if is_english or not (self._terms and self._terms.lexical.detects_language):
             return None
         rows = self.take(sampled(positions), ["text", "vector"])
         return language_axes(vector_index.vectors_of(rows), rows.column("text").to_pylist())
@@ -308,9 +305,8 @@ class _Terms:
 
         chunk_ids = chunks.column("chunk_id")
         rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
-        if rows.null_count or len(lexical) != len(chunk_ids) + _rows_without_chunks(
-            chunks, lexical
-        ):
+        others = lexical.count_outside(chunks.column("document_id"))
+        if rows.null_count or len(lexical) != len(chunk_ids) + others:
             raise StoreError(
                 f"{name} has {len(chunk_ids)} chunks, its lexical index has {len(lexical)}: "
                 f"they are from different builds; run `rag run` again"
@@ -401,13 +397,3 @@ def _resident(
         at = np.searchsorted(row_ids, rows.column("_rowid").to_numpy(), sorter=by_row_id)
         vectors[by_row_id[at]] = vector_index.vectors_of(rows)
     return vectors
-
-
-def _rows_without_chunks(chunks: pa.Table, lexical: LexicalIndex) -> int:
-    """Return how many rows of the lexical index belong to documents that the table lacks."""
-    import pyarrow.compute as pc
-
-    if len(lexical) == len(chunks):
-        return 0
-    ours = pc.is_in(lexical.document_ids, value_set=chunks.column("document_id").combine_chunks())
-    return len(lexical) - int(pc.sum(ours).as_py() or 0)

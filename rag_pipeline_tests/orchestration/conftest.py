@@ -4,7 +4,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from rag_pipeline_tests.testing.corpora import copy_corpus
+from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 from rag_pipeline_tests.testing.webhooks import VARIABLE, Webhook, listening
 
@@ -22,6 +22,13 @@ def built(tmp_path: Path, template: Path) -> Path:
     """Return the file of a corpus that is current: a copy of the module's `template`."""
     copy_corpus(template, tmp_path)
     return tmp_path / "tiny.yaml"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return the file of a corpus with two configurations, of which nothing is built."""
+    configurations = [rule("one", "recursive_150"), rule("two", "markdown")]
+    return write_corpus(tmp_path, configurations=configurations)
 
 
 @pytest.fixture

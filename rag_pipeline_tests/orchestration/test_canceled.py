@@ -13,37 +13,26 @@ from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBack
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_documents
-from rag_pipeline_tests.testing.dagster_projects import ask, execute
-
-
-@pytest.fixture
-def file(tmp_path):
-    return write_corpus(
-        tmp_path, configurations=[rule("one", "recursive_150"), rule("two", "markdown")]
-    )
-
-
-def asked(file, instance, name="stale_partitions"):
-    return ask(file, instance, name, one_run=True)
+from rag_pipeline_tests.testing.corpora import write_documents
+from rag_pipeline_tests.testing.dagster_projects import ask, ask_one_run, execute
 
 
 def test_a_cancel_holds_whatever_progress_the_run_made(file, instance):
     job = dg.JobDefinition(graph_def=dg.GraphDefinition(name="x"), name="tiny__bring_up_to_date")
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     run = instance.create_run_for_job(
         job, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags)
     )
     build(file, until="contextualized_chunks")
     instance.report_run_canceled(run)
-    requests, reason = asked(file, instance)
+    requests, reason = ask_one_run(file, instance)
     assert requests == []
     assert reason.endswith(
         "partitions are stale, and its last run was canceled; start tiny__bring_up_to_date, or "
         "change a file or a setting"
     )
     write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
-    (again,), _ = asked(file, instance, "changed_documents")
+    (again,), _ = ask_one_run(file, instance, "changed_documents")
     assert execute(file, instance, again)
     workspace = Workspace(load_config(file))
     assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
@@ -115,7 +104,7 @@ def test_a_change_after_a_cancel_is_loaded(file, instance):
     status = dg.DagsterRunStatus.STARTED
     run = dg.DagsterRun("__ASSET_JOB", status=status, asset_selection={documents})
     instance.report_run_canceled(instance.add_run(run))
-    assert asked(file, instance) == ([], "everything is current")
+    assert ask_one_run(file, instance) == ([], "everything is current")
     write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
-    requests, _ = asked(file, instance, "changed_documents")
+    requests, _ = ask_one_run(file, instance, "changed_documents")
     assert len(requests) == 1

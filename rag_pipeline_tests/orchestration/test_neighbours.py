@@ -31,6 +31,20 @@ def bring_up_to_date(file, home):
     assert execute(file, home, dg.RunRequest(job_name="tiny__bring_up_to_date"))
 
 
+def looks(instance):
+    """Return a function that evaluates conditions of automation, from its last call on."""
+    cursor = None
+
+    def look(definitions):
+        nonlocal cursor
+        with unstable():
+            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+        cursor = found.cursor
+        return found
+
+    return look
+
+
 def release_of(file):
     return Corpus.load(file).release().release_id
 
@@ -50,17 +64,13 @@ def test_a_neighbour_is_asked_for_exactly_when_the_release_changes(tmp_path, ins
     def site():
         pass
 
-    cursor = None
+    look = looks(instance)
 
     def asked():
-        nonlocal cursor
         definitions = dg.Definitions.merge(
             build_definitions(load_config(file), one_run=True), dg.Definitions(assets=[site])
         )
-        with unstable():
-            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
-        cursor = found.cursor
-        return found.total_requested
+        return look(definitions).total_requested
 
     asked()
     bring_up_to_date(file, instance)
@@ -111,14 +121,10 @@ def test_a_load_that_changes_nothing_asks_for_no_neighbour(
     definitions = dg.Definitions.merge(
         build_definitions(load_config(file)), dg.Definitions(assets=[site])
     )
-    cursor = None
+    look = looks(instance)
 
     def asked():
-        nonlocal cursor
-        with unstable():
-            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
-        cursor = found.cursor
-        return found.total_requested
+        return look(definitions).total_requested
 
     def night():
         assert execute(file, instance, dg.RunRequest(job_name="tiny__update_documents"))
@@ -161,13 +167,10 @@ def test_the_same_files_made_again_change_nothing_behind_the_release(tmp_path, i
         build_definitions(load_config(file), one_run=True),
         dg.Definitions(assets=[files, *map(behind, names)]),
     )
-    cursor = None
+    look = looks(instance)
 
     def asked():
-        nonlocal cursor
-        with unstable():
-            found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
-        cursor = found.cursor
+        found = look(definitions)
         requested = [
             name for name in names if found.get_num_requested(dg.AssetKey(f"after_{name}"))
         ]

@@ -28,26 +28,14 @@ from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     paid_contexts,
-    rule,
     write_corpus,
     write_documents,
 )
-from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
+from rag_pipeline_tests.testing.dagster_projects import ask_one_run, execute, named
 from rag_pipeline_tests.testing.leases import held
 from rag_pipeline_tests.testing.model_server import serving
 
 WHOLE = ("bring_up_to_date", None)
-
-
-@pytest.fixture
-def file(tmp_path):
-    return write_corpus(
-        tmp_path, configurations=[rule("one", "recursive_150"), rule("two", "markdown")]
-    )
-
-
-def asked(file, instance, name="stale_partitions"):
-    return ask(file, instance, name, one_run=True)
 
 
 def is_current(file):
@@ -57,14 +45,14 @@ def is_current(file):
 
 def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
     monkeypatch.setattr(assets, "LOG_SECONDS", 0.0)
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     assert named(request) == WHOLE
     assert execute(file, instance, request)
     said = {entry.user_message for entry in instance.all_logs(instance.get_runs()[0].run_id)}
     assert f"chunks markdown: {len(DOCUMENTS)} documents so far" in said
     monkeypatch.undo()
     assert is_current(file)
-    assert asked(file, instance) == ([], "everything is current")
+    assert ask_one_run(file, instance) == ([], "everything is current")
 
     config = load_config(file)
     version = instance.get_latest_data_version_record(
@@ -79,18 +67,20 @@ def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
     charted = numbers(config, instance)
     text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
     write_documents(file.parent / "documents", {"policy/travel.md": text})
-    (request,), _ = asked(file, instance, "changed_documents")
+    (request,), _ = ask_one_run(file, instance, "changed_documents")
     assert named(request) == WHOLE
     assert execute(file, instance, request)
     assert numbers(config, instance) == charted, "or the charts have holes"
-    assert asked(file, instance)[0] == asked(file, instance, "changed_documents")[0] == []
+    assert (
+        ask_one_run(file, instance)[0] == ask_one_run(file, instance, "changed_documents")[0] == []
+    )
     assert "250 euros" in Corpus.load(file).search("price of a hotel a night", k=1)[0].text
 
     release = Corpus.load(file).release().release_id
     write_documents(file.parent / "documents", {"policy/travel.md": text})  # the same, with a time
-    (request,), _ = asked(file, instance, "changed_documents")
+    (request,), _ = ask_one_run(file, instance, "changed_documents")
     assert execute(file, instance, request)
-    assert asked(file, instance, "changed_documents") == (
+    assert ask_one_run(file, instance, "changed_documents") == (
         [],
         "no file has changed since the last load",
     )
@@ -151,10 +141,10 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
     file, instance, monkeypatch
 ):
     fail_markdown(monkeypatch, ProviderError("the model is out of order"))
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     assert not execute(file, instance, request)
     assert Corpus.load(file).release().configuration == "one"
-    requests, reason = asked(file, instance)
+    requests, reason = ask_one_run(file, instance)
     assert requests == []
     assert reason.startswith(
         "nothing to do before something changes; stuck: chunks markdown, and 7 steps that read "
@@ -163,7 +153,7 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
 
     monkeypatch.undo()
     write_documents(file.parent / "documents", {"new.txt": "The fee is 12 euros."})
-    (request,), _ = asked(file, instance, "changed_documents")
+    (request,), _ = ask_one_run(file, instance, "changed_documents")
     assert execute(file, instance, request), "the next load tries it again"
     assert is_current(file)
 
@@ -195,7 +185,7 @@ def fail_markdown_once(file, instance, monkeypatch):
     """Return the run of an empty store whose chunks of `markdown` failed."""
     with monkeypatch.context() as patch:
         fail_markdown(patch, ProviderError("the model is out of order"))
-        (request,), _ = asked(file, instance)
+        (request,), _ = ask_one_run(file, instance)
         assert not execute(file, instance, request)
     return instance.get_runs()[0]
 
@@ -210,7 +200,7 @@ def of_type(instance, run, kind):
 
 def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     fail_markdown(monkeypatch, dg.DagsterExecutionInterruptedError())
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     assert not execute(file, instance, request)
     result = instance.get_runs()[0]
     (record,) = instance.get_records_for_run(
@@ -219,11 +209,11 @@ def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
     told = record.event_log_entry.dagster_event
     assert told.step_failure_data.user_failure_data.description == "The run was canceled."
     assert not instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_RESTARTED)
-    assert len(asked(file, instance)[0]) == 1, "nothing is known of what it did not come to"
+    assert len(ask_one_run(file, instance)[0]) == 1, "nothing is known of what it did not come to"
 
 
 def test_a_canceled_run_begins_no_further_step(file, instance, monkeypatch):
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     with monkeypatch.context() as patch:
 
         def cancel(*_, **__):
@@ -236,7 +226,7 @@ def test_a_canceled_run_begins_no_further_step(file, instance, monkeypatch):
     made = {step.asset for step in of_type(instance, run, "ASSET_MATERIALIZATION")}
     assert "retrieval_run" in made, "it came as far as that"
     assert made.isdisjoint({"answers", "entity_scores", "context_scores", "leaderboard"})
-    requests, reason = asked(file, instance)
+    requests, reason = ask_one_run(file, instance)
     assert requests == []
     stale = stale_steps(Workspace(load_config(file)))
     assert reason.startswith(f"{len(stale)} partitions are stale, and its last run was canceled")
@@ -245,15 +235,15 @@ def test_a_canceled_run_begins_no_further_step(file, instance, monkeypatch):
 def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch):
     with monkeypatch.context() as patch:
         fail_markdown(patch, StoreError("No space left on device"))
-        (request,), _ = asked(file, instance)
+        (request,), _ = ask_one_run(file, instance)
         assert not execute(file, instance, request)
     assert Corpus.load(file).release().configuration == "one"
-    assert len(asked(file, instance)[0]) == 1, "a full disk says nothing of the chunks"
+    assert len(ask_one_run(file, instance)[0]) == 1, "a full disk says nothing of the chunks"
 
     fail_markdown(monkeypatch, KeyError("a bug"))
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     assert not execute(file, instance, request)
-    assert asked(file, instance)[0] == []
+    assert ask_one_run(file, instance)[0] == []
     failed = instance.get_runs()[0]
     (failure,) = instance.get_records_for_run(
         failed.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
@@ -267,10 +257,10 @@ def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch
 def test_nothing_is_asked_for_while_another_is_at_work(file, instance, tmp_path):
     with held(file) as holder:
         for sensor in ("stale_partitions", "changed_documents"):
-            requests, reason = asked(file, instance, sensor)
+            requests, reason = ask_one_run(file, instance, sensor)
             assert requests == []
             assert f"process {holder.pid} on" in reason
-    assert len(asked(file, instance)[0]) == 1
+    assert len(ask_one_run(file, instance)[0]) == 1
 
 
 def test_a_run_of_a_single_asset_is_at_work_on_the_corpus(file, instance, monkeypatch):
@@ -291,7 +281,7 @@ def test_a_run_of_a_single_asset_is_at_work_on_the_corpus(file, instance, monkey
 
 
 def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypatch):
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     with held(file) as holder:
 
         def others_turn(seconds):
@@ -312,7 +302,7 @@ def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypat
 
 
 def test_a_changed_corpus_file_needs_no_reload(file, instance):
-    (request,), _ = asked(file, instance)
+    (request,), _ = ask_one_run(file, instance)
     assert execute(file, instance, request)
     look = looking(file, instance)
     assert look() == "everything is current"

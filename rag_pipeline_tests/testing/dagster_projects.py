@@ -38,6 +38,13 @@ def ask(
     return list(tick.run_requests or ()), tick.skip_message
 
 
+def ask_one_run(
+    file: Path, instance: dg.DagsterInstance, name: str = "stale_partitions"
+) -> tuple[list[dg.RunRequest], str | None]:
+    """Let a sensor look once, where one run makes everything that is stale."""
+    return ask(file, instance, name, one_run=True)
+
+
 @cache
 def _definitions(file: Path, written: bytes, one_run: bool) -> dg.Definitions:
     """Return the definitions of a corpus file as it was written, as a code server keeps them."""

@@ -137,7 +137,7 @@ def import_release(
         waiting=lambda holder: say(escape(holder)),
         trust_endpoints=True,  # the foreign ones are refused above
     )
-    exported = (workspace.store.read_json(IMPORTED) or {})["release"]
+    exported = workspace.store.read_json(IMPORTED)["release"]
     here = f", here {release.release_id}" if release.release_id != exported else ""
     console.print(f"serving {exported}{here} ({release.configuration})")
     show_next(rag("search", "your question", file=target, corpus=config.corpus))
