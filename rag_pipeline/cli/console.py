@@ -124,9 +124,12 @@ def tell(markup: str) -> None:
     console.print(markup, soft_wrap=not (console.is_terminal or "COLUMNS" in os.environ))
 
 
-def show_next(line: str) -> None:
-    """Print the command that users usually run next."""
-    say(f"Next: {command(line)}")
+def show_next(*lines: str | tuple[str, str]) -> None:
+    """Print the commands that users usually run next. A tuple adds a command's purpose."""
+    for number, given in enumerate(lines):
+        line, purpose = given if isinstance(given, tuple) else (given, "")
+        told = f"  [dim]# {escape(purpose)}[/dim]" if purpose else ""
+        say(f"{'      ' if number else 'Next: '}{command(line)}{told}")
 
 
 def new_table(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, counted, cut, megabytes, say, show_next
+from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading.languages import NAMES
@@ -159,6 +159,4 @@ def _show_next(installing: str, name: str, target: Path, queries: Path | None) -
         say("There are no questions yet, so nothing is measured: make some first.")
         steps.append(rag("questions", file=target.expanduser(), corpus=name))
     steps.append(rag("run", file=target.expanduser(), corpus=name))
-    show_next(steps[0])
-    for step in steps[1:]:
-        say(f"      {command(step)}")
+    show_next(*steps)

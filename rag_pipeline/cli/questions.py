@@ -71,8 +71,12 @@ def make_and_write(
     as_json: bool,
     chat: str | None = None,
     plan: bool = False,
+    is_last: bool = True,
 ) -> None:
-    """Make questions, write them to the corpus's queries file, and print the next command."""
+    """Make questions, write them to the corpus's queries file, and print the next commands.
+
+    Without `is_last`, the caller prints more, so omit the next commands.
+    """
     config = load_config(file)
     target = output.expanduser() if output else files.queries_file(config)
     human, synthetic = files.counts(files.read_questions(target))
@@ -116,7 +120,8 @@ def make_and_write(
         return
     documents_asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
     say(
-        f"wrote {added} synthetic questions about {len(documents_asked)} documents to "
+        f"wrote {counted(added, 'synthetic question')} about "
+        f"{counted(len(documents_asked), 'document')} to "
         f"{escape(shown_path(target))}{f', replacing {replaced}' * bool(replaced)}; {seconds:.1f} s"
     )
     if unread := refused_documents(workspace):
@@ -125,11 +130,12 @@ def make_and_write(
         _explain_few(made, len(documents), chat)
     for row in made.rows[:_SHOWN]:
         say(f"  {visible(row['query'])}")
-    look = rag("questions", "review", file=file, corpus=config.corpus)
-    say(f"To review them: {command(look)}")
-    show_next(rag("run", file=file, corpus=config.corpus))
     if chat is not None:
         console.print(f"cost: {usd:.4f} USD")
+    if is_last:
+        look = rag("questions", "review", file=file, corpus=config.corpus)
+        say(f"To review them: {command(look)}")
+        show_next(rag("run", file=file, corpus=config.corpus))
 
 
 def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:

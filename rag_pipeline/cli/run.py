@@ -11,13 +11,13 @@ from rich.markup import escape
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import (
-    command,
     console,
     counted,
     indented,
     outside_capture,
     progress_bar,
     say,
+    show_next,
     tell,
     visible,
 )
@@ -53,11 +53,13 @@ def run_corpus(
     allow_deletions: bool = False,
     wait: bool = False,
     verbose: bool = False,
+    is_last: bool = True,
 ) -> None:
     """Run the corpus, and print its stages, leaderboard, problems and release.
 
     `json_out` is a file for the results. `allow_deletions` lifts the limit `documents.max_deleted`.
     With `wait`, wait for another run of the corpus to end. With `verbose`, print each step.
+    Without `is_last`, the caller prints more, so omit an example and the next commands.
     """
     config = load_config(file)
     if allow_deletions:
@@ -81,7 +83,9 @@ def run_corpus(
             console.print()
             show_leaderboard(board)
         _show_problems(workspace)
-        _show_release(config, file, board, ask=any(result.ran for result in results))
+        _show_release(config, board)
+        if is_last:
+            _show_next(config, file, search=any(result.ran for result in results))
 
 
 def _run(
@@ -193,15 +197,18 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
-def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> None:
-    """Print the served release and the next commands. With `ask`, also search for a query."""
-    corpus = Corpus(config)
-    served = corpus.release()
+def _show_release(config: CorpusConfig, board: Board) -> None:
+    served = Corpus(config).release()
     name = board.labels().get(served.configuration, served.configuration)
     console.print(f"\nServing {served.release_id}: {escape(name)}")
     if headline := board.headline(served.configuration):
         console.print(escape(headline))
-    if ask and (question := next(iter(corpus.questions(count=1)), None)):
+
+
+def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
+    """Print the next commands. With `search`, first search for a query as an example."""
+    corpus = Corpus(config)
+    if search and (question := next(iter(corpus.questions(count=1)), None)):
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))
@@ -209,9 +216,6 @@ def _show_release(config: CorpusConfig, file: Path, board: Board, ask: bool) -> 
     following = (
         (("ask", "your question"), ""),
         (("report",), "the evaluation as a page") if measured else (("questions",), "to measure"),
-        (("plan",), f"after a change in the documents or in {escape(shown_path(file))}"),
+        (("plan",), f"after a change in the documents or in {shown_path(file)}"),
     )
-    console.print("Next:")
-    for arguments, purpose in following:
-        line = rag(*arguments, file=file, corpus=config.corpus)
-        say(f"  {command(line)}" + (f"  [dim]# {purpose}[/dim]" if purpose else ""))
+    show_next(*((rag(*one, file=file, corpus=config.corpus), why) for one, why in following))

@@ -57,8 +57,8 @@ def code_warning(workspace: Workspace) -> str:
         return ""
     kinds = workspace.documents().read_rows(["media_type"])
     files = sum(row["media_type"] in CODE_SUFFIXES.values() for row in kinds)
-    how = f"`{installation('code')}` and run again"
-    return f"{files:,} of source code, cut by lines instead of functions: {how}" if files else ""
+    how = f"is cut by lines, not functions: `{installation('code')}` and run again"
+    return f"source code in {files:,} document{'s' * (files > 1)} {how}" if files else ""
 
 
 def window_warnings(workspace: Workspace) -> list[str]:

@@ -103,8 +103,12 @@ def _content(part: "MIMEPart") -> bytes:
     return bytes(part.get_payload(decode=True) or b"")
 
 
-def read_mail(document_id: str, raw: bytes) -> Parsed:
-    """Return a mail's (RFC 5322) fields, its text, and the names of its attachments."""
+def read_mail(document_id: str, raw: bytes, is_member: bool) -> Parsed:
+    """Return a mail's (RFC 5322) fields, its text, and the names of its attachments.
+
+    `is_member` says whether the mail is inside an archive or mail: its attachments are not read,
+    but counted.
+    """
     message = _message(raw)
     fields = {name: one_line(str(v)) for name in _FIELDS if (v := message[name])}
     if not fields:
@@ -118,6 +122,7 @@ def read_mail(document_id: str, raw: bytes) -> Parsed:
         html = ""
     text, unseen = _that_says_more(document_id, plain, html)
     names = [name for name, _ in _attached(message)]
+    unseen[ATTACHMENTS] = is_member * len(names)
     sent = getattr(message["Date"], "datetime", None)
     return _mail(fields, text, names, sent.date().isoformat() if sent else "", unseen)
 

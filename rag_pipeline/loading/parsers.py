@@ -30,10 +30,9 @@ from rag_pipeline.loading.formats import (
     read_rtf,
 )
 from rag_pipeline.loading.html import read_html, to_markdown
-from rag_pipeline.loading.mails import attachments, read_mail, read_outlook_mail
+from rag_pipeline.loading.mails import read_mail, read_outlook_mail
 from rag_pipeline.loading.text import clean, decode, one_line
 from rag_pipeline.loading.unseen import (
-    ATTACHMENTS,
     FORMULAS,
     WITHOUT_WIDTH,
     docx_without_unseen,
@@ -99,11 +98,7 @@ def _parse_html(document_id: str, raw: bytes) -> Parsed:
 
 
 def _parse_mail(document_id: str, raw: bytes) -> Parsed:
-    """Read a mail. Attachments of a mail inside an archive or mail are not read, but counted."""
-    parsed = read_mail(document_id, raw)
-    if member_of(document_id) is None:
-        return parsed
-    return parsed._replace(unseen={**parsed.unseen, ATTACHMENTS: len(attachments(raw))})
+    return read_mail(document_id, raw, is_member=member_of(document_id) is not None)
 
 
 def _parse_docx(_: str, raw: bytes) -> Parsed:

@@ -1,40 +1,77 @@
 """Cut an excerpt out of a long passage, to show the excerpt with a question."""
 
+import re
 from collections import Counter
 
 from rag_pipeline.chunking.sentences import sentence_ends
-from rag_pipeline.search.tokenization import default_tokenizer
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.tokenization import tokenizer_of
+
+_BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
+"""Matches line ends before an empty line, heading, row or item of a list."""
+_HEADING = re.compile(r"^#{1,6} +(.*)$", re.M)
+_RULE = re.compile(r"[-=_*|:\s]*")
+_WORD = re.compile(r"\S+")
 
 
 def excerpt(text: str, query: str, length: int) -> str:
     """Return the excerpt of at most `length` characters that best fits the query.
 
-    An excerpt begins with a sentence. The best excerpt has the highest sum of the weights of its
-    query words. A word that occurs in n sentences of the text has the weight 1/n. If the text has
-    no query word, the excerpt is the beginning of the text. Runs of white space become one space,
-    and an ellipsis replaces omitted text.
+    An excerpt begins with a sentence, or within a sentence that is longer than the excerpt. The
+    best excerpt has the highest sum of the weights of its query words. A word that occurs in n
+    sentences of the text has the weight 1/n. If the text has no query word, the excerpt is the
+    beginning of the text. The marks of Markdown's headings and tables are left out, runs of white
+    space become one space, and an ellipsis replaces omitted text.
     """
-    flat = " ".join(text.split())
+    flat, starts = _sentences(text)
     if len(flat) <= length:
         return flat
-    starts = [0, *sentence_ends(flat, 0, len(flat))]
-    tokenize = default_tokenizer().tokenize
-    wanted = set(tokenize(query))
-    held = [
-        wanted.intersection(tokenize(flat[start:end]))
-        for start, end in zip(starts, [*starts[1:], len(flat)], strict=True)
+    # A word alone is stemmed by the stemmers of all languages, in the text as in the query.
+    tokenize = tokenizer_of(Lexical(language="auto")).tokenize
+    wanted = {term for word in query.split() for term in tokenize(word)}
+    found = [
+        (match.start(), terms)
+        for match in _WORD.finditer(flat)
+        if (terms := wanted.intersection(tokenize(match[0])))
     ]
-    holding = Counter(term for terms in held for term in terms)
+    ends = [*starts[1:], len(flat)]
+    holding: Counter[str] = Counter()
+    within = []
+    for start, end in zip(starts, ends, strict=True):
+        own = [(at, terms) for at, terms in found if start <= at < end]
+        holding.update(set().union(*(terms for _, terms in own)))
+        within += [flat.rfind(" ", 0, at - length // 3) + 1 for at, _ in own if at > start + length]
 
     def weight(start: int) -> float:
-        within = wanted.intersection(tokenize(flat[start : start + length - 2]))
-        return sum(1 / max(1, holding[term]) for term in within)
+        held = (terms for at, terms in found if start <= at < start + length - 2)
+        return sum(1 / holding[term] for term in set().union(*held))
 
-    best = max(starts, key=lambda start: (weight(start), start)) if holding else 0
+    best = max(starts + within, key=lambda start: (weight(start), start in starts, start))
+    if not found:
+        best = 0
     # Near the text's end, earlier sentences fill the excerpt.
-    best = next(start for start in starts if start >= min(best, len(flat) - length + 1))
+    fitting = sorted({*starts, best})
+    best = next(start for start in fitting if start >= min(best, len(flat) - length + 1))
     head = "…" if best else ""
     shown = flat[best : best + length - len(head)]
     if best + len(shown) < len(flat):
         shown = f"{shown[:-1].rstrip()}…"
     return head + shown
+
+
+def _sentences(text: str) -> tuple[str, list[int]]:
+    """Return the text on one line without marks of Markdown, and the start of each sentence."""
+    flat, starts, is_heading = "", [0], False
+    for line in _BLOCK.split(_HEADING.sub(r"\g<0>\n", text)):
+        if _RULE.fullmatch(line):
+            continue
+        block = " ".join(line.split())
+        if block.startswith("|"):
+            block = " · ".join(cell for one in block.split("|") if (cell := one.strip()))
+        joint = ": " if is_heading and flat[-1].isalnum() else " " if flat else ""
+        is_heading = _HEADING.match(block) is not None
+        flat += joint
+        starts.append(len(flat))
+        flat += _HEADING.sub(r"\1", block)
+        starts += sentence_ends(flat, starts[-1], len(flat))
+    return flat, sorted(set(starts))

@@ -1,8 +1,8 @@
 """Let a running server of the same user and corpus answer `rag search` and `rag ask`.
 
-The server listens on a Unix socket in a folder that only its user can open. The socket's name is a
-hash of the corpus file, its content, the working directory and the version of this package. A
-command finds a server only if all of these are equal.
+The server listens on a Unix socket in a folder that only its user can open. The socket's name has
+two hashes: of the corpus file's path, the working directory and the version of this package, and of
+the file's content. A command finds a server only if all of these are equal.
 """
 
 import asyncio
@@ -80,6 +80,26 @@ def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
         return None
 
 
+def serves_earlier_file(file: Path) -> bool:
+    """Return whether the only servers of a corpus file opened it before its last change.
+
+    A change of an environment variable that the file names counts as a change of the file.
+    """
+    try:
+        path = socket_path(file)
+        others = list(path.parent.glob(f"{path.name.partition('-')[0]}-*.sock"))
+        return path not in others and any(map(_is_alive, others))
+    except OSError:
+        return False
+
+
+def _is_alive(path: Path) -> bool:
+    with suppress(OSError, http.client.HTTPException), closing(_Connection(path)) as connection:
+        connection.request("GET", "/live")
+        return connection.getresponse().status == 200
+    return False
+
+
 def answering(corpora: Sequence["Corpus"]) -> "Route":
     """Return the route of these requests. A request over the network gets status 404."""
     from starlette.responses import JSONResponse
@@ -142,9 +162,12 @@ def socket_path(file: Path) -> Path:
         raise PermissionError(f"{folder} is not a folder of this user alone")
     text = file.read_text(encoding="utf-8", errors="replace")
     values = [os.environ.get(name) for name in _WORD.findall(text) if name in os.environ]
-    made_by = version("rag_pipeline"), __file__, str(Path.cwd())
-    identity = json.dumps([*made_by, str(file.resolve()), text, values])
-    return folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.sock"
+    place = [version("rag_pipeline"), __file__, str(Path.cwd()), str(file.resolve())]
+    return folder / f"{_hash(place)}-{_hash([text, values])}.sock"
+
+
+def _hash(identity: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:20]
 
 
 class _Connection(http.client.HTTPConnection):

@@ -12,6 +12,8 @@ def test_the_demo_of_own_documents(here: Path) -> None:
     assert sorted(path.name for path in here.iterdir()) == ["my rules", "rag-demo"]
     assert "synthetic questions" in shown
     assert "Serving release-000001" in shown
-    assert "[1]" in shown.rpartition(" ask ")[2], "an answer with its source"
+    answered, _, end = shown.partition("\nNext: ")
+    assert "[1]" in answered.rpartition(" ask ")[2], "an answer with its source"
+    assert end.startswith("rag ask 'your question'") and "Next" not in end and len(end) < 400
     assert "everything is current" in said("demo", "--folder", "my rules")
     assert "rag-demo exists and is no demo of sample" in refused("demo")

@@ -26,3 +26,22 @@ def test_the_last_sentences_are_shown_with_those_before():
 def test_without_a_word_of_the_query_the_beginning_is_shown():
     assert excerpt(LEASE, "xylophone", 20) == "2.1 Base rent under…"
     assert excerpt("x" * 400, "", 10) == "x" * 9 + "…"
+
+
+def test_a_word_within_a_long_sentence_is_shown():
+    words = "and so on " * 40
+    shown = excerpt(f"First, {words}the pump is replaced, {words}", "Who replaces the pumps?", 80)
+    assert len(shown) <= 80 and "the pump is replaced," in shown
+
+
+def test_a_word_is_found_by_its_stem_in_the_language_of_the_text():
+    text = "Das Büro ist im ersten Stock. " * 9 + "Die Verträge liegen beim Einkauf."
+    assert excerpt(text, "Wo liegt der Vertrag?", 60).endswith("Die Verträge liegen beim Einkauf.")
+
+
+def test_headings_and_rows_are_shown_without_their_marks():
+    rows = "| part | count |\n|---|---|\n| P-1 | 4 |"
+    text = f"# Stock\n\n## Hall A\nFans are\nspare. Ask Ada.\n\n{rows}"
+    assert excerpt(text, "", 99) == "Stock: Hall A: Fans are spare. Ask Ada. part · count P-1 · 4"
+    assert excerpt(text, "P-1", 12) == "…P-1 · 4"
+    assert excerpt(text, "spare fans", 20) == "…Fans are spare. As…"

@@ -13,10 +13,15 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.serving import local
 from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.local import ask_server, listening_to_user, socket_path
+from rag_pipeline.serving.local import (
+    ask_server,
+    listening_to_user,
+    serves_earlier_file,
+    socket_path,
+)
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.app_server import Running
-from rag_pipeline_tests.testing.command_line import said
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import renamed_corpus
 from rag_pipeline_tests.testing.servers import free_port
 
@@ -84,8 +89,13 @@ def test_another_file_folder_version_or_variable_finds_no_server(
     text = built_file.read_text()
     built_file.write_text(f"{text}\n# changed\n")
     assert ask_server(built_file, "search", ASKED) is None
+    told = rag("search", ASKED["query"], "-c", built_file)
+    assert told.err.startswith(f"`rag serve` runs with an earlier {built_file}, so")
+    assert told.err.count("\n") == 1 and told.code == 0
+    assert rag("search", ASKED["query"], "--no-server", "-c", built_file).err == ""
     built_file.write_text(text)
     assert ask_server(built_file, "search", ASKED) is not None
+    assert not serves_earlier_file(built_file)
     assert ask_server(built_file, "search", {**ASKED, "where": "sleep(9)"}) is None, "an error"
 
 
@@ -97,6 +107,10 @@ def test_a_dead_or_suspended_server_and_a_foreign_folder_are_passed_over(
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
         assert ask_server(built_file, "search", ASKED) is None
+        text = built_file.read_text()
+        built_file.write_text(f"{text}\n# changed\n")
+        assert not serves_earlier_file(built_file), "its server is dead"
+        built_file.write_text(text)
         dead.listen()
         monkeypatch.setattr(local, "_ALIVE_SECONDS", 0.01)
         assert ask_server(built_file, "search", ASKED) is None

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from rag_pipeline.cli.console import console, counted, print_json, say
-from rag_pipeline.cli.find import find_corpus_file, open_corpus
+from rag_pipeline.cli.console import console, counted, errors, print_json, say
+from rag_pipeline.cli.find import find_corpus_file, open_corpus, shown_path
 from rag_pipeline.cli.options import (
     CorpusArgument,
     CorpusOption,
@@ -120,10 +121,15 @@ def ask(
 
 def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> Any:
     """Return the answer of a running server of the same corpus, or else of this process."""
-    from rag_pipeline.serving.local import WORK, ask_server
+    from rag_pipeline.serving.local import WORK, ask_server, serves_earlier_file
 
     made = None if no_server else ask_server(file, work, asked)
     if made is None:
+        if not no_server and serves_earlier_file(file):
+            errors.print(
+                f"`rag serve` runs with an earlier {escape(shown_path(file))}, so this command "
+                f"works alone, which is slower; restart the server to serve the edited file"
+            )
         from rag_pipeline.corpus import Corpus
 
         made = WORK[work](Corpus.load(file), **asked)

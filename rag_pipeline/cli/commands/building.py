@@ -14,6 +14,7 @@ from rag_pipeline.cli.console import (
     print_json,
     say,
     set_quiet,
+    show_next,
 )
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import (
@@ -120,12 +121,16 @@ def demo(
         _write_demo(name, file, documents)
     if documents is not None:
         question = _made_questions(file)
-    run_corpus(file, None, None)
+    run_corpus(file, None, None, is_last=False)
     if question:
         say(f"\n{command(rag('ask', question, file=file, corpus=name))}")
         show_answer(open_assistant([Corpus.load(file)]).ask(question), trace=False)
-    serve = command(rag("serve", file=file, corpus=name))
-    say(f"\nTo see each source marked on its page: {serve}  # http://127.0.0.1:9003")
+    say("")
+    show_next(
+        rag("ask", "your question", file=file, corpus=name),
+        (rag("serve", file=file, corpus=name), "each source marked on its page: 127.0.0.1:9003"),
+        (rag("report", file=file, corpus=name), "the evaluation as a page"),
+    )
 
 
 def _write_demo(name: str, file: Path, documents: Path | None) -> None:
@@ -165,7 +170,7 @@ def _made_questions(file: Path) -> str:
     target = queries_file(load_config(file))
     if not target.exists():
         try:
-            make_and_write(file, Wanted(_DEMO_QUESTIONS), False, None, False, RULES)
+            make_and_write(file, Wanted(_DEMO_QUESTIONS), False, None, False, RULES, is_last=False)
         except InputError as error:  # a demo without questions still indexes and searches
             say(escape(str(error)))
             return ""
