@@ -4,14 +4,18 @@ import io
 import re
 from collections import Counter
 from functools import cache
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
 
+from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.encodings import guessed_encoding
 from rag_pipeline.loading.text import byte_order_encoding, clean, decode_as
 from rag_pipeline.loading.unseen import StyleSheet, drop_unseen_elements
 
 _MAX_DEPTH = 100
+_LOST_DEPTH = 2_000
+"""Depth of nesting near which lxml loses text (2,048)."""
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
 _SURROUNDINGS = "nav, footer, aside, [role=navigation], [role=contentinfo], [role=complementary]"
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
@@ -22,12 +26,12 @@ def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str,
 
     If `of_page` is True, leave out menus, footers and side columns. HTML nested deeper than 100
     levels becomes plain text, and nothing is left out. Raise DocumentError if the bytes can't be
-    decoded.
+    decoded, or if elements are nested 2,000 levels deep.
     """
     from bs4 import BeautifulSoup
 
     html = _decode(document_id, raw)
-    nested = _read_nested(html)
+    nested = _read_nested(document_id, html)
     if nested is not None:
         return nested
     # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
@@ -100,81 +104,42 @@ def _text_encoding(declared: str) -> str:
     return name
 
 
-def _read_nested(html: str) -> tuple[str, str, Counter[str]] | None:
+def _read_nested(document_id: str, html: str) -> tuple[str, str, Counter[str]] | None:
     """Return the result of `read_html` for HTML nested deeper than 100 levels, or None.
 
     Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
     """
     from lxml import etree  # type: ignore[import-untyped]
 
-    outline = _Outline()
-    parser = etree.HTMLParser(target=outline, recover=True, huge_tree=True)
+    parser = etree.HTMLParser(remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         parser.feed(html)
-        parser.close()
+        root = parser.close()
     except etree.ParserError:  # empty
         return None
-    found = outline.text, outline.title, outline.unseen
-    return found if outline.deepest > _MAX_DEPTH else None
-
-
-class _Outline:
-    """Collect the nesting depth of HTML and the texts between its tags from a parser's events."""
-
-    def __init__(self) -> None:
-        self.deepest = self._depth = 0
-        self.title = ""
-        self.unseen: Counter[str] = Counter()
-        self._sheet = StyleSheet("")
-        self._css = ""
-        self._reasons: list[str | None] = []
-        self._titles = self._bodies = 0
-        self._in_title = self._ended = False
-        self._pieces: list[str] = []
-        self._texts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self._texts)
-
-    def start(self, tag: str, attributes: Any) -> None:
-        self._end_text()
-        self._depth += 1
-        self.deepest = max(self.deepest, self._depth)
-        above = self._reasons[-1] if self._reasons else ""
-        own = None if tag in _NO_TEXT else self._sheet.hides(tag, attributes)
-        self._reasons.append(own if above == "" else above)
-        self._titles += tag == "title"
-        self._in_title = self._in_title or (tag == "title" and self._titles == 1)
-        self._bodies += tag == "body"
-        if tag == "body" and self._bodies == 1:
-            self._texts.clear()
-
-    def end(self, tag: str) -> None:
-        self._end_text()
-        self._depth -= 1
-        self._reasons.pop()
-        if tag == "style":
-            self._sheet = StyleSheet(self._css)
-        self._ended = self._ended or tag == "body"
-        self._in_title = self._in_title and tag != "title"
-
-    def data(self, data: str) -> None:
-        reason = self._reasons[-1] if self._reasons else ""
-        if reason is None:
-            self._css += data
-        elif reason:
-            self.unseen[reason] += len("".join(data.split()))
-        elif not self._ended:
-            self._pieces.append(data)
-            self.title += data if self._in_title else ""
-
-    def _end_text(self, *_: str | None) -> None:
-        if text := "".join(self._pieces).strip():
-            self._texts.append(text)
-        self._pieces.clear()
-
-    comment = pi = doctype = close = _end_text
+    walk = () if root is None else etree.iterwalk(root, ("start", "end"))
+    depth = max(accumulate(1 if event == "start" else -1 for event, _ in walk), default=0)
+    if depth <= _MAX_DEPTH:
+        return None
+    if depth >= _LOST_DEPTH:
+        raise DocumentError(document_id, "corrupt HTML: nested too deeply")
+    sheet = StyleSheet("\n".join(root.itertext("style")))
+    unseen: Counter[str] = Counter()
+    texts: list[str | None] = []
+    body = root.find("body")
+    walk = etree.iterwalk(root if body is None else body, ("start", "end"))
+    for event, element in walk:
+        if event == "end":
+            texts.append(element.tail)
+        elif element.tag in _NO_TEXT:
+            walk.skip_subtree()
+        elif reason := sheet.hides(element.tag, element.attrib):
+            unseen[reason] += len("".join("".join(element.itertext()).split()))
+            walk.skip_subtree()
+        else:
+            texts.append(element.text)
+    text = "\n".join(filter(None, ((text or "").strip() for text in texts)))
+    return text, root.findtext(".//title") or "", unseen
 
 
 @cache

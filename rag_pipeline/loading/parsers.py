@@ -243,9 +243,9 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 5,
-    **dict.fromkeys((".eml", ".msg"), 4),
-    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 3),
+    ".pdf": 6,
+    **dict.fromkeys((".eml", ".msg"), 5),
+    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 4),
     **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 2),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }

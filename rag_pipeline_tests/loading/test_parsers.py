@@ -5,6 +5,7 @@ from pathlib import Path
 import openpyxl
 import pytest
 
+from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import load
@@ -84,7 +85,7 @@ def test_html_encodings(tmp_path: Path, raw: bytes) -> None:
 
 @pytest.mark.parametrize("tag", ["div", "table><tr><td", "b", "blockquote"])
 def test_deep_html_is_read_at_any_stack_depth(tmp_path: Path, tag: str) -> None:
-    page = f"<{tag}>" * 1000 + "bottom" + "<p>after"
+    page = f"<{tag}>" * 400 + "bottom" + "<p>after"
 
     def deeper(levels: int) -> str:
         return deeper(levels - 1) if levels else load(tmp_path / "a.html", page).text
@@ -93,6 +94,11 @@ def test_deep_html_is_read_at_any_stack_depth(tmp_path: Path, tag: str) -> None:
     assert "bottom" in text
     assert "after" in text
     assert deeper(200) == text
+
+
+def test_html_that_lxml_would_cut_off_is_refused() -> None:
+    with pytest.raises(DocumentError, match="nested too deeply"):
+        parse("a.html", b"<div>" * 3000 + b"bottom", ".html", 10**6)
 
 
 def test_a_thousand_open_paragraphs_are_not_deep(tmp_path: Path) -> None:
