@@ -21,7 +21,6 @@ _PAD = 0.2
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4
-_FULL = 0.7
 _AHEAD = 5
 
 
@@ -213,9 +212,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
         near = strip.y0 - last.y1 < 1.5 * strip.size and len(band.strips) <= 2
         band.expected = free if near else []
         return bool(band.expected)
-    gap = strip.y0 - last.y1
-    is_apart = strip.y0 < head and gap > 2.2 * max(last.size, strip.size)
-    if is_apart and (not _is_full(band) or _is_centred(strip, band)):
+    if strip.y0 < head and strip.y0 - last.y1 > 2.2 * max(last.size, strip.size):
         return False
     kept = _gutters(together, _NARROW)
     lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
@@ -235,20 +232,6 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
         tried.mask |= strip.mask
         found += [g for g in _supported(tried) if _both_sides(ahead[0], g)]
     return found
-
-
-def _is_full(band: _Band) -> bool:
-    """Return whether the lines of a band fill its width as prose does, unlike authors' names."""
-    span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
-    covered = sum(strip.mask.bit_count() for strip in band.strips)
-    return covered > _FULL * span * len(band.strips)
-
-
-def _is_centred(strip: _Strip, band: _Band) -> bool:
-    ends = [((m & -m).bit_length() - 1, m.bit_length()) for m in (strip.mask, band.mask)]
-    (left, right), (first, last) = ends
-    middle = abs((left + right) - (first + last)) / 2
-    return middle < strip.size and right - left < _FULL * (last - first) / 2
 
 
 def _take(band: _Band, before: _Band) -> None:

@@ -17,8 +17,6 @@ _PAGE_WORDS = re.compile(
     r"(\s*(of|von|de|di|sur|/)\s*#)?[\W_]*",
     re.I,
 )
-_SMALL = 0.92
-_TOP = 0.09
 _SAME_HEIGHT = 5.0
 _MIN_LINE_NUMBERS = 8
 
@@ -32,8 +30,6 @@ def without_furniture(
     """
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     furniture = _repeated(edges, len(pages)) | _numbered(edges, body)
-    for lines, height in zip(pages[1:], heights[1:], strict=True):
-        furniture |= _alone(lines, height, body)
     dropped = {
         id(line)
         for number, found in enumerate(edges)
@@ -130,20 +126,6 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
             if beside and line.size <= 1.05 * body:
                 found_ids.add(id(line))
     return found_ids
-
-
-def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
-    """Return the ids of the lines of a running title: a small first row far above the text."""
-    if not lines:
-        return set()
-    first = min(line.base for line in lines)
-    row = [line for line in lines if line.base - first < 2]
-    below = min((line.base for line in lines if line.base - first >= 2), default=height)
-    small = all(
-        line.table is None and line.size <= _SMALL * body and len(line.text) < 120 for line in row
-    )
-    is_alone = small and first < _TOP * height and below - first > 2 * body
-    return {id(line) for line in row} if is_alone else set()
 
 
 def _is_page_number(line: Line, count: int) -> bool:

@@ -35,7 +35,6 @@ def ruled_tables(
     """
     rest = list(words)
     tables: list[TableCells] = []
-    used: list[Sides] = []
 
     def take(table: TableCells | None, box: Sides | None = None) -> None:
         """Add a table. Remove all words in `box`, by default the table's words, from the rest."""
@@ -45,7 +44,6 @@ def ruled_tables(
         held = {id(word) for row in table[0] for word in row}
         rest = [w for w in rest if not (_is_inside(w, box) if box else id(w) in held)]
         tables.append(table)
-        used.append(box or _around(table[0]))
 
     rules = rules if 2 <= len(rules) <= _MAX_RULES else ()
     for group in _touching(rules):
@@ -58,16 +56,13 @@ def ruled_tables(
     whole, cuts = joined(rules)
     stacks = _stacks(whole)
     for box, levels in stacks:
-        if not any(_overlap(box, other) for other in used):
-            joints = cuts.get(round(box[0]), Counter())
-            marked = sorted(x for x, n in joints.items() if 2 * n > len(levels))
-            take(row_ruled(rest, box, levels, marked or _borders(rows_of(_inside(rest, box)))))
+        joints = cuts.get(round(box[0]), Counter())
+        marked = sorted(x for x, n in joints.items() if 2 * n > len(levels))
+        take(row_ruled(rest, box, levels, marked or _borders(rows_of(_inside(rest, box)))))
     for table in figure_tables(rest):
-        if not any(_holds(stack, _around(table[0])) for stack, _ in stacks):
-            take(table)
+        take(table)
     for box, levels in stacks:
-        if not any(_overlap(box, other) for other in used):
-            take(_table_between_rules(_inside(rest, box), levels), box)
+        take(_table_between_rules(_inside(rest, box), levels), box)
     return rest, tables
 
 
@@ -284,17 +279,3 @@ def _inside(words: Sequence[Word], box: Sides) -> list[Word]:
 def _is_inside(word: Word, box: Sides) -> bool:
     x, y = word.middle
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
-
-
-def _around(rows: Sequence[Sequence[Word]]) -> Sides:
-    words = [word for row in rows for word in row]
-    x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
-    return x0, min(word.top for word in words), x1, max(word.base for word in words)
-
-
-def _holds(one: Sides, two: Sides) -> bool:
-    return one[1] - 2 <= two[1] and two[3] <= one[3] + 2 and one[0] < two[2] and two[0] < one[2]
-
-
-def _overlap(one: Sides, two: Sides) -> bool:
-    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
