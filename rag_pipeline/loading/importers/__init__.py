@@ -52,9 +52,9 @@ def import_dataset(
 ) -> ImportReport:
     """Import a public data set. The same source gives the same files, byte for byte.
 
-    Nothing is written before the whole source is read and checked. `destination` must be new,
-    empty, or an import of the same format, which is updated. `progress` is called with the number
-    of written documents and their total. Raise InputError for a wrong source or destination.
+    Nothing is written before the whole source is read and checked. `destination` must be new or
+    empty. `progress` is called with the number of written documents and their total. Raise
+    InputError for a wrong source or destination.
     """
     if format not in _READERS:
         raise InputError(f"format: {format!r} is not one of: {', '.join(FORMATS)}")
@@ -70,7 +70,7 @@ def import_dataset(
         skipped = f"skipped {len(dataset.skipped)}, the first: {[*dataset.skipped, 'none'][0]}"
         raise InputError(f"{source}: no documents in it to import; {skipped}")
     try:
-        paths = write(dataset, format, destination, progress)
+        paths = write(dataset, destination, progress)
     except OSError as error:
         place = error.filename2 or error.filename or destination
         raise InputError(f"{place}: can't be written: {error.strerror}") from error
