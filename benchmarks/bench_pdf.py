@@ -112,9 +112,9 @@ def read_several(pages: int, documents: int = 8) -> None:
             Path(folder, f"{number}.pdf").write_bytes(made.raw)
         settings = DocumentsSource(path=folder)
         for processes in (1, 2):
-            sources = ((source, None) for source in scan(settings, Path(folder)))
+            sources = scan(settings, Path(folder))
             started = time.perf_counter()
-            texts = [loaded for _, _, loaded in load_all(sources, processes)]
+            texts = [loaded for _, loaded in load_all(sources, processes)]
             seconds = time.perf_counter() - started
             assert not any(isinstance(text, DocumentError) for text in texts)
             print(f"{pages} pages in {documents} documents, {processes} processes: "

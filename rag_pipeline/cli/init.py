@@ -129,13 +129,6 @@ def _show_files(found: Survey) -> None:
     if found.scans:
         read = len(found.texts) + len(found.scans)
         say(f"scans without text, of {counted(read, 'file')} read: {_examples(found.scans)}")
-    if found.copies:
-        groups = _examples([" = ".join(group) for group in found.copies])
-        say(f"identical files, indexed once and cited by each name: {groups}")
-    same = {path for group in found.copies for path in group}
-    if versions := [group for group in found.versions if not same.issuperset(group)]:
-        groups = _examples([" | ".join(group) for group in versions])
-        say(f"versions of one document? {groups}\n  each is indexed; leave one out by --exclude")
 
 
 def _examples(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
@@ -275,7 +275,7 @@ def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> s
 
 def documents_of_objects(
     config: CorpusConfig, changed: Iterable[Listed], taken: set[str], known: Mapping[str, str]
-) -> Iterator[tuple[SourceFile | Rejected, str | None]]:
+) -> Iterator[SourceFile | Rejected]:
     """Yield the documents of changed objects with their origins, one object at a time.
 
     The caller must load each document before it takes the next. The documents' ids are added to
@@ -295,13 +295,13 @@ def documents_of_objects(
                     if name in taken and name not in mine:
                         reason = f"duplicate document_id {name!r}: another object has it already"
                         name = f"{listed.relative}:{name}"
-                        yield Rejected(name, source.content_hash, reason), None
+                        yield Rejected(name, source.content_hash, reason)
                         taken.add(name)
                         continue
                     mine.add(name)
                     taken.add(name)
-                    yield source, origin
+                    yield replace(source, origin=origin)
         except UnreadDocumentError as error:
             taken.add(listed.relative)
             taken.update(i for i, key in known.items() if key == listed.relative)
-            yield Rejected(listed.relative, "", error.reason, unread=True), None
+            yield Rejected(listed.relative, "", error.reason, unread=True)

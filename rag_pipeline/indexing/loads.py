@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -31,16 +31,14 @@ from rag_pipeline.indexing.documents import (
     with_wanted,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
-from rag_pipeline.loading import Rejected, SourceFile, parallel
+from rag_pipeline.loading import Rejected, SourceFile
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
+from rag_pipeline.loading.parallel import ParsedSource, load_all
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.loading.sources import folder_of
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata, rows_of
 from rag_pipeline.workspace import Workspace
-
-LoadedRow = parallel.ParsedSource[str | None]
-"""A document's source, its origin, and the document or the error of loading it."""
 
 _LOAD_CHARACTERS = 4_000_000
 _SHARD_DOCUMENTS = 2_000
@@ -126,19 +124,19 @@ def load_stale(
     """
     started = time.perf_counter()
     made = Loaded()
-    batch: list[LoadedRow] = []
+    batch: list[ParsedSource] = []
     pending = 0
     listed = [one for one in stale if isinstance(one, Listed)]
-    files = ((one, None) for one in stale if not isinstance(one, Listed))
+    files = (one for one in stale if not isinstance(one, Listed))
     seen = set() if taken is None else taken
     objects = documents_of_objects(workspace.config, listed, seen, gone or {})
     processes = workspace.config.documents.processes or parsers_here()
-    for source, origin, document in parallel.load_all(chain(objects, files), processes):
+    for source, document in load_all(chain(objects, files), processes):
         if isinstance(document, Document):
             wanted = missing_extra(document.content_hash, source.content_hash)
-            origin = with_wanted(origin, wanted)
+            source = replace(source, origin=with_wanted(source.origin, wanted))
             pending += len(document.text)
-        batch.append((source, origin, document))
+        batch.append((source, document))
         advance("documents", 1)
         if pending > _LOAD_CHARACTERS or len(batch) >= MAX_SHARD_DOCUMENTS:
             _commit(workspace, batch, made, alone=taken is not None)
@@ -148,12 +146,12 @@ def load_stale(
     return made
 
 
-def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alone: bool) -> None:
+def _commit(workspace: Workspace, batch: Sequence[ParsedSource], made: Loaded, alone: bool) -> None:
     config = workspace.config
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
-    origins = {source.document_id: origin for source, origin, _ in batch}
+    origins = {source.document_id: source.origin for source, _ in batch}
     contested = set() if alone else rows_of_others(workspace, origins)
-    mine = [(s, document) for s, _, document in batch if s.document_id not in contested]
+    mine = [(s, document) for s, document in batch if s.document_id not in contested]
     good = [document for _, document in mine if isinstance(document, Document)]
     bad = [(source, error) for source, error in mine if isinstance(error, DocumentError)]
     unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]

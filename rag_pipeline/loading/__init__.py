@@ -7,5 +7,4 @@ decodes text and finds titles, and `sources` combines these modules.
 
 from rag_pipeline.loading.sources import Rejected as Rejected
 from rag_pipeline.loading.sources import SourceFile as SourceFile
-from rag_pipeline.loading.sources import duplicate_groups as duplicate_groups
 from rag_pipeline.loading.sources import scan as scan

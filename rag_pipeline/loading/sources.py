@@ -4,8 +4,7 @@ import hashlib
 import os
 import posixpath
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
@@ -71,13 +70,14 @@ class Rejected:
     """Describe a document that is refused before it is parsed.
 
     `content_hash` is "" if the bytes were not read. `unread` is True if the reason may no longer
-    hold at the next load.
+    hold at the next load. `origin` is that of a bucket's object (`Listed.origin`).
     """
 
     document_id: str
     content_hash: str
     reason: str
     unread: bool = False
+    origin: str | None = None
     n_bytes: ClassVar[int] = 0
 
     def error(self) -> DocumentError:
@@ -108,6 +108,8 @@ class SourceFile:
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
     archive: str = ""
     """The archive or mail that contains the file. `relative` then starts with it."""
+    origin: str | None = None
+    """The `Listed.origin` of a bucket's object, or None for a file."""
 
     def load(self) -> Document:
         """Return the document, or raise DocumentError with the reason for quarantine."""
@@ -386,15 +388,3 @@ def _printable(text: str) -> str:
 
 def _unreadable(error: OSError) -> str:
     return f"cannot read the file: {error.strerror or error}"
-
-
-def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Group the ids with the same content hash, from (document_id, content_hash) pairs.
-
-    Return sorted groups of at least two ids. An unknown hash ("") is ignored.
-    """
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for document_id, content_hash in pairs:
-        if content_hash:
-            groups[content_hash].append(document_id)
-    return sorted(sorted(group) for group in groups.values() if len(group) > 1)

@@ -1,11 +1,10 @@
-"""Survey a folder in limited time: kinds of files, languages, scans, copies and giant files."""
+"""Survey a folder in limited time: kinds of files, languages, scans and giant files."""
 
-import hashlib
 import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,6 @@ from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.languages import languages_of
 from rag_pipeline.loading.sources import (
     SourceFile,
-    duplicate_groups,
     folder_of,
     is_prose,
     list_files,
@@ -30,7 +28,6 @@ _SECONDS = 60
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
-_HASHED_BYTES = 300_000_000
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
 _LEAST_REST = 20_000
@@ -38,12 +35,6 @@ _LEAST_REST = 20_000
 _LOG = re.compile(r"\.(?:log|out|trace|sql|dump)(?:[._-]\d+)*$", re.IGNORECASE)
 _DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECASE)
 _DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECASE)
-_VERSION = re.compile(
-    r"[ _.-]*\(?\b(?:v(?:er(?:sion)?)?[ _.]?\d+(?:\.\d+)*|old|alt|ancien|copy|kopie|copie|draft"
-    r"|entwurf|final|backup|bak|neu|new|superseded|obsolete|outdated|veraltet|überholt|ersetzt"
-    r"|obsolète|remplacé|(?<!\d[-. ])(?:19|20)\d\d(?![-. ]?\d))\b\)?",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +48,6 @@ class Survey:
     - `texts`: the texts of the sample, except those of giant files.
     - `unread`: the number of files of the sample that were not read in time.
     - `scans`: the files of the sample that are scanned and have no text.
-    - `copies`: groups of paths that have the same bytes.
-    - `versions`: groups of paths whose names differ in a mark such as `v2` or `old`.
     """
 
     sizes: Mapping[str, int]
@@ -69,8 +58,6 @@ class Survey:
     characters: int
     unread: int
     scans: Sequence[str]
-    copies: Sequence[Sequence[str]]
-    versions: Sequence[Sequence[str]]
 
     @property
     def kinds(self) -> Mapping[str, int]:
@@ -114,7 +101,7 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
     return Survey(
         sizes, len(listed) - len(usable), heavy, [text for _, text in read],
         languages_of(prose or [text for _, text in long]), round(sum(characters.values())),
-        unread, scans, _copies(base, sizes), _versions(characters),
+        unread, scans,
     )  # fmt: skip
 
 
@@ -172,33 +159,3 @@ def _dumps(characters: Mapping[str, float]) -> dict[str, int]:
     least = max(_LARGE_LOG, whole / 10)
     found = {p: round(n) for p, n in characters.items() if n >= least and _DATA.search(p)}
     return found if whole / 2 <= sum(found.values()) <= whole - _LEAST_REST else {}
-
-
-def _copies(base: Path, sizes: Mapping[str, int]) -> list[list[str]]:
-    """Group the files with the same bytes. At most 300 MB of files of equal size are read."""
-    alike = Counter(sizes.values())
-    left = _HASHED_BYTES
-    hashes = []
-    for path, size in sizes.items():
-        if not size or alike[size] < 2 or size > left:
-            continue
-        left -= size
-        try:
-            with (base / path).open("rb") as file:
-                hashes.append((path, hashlib.file_digest(file, "sha256").hexdigest()))
-        except OSError:
-            continue
-    return duplicate_groups(hashes)
-
-
-def _versions(paths: Iterable[str]) -> list[list[str]]:
-    groups: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for path in paths:
-        pure = PurePosixPath(path)
-        stem = pure.stem.lower().replace("_", " ")
-        groups[str(pure.parent), _VERSION.sub("", stem)].append((path, stem))
-    return sorted(
-        sorted(path for path, _ in group)
-        for group in groups.values()
-        if len({stem for _, stem in group}) > 1 and any(_VERSION.search(stem) for _, stem in group)
-    )

@@ -22,8 +22,8 @@ MEETING = """(
 """Waits until as many processes as the file names are at a document."""
 
 
-def listed(folder: Path) -> list[tuple[SourceFile, int]]:
-    return [(one, n) for n, one in enumerate(items(folder)) if isinstance(one, SourceFile)]
+def listed(folder: Path) -> list[SourceFile]:
+    return [one for one in items(folder) if isinstance(one, SourceFile)]
 
 
 def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) -> Path:
@@ -39,7 +39,7 @@ def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) 
 
 def test_documents_are_parsed_in_parallel(tmp_path, monkeypatch):
     sources = listed(meeting_of(tmp_path, monkeypatch, 3))
-    loaded = [document for _, _, document in load_all(sources, 3)]
+    loaded = [document for _, document in load_all(sources, 3)]
     texts = {document.text for document in loaded if isinstance(document, Document)}
     assert len(texts) == 3, "each by a process of its own"
     parsers = parser_process._parsers()
@@ -54,15 +54,14 @@ def test_documents_come_in_the_order_of_the_sources(tmp_path):
     sources = listed(tmp_path)
     (tmp_path / "060.txt").write_text("Changed")
     loaded = list(load_all(sources, 4))
-    assert [source for source, _, _ in loaded] == [source for source, _ in sources]
-    assert [number for _, number, _ in loaded] == list(range(200))
-    errors = {n: d for _, n, d in loaded if isinstance(d, DocumentError)}
+    assert [source for source, _ in loaded] == sources
+    errors = {n: d for n, (_, d) in enumerate(loaded) if isinstance(d, DocumentError)}
     assert {n: e.reason for n, e in errors.items()} == {
         50: "empty: 0 bytes",
         60: "it changed after it was listed; run again",
     }
     assert isinstance(errors[60], UnreadDocumentError)
-    texts = [d.text for _, n, d in loaded if isinstance(d, Document)]
+    texts = [d.text for _, d in loaded if isinstance(d, Document)]
     assert texts == [f"Number {n}" for n in range(200) if n not in errors]
 
 
@@ -72,7 +71,7 @@ def test_an_abandoned_load_stops_its_parsers(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"%PDF-1.4")
     (tmp_path / "a.txt").write_text("Fees")
     loading = load_all(listed(tmp_path) * 40, 2)
-    first, _, document = next(loading)
+    first, document = next(loading)
     assert (first.document_id, isinstance(document, Document)) == ("a.txt", True)
     loading.close()
     parsers = parser_process._parsers()

@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Rejected, SourceFile, duplicate_groups, scan
+from rag_pipeline.loading import Rejected, SourceFile, scan
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
@@ -48,12 +48,6 @@ def test_sources_can_be_sent_to_another_process(tmp_path: Path) -> None:
 def test_one_file_is_a_corpus(tmp_path: Path) -> None:
     fill(tmp_path, "a.txt", "b.txt")
     assert ids(tmp_path / "a.txt", include=["*.md"]) == ["a.txt"]
-
-
-def test_duplicate_groups_are_sorted_and_ignore_unknown_hashes() -> None:
-    pairs = [("z", "1"), ("m", "2"), ("b", "1"), ("a", "2"), ("x", ""), ("y", ""), ("q", "3")]
-    assert duplicate_groups(pairs) == [["a", "m"], ["b", "z"]]
-    assert duplicate_groups([]) == []
 
 
 def test_every_document_id_is_unique(tmp_path: Path) -> None:
