@@ -7,6 +7,7 @@ index copies the terms of unchanged documents from the last index.
 import json
 import shutil
 import time
+from contextlib import suppress
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.errors import StoreError
@@ -42,15 +43,15 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
             earlier = _earlier(workspace, path, state)
             fresh = None if earlier is None else sorted(state.keys() - set(earlier.kept))
             batches = table.read(columns, fresh)
-            stats = build_lexical_index(engine, batches, workspace.config.lexical, folder, earlier)
+            rows = build_lexical_index(engine, batches, workspace.config.lexical, folder, earlier)
             (folder / _ORIGINS).write_text(json.dumps(_origins(state)), encoding="utf-8")
             workspace.store.publish_folder(folder, path)
         except OSError as error:
             raise StoreError(f"{path}: cannot write the lexical index: {error}") from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        report.rows += stats.rows
-        advance("chunks", stats.rows)
+        report.rows += rows
+        advance("chunks", rows)
     report.documents = len(state)
     report.seconds = time.perf_counter() - started
     return report
@@ -77,7 +78,8 @@ def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex
         kept = [name for name, made in origins.items() if now.get(name) == made]
         if len(kept) < len(now) / 2:
             return None
-        folder = store.local_folder(sibling)
-        if is_extensible(folder):
-            return EarlierIndex(folder, kept)
+        with suppress(StoreError):  # damaged, or of another format
+            folder = store.local_folder(sibling)
+            if is_extensible(folder):
+                return EarlierIndex(folder, kept)
     return None

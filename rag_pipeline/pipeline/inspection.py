@@ -222,10 +222,7 @@ def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
 
 def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:
     try:
-        if full:
-            workspace.store.files.verify_folder(path)
-        else:
-            workspace.store.files.check_folder(path)
+        workspace.store.files.verify_folder(path, full)
         open_lexical_index(workspace.store.local_folder(path))
     except StoreError as error:
         return str(error)

@@ -48,21 +48,21 @@ class BucketFiles(Files):
         self._bucket, prefix = split_url(url)
         self._prefix = f"{prefix}/{corpus}".lstrip("/")
         self.root = f"{self._bucket}/{self._prefix}"
-        self._address = f"{url}/{corpus}"
+        self.address = f"{url}/{corpus}"
         self.calls_folder = cache_folder() / _digest(url)
         self._copies = cache_folder() / "folders"
 
     def connect(self) -> "lancedb.DBConnection":
         """Return the LanceDB database of the tables."""
         connection: lancedb.DBConnection = import_lancedb().connect(
-            f"{self._address}/tables", storage_options=lance_options()
+            f"{self.address}/tables", storage_options=lance_options()
         )
         return connection
 
     def write(self, path: str, content: bytes) -> None:
         """Write an object, or replace it."""
         # Arrow would send three requests, and close a failed stream under the interpreter lock.
-        with clear_s3_errors(f"{self._address}/{path}"):
+        with clear_s3_errors(f"{self.address}/{path}"):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
@@ -71,7 +71,7 @@ class BucketFiles(Files):
         found: dict[str, FileHash] = {}
         pages = s3_client().get_paginator("list_objects_v2")
         for folder in sorted({"/".join(path.split("/")[:2]) for path in wanted}):
-            with clear_s3_errors(f"{self._address}/{folder}"):
+            with clear_s3_errors(f"{self.address}/{folder}"):
                 for page in pages.paginate(Bucket=self._bucket, Prefix=self._key(folder)):
                     for entry in page.get("Contents", ()):
                         path = entry["Key"].removeprefix(f"{self._prefix}/")
@@ -83,7 +83,7 @@ class BucketFiles(Files):
         """Return the content and ETag of an object, or None if it does not exist."""
         from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
-        with clear_s3_errors(f"{self._address}/{path}"):
+        with clear_s3_errors(f"{self.address}/{path}"):
             for left in reversed(range(attempts())):
                 try:
                     found = s3_client().get_object(Bucket=self._bucket, Key=self._key(path))
@@ -160,14 +160,10 @@ class BucketFiles(Files):
         if not self.has_folder(path):
             for file in sorted(p for p in built.rglob("*") if p.is_file()):
                 name = f"{path}/{file.relative_to(built).as_posix()}"
-                with clear_s3_errors(f"{self._address}/{name}"):
+                with clear_s3_errors(f"{self.address}/{name}"):
                     s3_client().upload_file(str(file), self._bucket, self._key(name))
             self.write(f"{path}/{folders.FILES}", listed)
         shutil.rmtree(built)
-
-    def has_folder(self, path: str) -> bool:
-        """Return whether a published folder is complete."""
-        return self.exists(f"{path}/{folders.FILES}")
 
     def local_folder(self, path: str) -> Path | None:
         """Return this machine's copy of a published folder, or None if there is no folder.
@@ -179,33 +175,8 @@ class BucketFiles(Files):
         if listed is None:
             return None
         target = self._copies / self._copy_name(path, listed)
-        place = f"{self._address}/{path}"
+        place = f"{self.address}/{path}"
         return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
-
-    def check_folder(self, path: str) -> None:
-        """Raise StoreError if a file of a published folder is missing or has another size."""
-        listed = self.read(f"{path}/{folders.FILES}")
-        if listed is None:
-            return
-        place, sizes = f"{self._address}/{path}", self.sizes(path)
-        for name, entry in folders.read_list(listed, place).items():
-            if sizes.get(f"{path}/{name}") != entry["bytes"]:
-                raise StoreError(
-                    f"{place}/{name}: torn: {sizes.get(f'{path}/{name}', 'no')} bytes, and "
-                    f"{folders.FILES} says {entry['bytes']}"
-                )
-
-    def verify_folder(self, path: str) -> None:
-        """Raise StoreError if a file of a published folder is missing or has another hash.
-
-        The folder is downloaded, because this machine's copy says nothing of the bucket.
-        """
-        listed = self.read(f"{path}/{folders.FILES}")
-        if listed is None:
-            raise StoreError(f"{self._address}: {path}/{folders.FILES} is gone")
-        with tempfile.TemporaryDirectory(prefix="rag-verifying-") as cache:
-            place, target = f"{self._address}/{path}", Path(cache) / "copy"
-            folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of other folders than `paths` that were not used recently.
@@ -223,7 +194,7 @@ class BucketFiles(Files):
 
     @property
     def _copy_prefix(self) -> str:
-        return _digest(f"{self._address}/")
+        return _digest(f"{self.address}/")
 
     def _copy_name(self, path: str, listed: bytes) -> str:
         # A folder that was built again has another list, and so another copy.
@@ -233,7 +204,7 @@ class BucketFiles(Files):
     def _put(self, path: str, content: bytes, condition: str, value: str) -> bool:
         from botocore.exceptions import ClientError
 
-        with clear_s3_errors(f"{self._address}/{path}"):
+        with clear_s3_errors(f"{self.address}/{path}"):
             try:
                 s3_client().put_object(
                     Bucket=self._bucket, Key=self._key(path), Body=content, **{condition: value}

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
-from rag_pipeline.store.errors import one_line
+from rag_pipeline.store.errors import clear_errors, one_line
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import FileHash, Hashes
 from rag_pipeline.store.whole import UNFINISHED, locked, new_name, written
@@ -43,7 +43,7 @@ class Files:
     def __init__(self, url: str, corpus: str) -> None:
         self.url = url
         self.files: pafs.FileSystem = pafs.LocalFileSystem()
-        self.root = f"{url}/{corpus}"
+        self.root = self.address = f"{url}/{corpus}"
         self.calls_folder = Path(url)
         self.calls_folder.mkdir(parents=True, exist_ok=True)
 
@@ -205,26 +205,42 @@ class Files:
 
     def has_folder(self, path: str) -> bool:
         """Return whether a published folder is complete."""
-        return self.exists(path)
+        return self.exists(f"{path}/{FILES}")
 
     def local_folder(self, path: str) -> Path | None:
-        """Return a published folder on this machine, or None if it does not exist."""
-        return self._place(path) if self.has_folder(path) else None
+        """Return a published folder on this machine, or None if it does not exist.
 
-    def check_folder(self, path: str) -> None:
-        """Do nothing, because a local folder is published in one move."""
+        Raise StoreError if a file differs from the list.
+        """
+        if not self.has_folder(path):
+            return None
+        self.verify_folder(path)
+        return self._place(path)
 
-    def verify_folder(self, path: str) -> None:
-        """Raise StoreError if a file of a published folder is missing or has another hash."""
+    def verify_folder(self, path: str, full: bool = True) -> None:
+        """Raise StoreError if a file of a published folder is missing or has another size.
+
+        If `full` is True, read each file of the store, and raise also if its hash differs.
+        """
         listed = self.read(f"{path}/{FILES}")
         if listed is None:
             raise StoreError(f"{self.url}: {path}/{FILES} is gone")
-        known = read_list(listed, f"{self.root}/{path}")
-        for name, entry in known.items():
-            if self.hashes([f"{path}/{name}"]).get(f"{path}/{name}") != entry:
+        sizes = self.sizes(path)
+        for name, entry in read_list(listed, f"{self.address}/{path}").items():
+            file = f"{path}/{name}"
+            whole = sizes.get(file) == entry["bytes"]
+            if not whole or (full and self._sha256(file) != entry["sha256"]):
+                differs = "its hash" if whole else "its size"
                 raise StoreError(
-                    f"{self.root}/{path}/{name}: altered: its hash differs from the list"
+                    f"{self.address}/{file}: torn or altered: {differs} differs from the list"
                 )
+
+    def _sha256(self, path: str) -> str:
+        with (
+            clear_errors(f"{self.address}/{path}", "read"),
+            self.files.open_input_stream(f"{self.root}/{path}") as stream,
+        ):
+            return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return [], because a local folder is used in its place and never copied."""

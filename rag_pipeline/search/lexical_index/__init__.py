@@ -14,10 +14,9 @@ Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 200
 """
 
 import json
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -60,14 +59,6 @@ _CHUNKS_SCHEMA = pa.schema(
         pa.field("document_id", pa.string(), nullable=False),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LexicalStats:
-    """Holds the numbers of chunks (`rows`) and distinct terms of an index."""
-
-    rows: int
-    terms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +181,8 @@ def build_lexical_index(
     settings: Lexical,
     folder: Path,
     earlier: EarlierIndex | None = None,
-) -> LexicalStats:
-    """Write the index of some chunks into a new or empty folder.
+) -> int:
+    """Write the index of some chunks into a new or empty folder. Return the number of chunks.
 
     `batches` have the columns chunk_id, document_id, start, text, title and context (nullable).
     Terms of text and context are indexed. Batches are read once. `bm25s` needs 12 bytes of memory
@@ -242,35 +233,25 @@ def build_lexical_index(
             terms = Bm25sEngine.write_matrix(postings.matrix(), weighted, folder)
     before, carried = (earlier.folder / _DOCUMENTS, earlier.kept) if earlier else (None, ())
     write_documents(heads, settings, tokenizer, folder / _DOCUMENTS, before, carried)
-    stats = LexicalStats(rows, terms)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    manifest = {
-        "format": _FORMAT,
-        "engine": engine,
-        "settings": settings.model_dump(mode="json"),
-        **asdict(stats),
-        "files": {path.relative_to(folder).as_posix(): _checksum(path) for path in files},
-    }
+    written = settings.model_dump(mode="json")
+    manifest = {"format": _FORMAT, "engine": engine, "settings": written, "terms": terms}
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    return stats
+    return rows
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index is complete and can serve as an `EarlierIndex`."""
-    try:
-        manifest = _read_manifest(folder)
-    except (StoreError, OSError, ValueError, KeyError, TypeError):
-        return False
-    return bool(manifest["engine"] == "bm25s")
+    """Return whether an index can serve as an `EarlierIndex`. Raise StoreError if unreadable."""
+    return bool(_read_manifest(folder)["engine"] == "bm25s")
 
 
 def open_lexical_index(folder: Path) -> LexicalIndex:
-    """Check the checksums of an index's files and open it, with large files memory-mapped.
+    """Open an index, with large files memory-mapped.
 
-    Raises StoreError with the folder if a file is missing, incomplete or altered.
+    Raises StoreError with the folder if a file is missing or unreadable. `Store.local_folder` has
+    compared the hashes of the files.
     """
+    manifest = _read_manifest(folder)
     try:
-        manifest = _read_manifest(folder)
         settings = Lexical.model_validate(manifest["settings"])
         chunks = pa.ipc.open_file(pa.memory_map(str(folder / _CHUNKS))).read_all()
         engine: Engine | None = None
@@ -285,29 +266,23 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
 
 
 def built_with(folder: Path) -> Lexical:
-    """Return the settings of an index. Raise StoreError if a file is incomplete or altered."""
+    """Return the settings of an index. Raise StoreError if it is unreadable."""
     return Lexical.model_validate(_read_manifest(folder)["settings"])
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    if manifest["format"] != _FORMAT:
+    try:
+        manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        written = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"not a readable lexical index ({error!r})"
+        raise StoreError(f"{folder}: {reason}; build it again") from error
+    if written != _FORMAT:
         raise StoreError(
-            f"{folder}: lexical index of format {manifest['format']}, not {_FORMAT}; build it again"
+            f"{folder}: lexical index of format {written}, not {_FORMAT}; build it again"
         )
-    files = {name: _checksum(folder / name) for name in manifest["files"]}
-    if files != manifest["files"]:
-        raise StoreError(f"{folder}: the lexical index is torn or altered; build it again")
     return manifest
 
 
 def _of_weighted(settings: Lexical) -> Lexical:
     return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
-
-
-def _checksum(file: Path) -> int:
-    checksum = 0
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
