@@ -62,7 +62,8 @@ def sample(work: Path) -> tuple[Path, dict[str, str]]:
 def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
     """Import the set, and annotate each query with the facts of its gold text."""
     folder, file = work / "legalbench", work / "legalbench.yaml"
-    rag("import", "legalbench-rag", str(data), str(folder), "--quiet")
+    if not folder.exists():
+        rag("import", "legalbench-rag", str(data), str(folder), "--quiet")
     queries = folder / "queries.jsonl"
     records = [json.loads(line) for line in queries.read_text().splitlines()]
     for record in records:

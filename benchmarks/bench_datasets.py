@@ -73,7 +73,7 @@ def prepared(name: str, data: Path, work: Path) -> Path:
     folder, file = work / name, work / name / "corpus.yaml"
     if SETS[name].format == "squad":
         write_squad(data, folder)
-    else:
+    elif not folder.exists():
         rag("import", SETS[name].format, str(data), str(folder), "--quiet")
     rag(
         *("init", name, "--documents", str(folder / "documents")),

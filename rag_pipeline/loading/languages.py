@@ -42,14 +42,14 @@ def language_of(text: str) -> str:
     is_chinese = re.match(r"[\u3400-\u9fff]{2}", head)
     if len(_LETTER.findall(head[:100])) < _MIN_LETTERS and not is_chinese:
         return ""
-    identifier, lock = _identifier()
+    identifier, lock = _identifier(*NAMES)
     with lock:
         return str(identifier.classify(head)[0])
 
 
 def is_no_other(text: str, language: str) -> bool:
     """Return whether the start and middle of a text are in the given language or no language."""
-    identifier, lock = _every_language()
+    identifier, lock = _identifier()
     middle = len(text) // 2
     with lock:
         parts = (text[:_READ], text[middle : middle + _READ])
@@ -58,7 +58,7 @@ def is_no_other(text: str, language: str) -> bool:
 
 def any_language_of(text: str) -> str:
     """Return the ISO 639-1 code of a text's language among the 97 that py3langid knows."""
-    identifier, lock = _every_language()
+    identifier, lock = _identifier()
     with lock:
         return str(identifier.classify(text)[0])
 
@@ -77,22 +77,10 @@ def languages_of(texts: Iterable[str]) -> dict[str, float]:
 
 
 @cache
-def _identifier() -> tuple[Any, Lock]:
+def _identifier(*codes: str) -> tuple[Any, Lock]:
+    """Return a model of the languages `codes`, by default of all 97, and a lock for its use."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-    identifier.set_languages(list(NAMES))
-    # Copy the model: the original keeps the tables of all 97 languages in memory.
-    chosen = LanguageIdentifier(
-        *(identifier.nb_ptc, identifier.nb_pc, identifier.nb_classes),
-        *(identifier.tk_nextmove, identifier.tk_output),
-        tk_row=identifier.tk_row,
-    )
-    return chosen, Lock()
-
-
-@cache
-def _every_language() -> tuple[Any, Lock]:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE), Lock()
+    identifier.set_languages(list(codes) or None)
+    return identifier, Lock()

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,7 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
 ]
 BAD_DOCUMENTS: list[tuple[Any, str]] = [
     ({}, "Input should be a valid array, got {}"),
-    ([{**CODE, "doc_id": "../x"}], "[0].doc_id: '../x': expected a relative path"),
-    ([{**CODE, "doc_id": "a/b"}], "[0].doc_id: 'a/b': expected a name without '/'"),
-    ([CODE, {**CODE, "doc_id": "DOC_1"}], "[1].doc_id: 'DOC_1' is there twice"),
-    ([CODE, {**CODE, "doc_id": "d"}], "[1].original_uuid: 'u1' is there twice"),
-    ([{**CODE, "chunks": [CODE["chunks"][0]] * 2}], "[0]: original_index 0 is there twice"),
+    ([CODE, {**CODE, "doc_id": "d"}], "[1]: the chunk ('u1', 0) is there twice"),
     ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
 ]
 BAD_AGREEMENTS: list[tuple[Any, str]] = [
@@ -220,6 +217,7 @@ def test_any_value_in_any_place_is_imported_or_refused(
 ) -> None:
     """Replace one value, anywhere in the set's JSON, by another; nothing but InputError escapes."""
     source = SMALL[format](tmp_path / "in")
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
     if format == "chroma-chunking":
         value = json.dumps(data.draw(JSON_VALUES)).replace('"', '""')
         write(source / "questions_df.csv", f'question,references,corpus_id\n?,"{value}",wiki\n')
