@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.encodings import guessed_encoding
-from rag_pipeline.loading.text import byte_order_encoding, clean, decode_as
+from rag_pipeline.loading.text import byte_order_encoding, clean, decode_as, guessed_encoding
 from rag_pipeline.loading.unseen import StyleSheet, drop_unseen_elements
 
 _MAX_DEPTH = 100

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.encodings import guessed_encoding
 from rag_pipeline.loading.sources import Rejected, Source
-from rag_pipeline.loading.text import one_line, storable
+from rag_pipeline.loading.text import guessed_encoding, one_line, storable
 
 _ID = "document_id"
 _TITLE = "title"

@@ -1,4 +1,4 @@
-"""Decode text, and find titles, headings and front matter in it."""
+"""Decode text, guess its encoding, and find titles, headings and front matter in it."""
 
 import codecs
 import json
@@ -14,7 +14,7 @@ import yaml
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.encodings import guessed_encoding
+from rag_pipeline.loading.languages import any_language_of
 
 _BOMS = (
     # UTF-32 first: its little-endian mark starts with UTF-16's.
@@ -42,6 +42,30 @@ _FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
 _LINK = re.compile(
     r"!?\[([^\[\]\n]*+)\]\([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+(?:\s+\"[^\"\n]*+\")?\)"
 )
+_LANGUAGES_OF = {
+    "cp1252": "",
+    "cp1250": "pl cs sk hu hr sl ro bs sq",
+    "cp1251": "ru uk bg sr mk be",
+    "cp1253": "el",
+    "cp1254": "tr az",
+    "cp1255": "he",
+    "cp1256": "ar fa ur",
+    "cp874": "th",
+    "cp932": "ja",
+    "euc_jp": "ja",
+    "gb18030": "zh",
+    "big5": "zh",
+    "cp949": "ko",
+    "koi8_r": "ru uk bg",
+    "cp866": "ru uk bg be",
+}
+"""The languages (ISO 639-1) of encodings, the most common encoding first. "" stands for all others.
+
+Rare encodings are left out, because each candidate makes wrong guesses for short texts likelier.
+"""
+_ENCODINGS = list(_LANGUAGES_OF)
+_SPECIAL = frozenset(" ".join(_LANGUAGES_OF.values()).split())
+_READ = 2_000
 _LONGEST_TITLE = 120
 _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
@@ -76,6 +100,40 @@ def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
         return decode_as(document_id, raw, encoding), ""
     guessed = guessed_encoding(raw)
     return decode_as(document_id, raw, guessed or "utf-8"), guessed
+
+
+def guessed_encoding(raw: bytes) -> str:
+    """Return the likely encoding of a text, or "" if it is UTF-8 (even damaged) or if none fits.
+
+    Bytes count as damaged UTF-8 if only their last character is cut off. The same holds if they
+    have at most as many invalid bytes as valid non-ASCII characters.
+    """
+    from charset_normalizer import from_bytes
+
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        valid = raw.decode(errors="ignore")
+        n_wrong = len(raw) - len(valid.encode())
+        is_cut = error.reason == "unexpected end of data"
+        if is_cut or n_wrong <= sum(char > "\x7f" for char in valid):
+            return ""
+    else:
+        return ""
+    found = [
+        (not _suits(encoding, text), match.chaos, -match.coherence, _ENCODINGS.index(encoding))
+        for match in from_bytes(raw, cp_isolation=_ENCODINGS)
+        for text in [str(match)[:_READ]]
+        for encoding in match.could_be_from_charset
+    ]
+    return _ENCODINGS[min(found)[-1]] if found else ""
+
+
+def _suits(encoding: str, text: str) -> bool:
+    """Return whether an encoding is usual for the language of the text decoded with it."""
+    language = any_language_of(text)
+    own = _LANGUAGES_OF[encoding].split()
+    return language in own if own else language not in _SPECIAL
 
 
 def _utf_16_of_latin(raw: bytes) -> str | None:

@@ -289,10 +289,6 @@ class _Terms:
     """The position of each row of the lexical index, or -1 for a row without a vector."""
     document_of: Positions
     """The number of the document at each position."""
-    by_document: Positions
-    """All positions, sorted by document."""
-    document_starts: Positions
-    """The start of each document in `by_document`, and the end of the last document."""
 
     @classmethod
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
@@ -317,9 +313,7 @@ class _Terms:
         ids = lexical.documents.document_ids
         numbers = pc.index_in(lexical.document_ids, value_set=ids)
         document_of = numbers.to_numpy().astype(np.int64)[at]
-        by_document = np.argsort(document_of, kind="stable")
-        starts = np.searchsorted(document_of[by_document], np.arange(len(ids) + 1))
-        return cls(lexical, at, positions, document_of, by_document, starts)
+        return cls(lexical, at, positions, document_of)
 
     def only(self, document_ids: pa.Array) -> "_Terms":
         """Return the terms of the given documents. Other documents are not found or counted."""
@@ -347,10 +341,10 @@ class _Terms:
 
     def chunks_of(self, documents: Positions, allowed: Mask | None) -> Positions:
         """Return the positions of the allowed chunks of some documents."""
-        starts, ends = self.document_starts[documents], self.document_starts[documents + 1]
-        parts = [self.by_document[s:e] for s, e in zip(starts, ends, strict=True)]
-        chunks = np.concatenate([np.empty(0, np.int64), *parts])
-        return chunks if allowed is None else chunks[allowed[chunks]]
+        wanted = np.zeros(len(self.documents), np.bool_)
+        wanted[documents] = True
+        chunks = wanted[self.document_of]
+        return np.flatnonzero(chunks if allowed is None else chunks & allowed)
 
 
 def _neighbours(documents: Positions, starts: Positions) -> Positions:

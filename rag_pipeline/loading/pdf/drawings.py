@@ -6,8 +6,7 @@ from typing import Any
 
 import pypdfium2.raw as pdfium
 
-from rag_pipeline.loading.pdf.elements import Page, Rule
-from rag_pipeline.loading.pdf.frame import Frame, Sides, around, turn
+from rag_pipeline.loading.pdf.elements import Frame, Page, Rule, Sides, around, turn
 
 _MAX_OBJECTS = 20_000
 _MAX_SEGMENTS = 400

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import pypdfium2.raw as pdfium
 
 from rag_pipeline.loading.pdf.drawings import read_drawings, turned_rule
-from rag_pipeline.loading.pdf.elements import Page, Word
-from rag_pipeline.loading.pdf.frame import Frame, turn
+from rag_pipeline.loading.pdf.elements import Frame, Page, Word, turn
 from rag_pipeline.loading.pdf.render import MAX_PIXELS
 from rag_pipeline.loading.pdf.visibility import drop_unseen
 from rag_pipeline.loading.unseen import NO_WIDTH, WITHOUT_WIDTH

@@ -17,8 +17,11 @@ from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import Parsed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
-from rag_pipeline.loading.pdf.elements import Page
-from rag_pipeline.loading.pdf.furniture import without_furniture
+from rag_pipeline.loading.pdf.columns import read_columns, table_line
+from rag_pipeline.loading.pdf.elements import Line, Page, Word
+from rag_pipeline.loading.pdf.figures import TableCells
+from rag_pipeline.loading.pdf.furniture import without_furniture, without_line_numbers
+from rag_pipeline.loading.pdf.glyphs import read_glyphs
 from rag_pipeline.loading.pdf.headings import (
     declared_title,
     demote_front_matter,
@@ -28,9 +31,9 @@ from rag_pipeline.loading.pdf.headings import (
 )
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
-from rag_pipeline.loading.pdf.page import lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
+from rag_pipeline.loading.pdf.tables import ruled_tables
 from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
@@ -42,6 +45,9 @@ _MAX_UNMAPPED = 0.3
 _FEW = 30
 _MIN_IMAGE = 0.3
 _MAX_PAGES = 20_000
+_HEAD = 0.45
+_STAND_IN = "\ufffc"
+_STAND_IN_SIZE = 8.0
 
 
 def read_pdf(document_id: str, raw: bytes) -> Parsed:
@@ -134,17 +140,61 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
     if not page:
         return Page()
     try:
-        read = read_page(page, number)
+        read = read_glyphs(page)
         small = read.image_pixels <= MAX_PIXELS
         if may_recognise and small and is_unread(read) and is_installed("ocr"):
             from rag_pipeline.loading.pdf.ocr import recognise
 
             with more_room(_RECOGNITION_SECONDS, _RECOGNITION_BYTES):
                 read = replace(recognise(page), unseen=read.unseen)
-            lay_out(read, number)
+        _lay_out(read, number)
         return read
     finally:
         pdfium.FPDF_ClosePage(page)
+
+
+def _lay_out(page: Page, number: int) -> None:
+    """Arrange a page's words in lines and tables, in reading order. Then drop the single words.
+
+    `number` is the page's number, from 0.
+    """
+    rest, tables = ruled_tables(without_line_numbers(page.words), page.rules)
+    for index, table in enumerate(tables):
+        rest += _stand_ins(index, table)
+    head = _HEAD * page.height if number == 0 else 0
+    page.lines = _with_tables(read_columns(rest, head), tables)
+    for line in page.lines:
+        line.page = number
+    page.words, page.rules = [], []
+
+
+def _stand_ins(index: int, table: TableCells) -> list[Word]:
+    words = [word for row in table[0] for word in row]
+    x0, x1 = min(w.x0 for w in words), max(w.x1 for w in words)
+    y, end = min(w.base for w in words), max(w.base for w in words)
+    found = []
+    while y <= end + 0.1:
+        found.append(Word(f"{_STAND_IN}{index}", x0, x1, y, _STAND_IN_SIZE))
+        y += _STAND_IN_SIZE
+    return found
+
+
+def _with_tables(lines: list[Line], tables: list[TableCells]) -> list[Line]:
+    found: list[Line] = []
+    placed: set[int] = set()
+    for line in lines:
+        if not line.text.startswith(_STAND_IN):
+            found.append(line)
+            continue
+        for part in line.text.split(_STAND_IN)[1:]:
+            digits = part.split()[0] if part.split() else ""
+            if digits.isdigit() and int(digits) not in placed and int(digits) < len(tables):
+                placed.add(int(digits))
+                found.append(table_line(*tables[int(digits)], line.column))
+    for index, table in enumerate(tables):
+        if index not in placed:
+            found.append(table_line(*table, -1 - index))
+    return found
 
 
 @contextmanager

@@ -2,18 +2,21 @@
 
 import re
 import statistics
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rag_pipeline.loading.pdf.elements import Rule, Word, split
+from rag_pipeline.loading.pdf.elements import Rule, Sides, Word, split
 from rag_pipeline.loading.pdf.figures import TableCells, figure_tables
-from rag_pipeline.loading.pdf.frame import Sides
 from rag_pipeline.loading.pdf.lines import between, join, rows_of
-from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
 
 _TOUCH = 3.0
 _MIN_WIDTH = 60.0
 _MAX_CELL_WORDS = 80
+_MIN_ROWS = 3
+_MAX_HEAD = 3
+"""Maximum number of text lines in column heads above the first horizontal line."""
+_MOST = 0.7
 _MIN_PARTS = 3
 _LABEL = 12
 _SHORT = 4
@@ -53,12 +56,12 @@ def ruled_tables(
             continue
         box = uprights[0], levels[0], uprights[-1], levels[-1]
         take(_grid(_inside(rest, box), uprights, levels), box)
-    whole, cuts = joined(rules)
+    whole, cuts = _joined(rules)
     stacks = _stacks(whole)
     for box, levels in stacks:
         joints = cuts.get(round(box[0]), Counter())
         marked = sorted(x for x, n in joints.items() if 2 * n > len(levels))
-        take(row_ruled(rest, box, levels, marked or _borders(rows_of(_inside(rest, box)))))
+        take(_row_ruled(rest, box, levels, marked or _borders(rows_of(_inside(rest, box)))))
     for table in figure_tables(rest):
         take(table)
     for box, levels in stacks:
@@ -229,6 +232,76 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
             if len(part) >= 2:
                 found.append(((same[0].x0, part[0], same[0].x1, part[-1]), part))
     return found
+
+
+def _joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
+    """Join horizontal lines that are drawn cell by cell, and count their joints.
+
+    The counts are by two x coordinates: that of a joined line's left end, and that of the joint.
+    """
+    level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
+    level.sort(key=lambda r: (round(r.y0), r.x0))
+    found: list[Rule] = []
+    cuts: dict[int, Counter[int]] = {}
+    for rule in level:
+        last = found[-1] if found else None
+        if last and abs(last.y0 - rule.y0) <= 1 and abs(rule.x0 - last.x1) <= _TOUCH:
+            cuts.setdefault(round(last.x0), Counter())[round(rule.x0)] += 1
+            found[-1] = last._replace(x1=rule.x1)
+        else:
+            found.append(rule)
+    return found, cuts
+
+
+def _row_ruled(
+    words: Sequence[Word],
+    box: Sides,
+    levels: Sequence[float],
+    borders: Sequence[float],
+) -> TableCells | None:
+    """Return the table in a box that has a drawn line after each row, or None if there is none.
+
+    `levels` are the y coordinates of the lines. `borders` are the x coordinates between columns.
+    """
+    if not borders or len(levels) < _MIN_ROWS:
+        return None
+    inside = [w for w in words if box[0] - 2 <= w.middle[0] <= box[2] + 2]
+    bands: list[list[Word]] = [[] for _ in range(len(levels))]
+    for word in inside:
+        if (y := word.middle[1]) < levels[-1]:
+            bands[bisect_left(levels, y)].append(word)
+    bands[0] = _column_heads(bands[0], levels[0], borders)
+    bands = [band for band in bands if band]
+    if len(bands) < _MIN_ROWS:
+        return None
+    parted = [_cells_of(band, borders) for band in bands]
+    of_one_row = sum(min(len(cell) for cell in cells if cell) == 1 for cells in parted)
+    if of_one_row < _MOST * len(bands):
+        return None
+    if sum(sum(map(bool, cells)) >= 2 for cells in parted) < _MOST * len(bands):
+        return None
+    texts = [[" ".join(join(line) for line in cell) for cell in cells] for cells in parted]
+    if max(len(text.split()) for row in texts for text in row) > _MAX_CELL_WORDS:
+        return None
+    return bands, texts
+
+
+def _cells_of(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Word]]]:
+    return [rows_of(cell) for cell in between(band, borders)]
+
+
+def _column_heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
+    rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row))
+    found: list[Word] = []
+    below = level
+    for row in rows[:_MAX_HEAD]:
+        base, size = max(w.base for w in row), max(w.size for w in row)
+        crosses = any(w.x0 < b - 1 and w.x1 > b + 1 for w in row for b in borders)
+        if crosses or below - base > (1.5 if found else 2.5) * size:
+            break
+        found += row
+        below = base
+    return found if sum(map(bool, _cells_of(found, borders))) >= 2 else []
 
 
 def _table_between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells | None:

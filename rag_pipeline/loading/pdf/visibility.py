@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pypdfium2.raw as pdfium
 
-from rag_pipeline.loading.pdf.elements import Page, Word
-from rag_pipeline.loading.pdf.frame import around, turn_back
+from rag_pipeline.loading.pdf.elements import Page, Word, around, turn_back
 from rag_pipeline.loading.pdf.render import Image, drawn
 
 _SCALE = 1.0
