@@ -36,7 +36,7 @@ def test_a_server_that_dies_between_two_questions(talking, released):
     assert (ill.text, ill.sources, ill.intent) == (by_rules.text, by_rules.sources, by_rules.intent)
     (warning,) = ill.warnings
     assert warning.startswith("done by rules, as the model failed: intent, keywords, answer (")
-    assert "test-model at http://127.0.0.1" in warning
+    assert "test-model at 127.0.0.1" in warning
     assert steps_by_rule(ill)[0] == "intent" and steps_by_rule(ill)[-1] == "answer"
 
 

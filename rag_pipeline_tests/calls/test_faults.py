@@ -31,7 +31,7 @@ def test_a_run_killed_at_concurrency_32_makes_at_most_32_calls_again(database_pl
     [
         (
             Fault(401, "Incorrect API key provided: sk-proj-abcdefgh"),
-            r"^m at http\S+ \(OPENAI_API_KEY\): .*Incorrect API key provided: \[key\].*"
+            r"^m at 127\S+ \(OPENAI_API_KEY\): .*Incorrect API key provided: \[key\].*"
             r"\(HTTP 401\); check the key$",
         ),
         (
@@ -59,7 +59,7 @@ def test_a_server_that_is_not_there_is_one_line(cache: CallCache) -> None:
     with serving(lambda body: "") as server:
         url = server.url
     settings = chat(url, max_concurrency=4, patience_seconds=1.0)
-    with pytest.raises(CallsStoppedError, match=r"^m at http\S+:.*(refused|failed)") as failure:
+    with pytest.raises(CallsStoppedError, match=r"^m at 127\S+:.*(refused|failed)") as failure:
         asked([f"p{n}" for n in range(100)], settings, cache)
     assert "\n" not in str(failure.value)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from rag_pipeline.calls import Received
+from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
 from rag_pipeline.datamodels import Usage
@@ -73,9 +74,10 @@ class HTTPScorer:
                 texts = [*[query] * len(passages), *passages]
                 question, *counts = _COUNTER.count([query, *passages])
                 tokens = question * len(passages) + sum(counts)
+                expected = ChargedTokens(tokens, searches=self.searches(passages))
 
                 async def attempt() -> Received[tuple[list[float], Usage]]:
-                    async with server.paying("rerank", tokens, texts, self.searches(passages)):
+                    async with server.paying("rerank", expected, texts):
                         made, headers = await self.post(client, self.body(query, passages))
                         scores, used = self._scores(made, len(passages))
                         return Received((scores, used), headers, used.input_tokens or None)

@@ -2,25 +2,25 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from rag_pipeline.calls import Received, open_endpoint, redacted, unreachable
-from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
+from rag_pipeline.calls import Received, redacted
+from rag_pipeline.calls.costs import request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import ChatSettings, Completion, InputType
 from rag_pipeline.datamodels import Messages, Schema, Usage
-from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
+from rag_pipeline.errors import ProviderError, TransientError, without_secrets
 from rag_pipeline.models.providers.batching import Batches
 from rag_pipeline.models.providers.http import MOST_VECTOR_BYTES
-from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
+from rag_pipeline.models.providers.openai_sdk import client_of, sdk_errors
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
     RequestBuilder,
+    Server,
     VectorsReply,
     in_order,
 )
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import openai
     from openai.types.chat import ChatCompletion
 
+_HOME = "https://api.openai.com/v1"
 _CHARACTERS_PER_TOKEN = 4
 _CUT = ("length", "content_filter")
 """Finish reasons of incomplete replies."""
@@ -64,9 +65,13 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
         patience = min(self.patience_seconds, patience)
         return self.model_copy(update={"timeout_seconds": timeout, "patience_seconds": patience})
 
+    def server(self) -> Server:
+        """Return the server that answers the calls."""
+        return Server(self.provider, self, self.model, _HOME)
+
     def open(self) -> "OpenAIChat":
         """Return a client; raise ProviderError if its key is not set."""
-        return OpenAIChat(self, key_of(self.model, self))
+        return OpenAIChat(self)
 
 
 class ChatModel(OpenAIProtocol):
@@ -94,23 +99,20 @@ class GivenKeyChat(OpenAIProtocol):
         made._key = key
         return made
 
-    def open(self) -> "OpenAIChat":
-        """Return a client that sends the key."""
-        keep_secret(self._key)
-        return OpenAIChat(self, self._key)
+    def server(self) -> Server:
+        """Return the server, which gets the key."""
+        return Server(self.provider, self, self.model, _HOME, self._key)
 
 
 class OpenAIChat:
     """The client of one chat model of one server."""
 
-    def __init__(self, settings: OpenAIProtocol, key: str | None) -> None:
+    def __init__(self, settings: OpenAIProtocol) -> None:
         self.identity = settings.identity
         self.max_concurrency = settings.max_concurrency
-        self._what = f"{settings.model} at {settings.base_url or 'api.openai.com'}"
         self._settings = settings
-        self._key = key
-        self._endpoint = open_endpoint(self._what, settings)
-        self._client = client_of(key, settings.base_url, settings.timeout_seconds)
+        self._server = settings.server()
+        self._client = client_of(self._server, settings.timeout_seconds)
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
         """Return the reply to messages. Raise ProviderError with the server's reason."""
@@ -118,24 +120,24 @@ class OpenAIChat:
         size = sum(len(message["content"]) for message in messages)
         tokens = size / _CHARACTERS_PER_TOKEN + settings.max_output_tokens
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
-        told = expected, most, settings.base_url, request_texts(messages, schema)
+        texts = request_texts(messages, schema)
 
         async def attempt() -> Received[Completion]:
-            async with paying("chat", settings.provider, settings.model, *told):
+            async with self._server.paying("chat", expected, texts, most):
                 return await self._attempt(messages, schema)
 
-        return await self._endpoint.send(attempt, tokens)
+        return await self._server.endpoint.send(attempt, tokens)
 
     async def _attempt(self, messages: Messages, schema: Schema | None) -> Received[Completion]:
         from openai.types.chat import ChatCompletion
 
-        with sdk_errors(self._what, self._settings.api_key_env, self._key):
+        with sdk_errors(self._server):
             raw = await self._client.chat.completions.with_raw_response.create(
                 **self.request(messages, schema)
             )
             made = raw.parse()
         if not isinstance(made, ChatCompletion):
-            raise TransientError(f"{self._what}: the reply is not JSON: {str(made)[:80]!r}")
+            raise self._garbled(f"the reply is not JSON: {str(made)[:80]!r}")
         completion = self._read(made)
         used = completion.usage
         return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
@@ -148,7 +150,7 @@ class OpenAIChat:
         """Return the interface to the batches of the account."""
         from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 
-        return OpenAIBatches(self._settings.model, self._settings)
+        return OpenAIBatches(self._server, self._settings.timeout_seconds)
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
         """Return the answer in a line of a batch. Charge it once for its `call_id`."""
@@ -157,18 +159,17 @@ class OpenAIChat:
         try:
             made = ChatCompletion.model_validate(body)
         except ValueError as error:
-            raise TransientError(
-                f"{self._what}: a line of a batch is no completion: {str(error)[:80]}"
-            ) from None
+            raise self._garbled(f"a line of a batch is no completion: {str(error)[:80]}") from None
         return self._read(made, call_id)
 
     def _read(self, made: "ChatCompletion", call_id: str | None = None) -> Completion:
         try:
             return self._completion(made, call_id)
         except (AttributeError, TypeError, LookupError) as error:
-            raise TransientError(
-                f"{self._what}: the reply is no completion: {str(error)[:80]}"
-            ) from None
+            raise self._garbled(f"the reply is no completion: {str(error)[:80]}") from None
+
+    def _garbled(self, said: str) -> TransientError:
+        return TransientError(f"{self._server.what}: {said}")
 
     def _completion(self, made: "ChatCompletion", call_id: str | None) -> Completion:
         reply_told(
@@ -182,18 +183,17 @@ class OpenAIChat:
             usage.completion_tokens if usage else 0,
         )
         # The provider charges every answer, also an unusable one.
-        settings, address = self._settings, self._settings.base_url
-        charged = {**asdict(used), "batch": call_id is not None, "call_id": call_id}
-        record("chat", settings.provider, settings.model, base_url=address, **charged)
+        self._server.charge("chat", used, call_id)
         choice = made.choices[0] if made.choices else None
         if choice is None or choice.message is None:
             # Some servers send an error with the status of a success.
-            said = redacted(str(getattr(made, "error", None) or ""), self._key)
-            raise TransientError(f"{self._what}: the reply has no choices{said and ': '}{said}")
+            said = redacted(str(getattr(made, "error", None) or ""), self._server.key)
+            raise self._garbled(f"the reply has no choices{said and ': '}{said}")
         message = choice.message
         cut = choice.finish_reason if choice.finish_reason in _CUT else ""
         if message.content is None and not cut:
-            raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
+            reason = message.refusal or "no reason given"
+            raise ProviderError(f"{self._server.what}: refused: {reason}")
         # A server may echo its request; the key must not enter the cache.
         return Completion(without_secrets(_text(message.content)), used, cut)
 
@@ -255,7 +255,7 @@ class OpenAIEmbedder(RequestBuilder):
     """One embedding model of one server; it treats documents and queries alike."""
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
-        super().__init__(settings, "https://api.openai.com/v1")
+        super().__init__(settings, _HOME)
         usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
         cut = self.limits.text_tokens if settings.truncate else "whole"
@@ -263,8 +263,7 @@ class OpenAIEmbedder(RequestBuilder):
 
     def connected(self) -> "openai.AsyncOpenAI":
         """Open the connections of the running event loop."""
-        server = self._server
-        return client_of(server.key, server.address, self._timeout, MOST_VECTOR_BYTES)
+        return client_of(self._server, self._timeout, MOST_VECTOR_BYTES)
 
     async def ask(
         self, client: "openai.AsyncOpenAI", inputs: list[list[str]], input_type: InputType
@@ -275,20 +274,16 @@ class OpenAIEmbedder(RequestBuilder):
         server = self._server
         texts = [text for own in inputs for text in own]
         try:
-            raw = await client.embeddings.with_raw_response.create(
-                model=self.model,
-                input=texts,
-                dimensions=self.dimension if self._shorten else openai.omit,
-            )
-            made = raw.parse()
+            with sdk_errors(server):
+                raw = await client.embeddings.with_raw_response.create(
+                    model=self.model,
+                    input=texts,
+                    dimensions=self.dimension if self._shorten else openai.omit,
+                )
+                made = raw.parse()
             used = Usage(made.usage.prompt_tokens if made.usage else 0)
             server.charge("embedding", used)
             rows = in_order(made.data, len(texts), server.what, attrgetter("index"))
-        except openai.APIStatusError as error:
-            headers = error.response.headers
-            raise server.refusal(error.status_code, error.message, headers) from None
-        except openai.APIConnectionError as error:
-            raise unreachable(server.what, error, server.key) from None
         except (ValueError, TypeError, AttributeError) as error:
             raise TransientError(
                 f"{server.what}: the reply is not a list of vectors: {str(error)[:80]}"

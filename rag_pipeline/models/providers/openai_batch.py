@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import random
 import tempfile
 import time
@@ -13,10 +12,10 @@ from typing import Any, TypeVar
 
 import openai
 
-from rag_pipeline.config import RemoteModel
-from rag_pipeline.errors import ProviderError, TransientError, keep_secret
+from rag_pipeline.errors import ProviderError, TransientError
 from rag_pipeline.models.providers.batching import Batch
 from rag_pipeline.models.providers.openai_sdk import sdk_errors
+from rag_pipeline.models.providers.remote import Server
 
 _TOKEN = "rag_pipeline"
 _BATCHES_PER_PAGE = 100
@@ -31,17 +30,12 @@ T = TypeVar("T")
 class OpenAIBatches:
     """The batches of one account. Each batch carries a token, by which `find` finds it."""
 
-    def __init__(self, model: str, settings: RemoteModel) -> None:
-        self._what = f"{model} at {settings.base_url or 'api.openai.com'}, batch"
-        self._api_key_env = settings.api_key_env
-        self._key = os.environ.get(settings.api_key_env)
-        keep_secret(self._key)
+    def __init__(self, server: Server, timeout: float) -> None:
+        """Take the server, and the timeout of a request in seconds."""
+        self._server = server
         # `_tried` retries instead: the SDK does not detect a garbled reply or a lost `create`.
         self._client = openai.OpenAI(
-            api_key=self._key or "none",
-            base_url=settings.base_url,
-            timeout=settings.timeout_seconds,
-            max_retries=0,
+            api_key=server.key, base_url=server.address, timeout=timeout, max_retries=0
         )
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
@@ -79,7 +73,7 @@ class OpenAIBatches:
         """
         for tries in range(1, _TRIES + 1):
             try:
-                with sdk_errors(self._what, self._api_key_env, self._key):
+                with sdk_errors(self._server):
                     return work()
             except ProviderError as error:
                 found = lost()

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import openai
 
-from rag_pipeline.calls import Received, open_endpoint, run_calls
-from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, paying, record
+from rag_pipeline.calls import Received, run_calls
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIProtocol
-from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
+from rag_pipeline.models.providers.openai_sdk import client_of, sdk_errors
 
 _INSTRUCTIONS = (
     "Search the web for what answers the question. Reply with one short paragraph for each page "
@@ -36,21 +37,17 @@ def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     The texts are the model's words about the pages. Tokens are charged. The tool's own fee per
     search is unknown and is not charged. Raises ProviderError with model and reason.
     """
-    return run_calls(_search(query, settings, key_of(settings.model, settings)))
+    return run_calls(_search(query, settings.within(settings.timeout_seconds, _PATIENCE_SECONDS)))
 
 
-async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list[CitedPage]:
-    patience = min(settings.patience_seconds, _PATIENCE_SECONDS)
-    what = f"web search by {settings.model} at {settings.base_url or 'api.openai.com'}"
-    endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
-
+async def _search(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
+    server = settings.server()
     asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
     expected = ChargedTokens(asked, output=settings.max_output_tokens)
-    address = settings.base_url
 
     async def attempt() -> Received[list[CitedPage]]:
-        async with paying("chat", settings.provider, settings.model, expected, base_url=address):
-            with sdk_errors(what, settings.api_key_env, key):
+        async with server.paying("chat", expected):
+            with sdk_errors(server):
                 raw = await client.responses.with_raw_response.create(
                     model=settings.model,
                     instructions=_INSTRUCTIONS,
@@ -61,17 +58,14 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
                 )
                 made = raw.parse()
             if not isinstance(made, openai.types.responses.Response):
-                raise TransientError(f"{what}: the reply is not JSON: {str(made)[:80]!r}")
+                raise TransientError(f"{server.what}: the reply is not JSON: {str(made)[:80]!r}")
             read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
-            record(
-                "chat", settings.provider, settings.model, base_url=address,
-                input_tokens=read, output_tokens=written,
-            )  # fmt: skip
+            server.charge("chat", Usage(read, output_tokens=written))
         pages = cited_pages(made.model_dump(warnings=False))
         return Received(pages, raw.headers, read + written)
 
-    async with client_of(key, settings.base_url, settings.timeout_seconds) as client:
-        return await endpoint.send(attempt, float(settings.max_output_tokens))
+    async with client_of(server, settings.timeout_seconds) as client:
+        return await server.endpoint.send(attempt, float(settings.max_output_tokens))
 
 
 def cited_pages(response: dict[str, Any]) -> list[CitedPage]:

@@ -63,7 +63,15 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
 class Server:
     """One model at one address, with its key."""
 
-    def __init__(self, provider: str, settings: RemoteModel, model: str, home: str) -> None:
+    def __init__(
+        self,
+        provider: str,
+        settings: RemoteModel,
+        model: str,
+        home: str,
+        given_key: str | None = None,
+    ) -> None:
+        """Take the vendor's own address (`home`), and a key if no variable holds it."""
         self.provider = provider
         self.address = settings.base_url or home
         self.identity_url = settings.identity_url or home
@@ -71,12 +79,16 @@ class Server:
         self.endpoint: Endpoint = open_endpoint(self.what, settings)
         self._settings = settings
         self._model = model
+        self._given_key = given_key
 
     @property
     def key(self) -> str:
-        """Return the key; raise CallsStoppedError if its environment variable is not set."""
+        """Return the key, or "none" for a server of your own that needs none.
+
+        Raise CallsStoppedError if the vendor's own server is called without a key.
+        """
         variable = self._settings.api_key_env
-        key = os.environ.get(variable)
+        key = self._given_key or os.environ.get(variable)
         keep_secret(key)
         if not key and self._settings.base_url is None:
             raise CallsStoppedError(
@@ -89,22 +101,29 @@ class Server:
         return ":".join(map(str, (self.provider, self.identity_url, self._model, *parameters)))
 
     def paying(
-        self, kind: CallKind, tokens: int, texts: Sequence[str], searches: int = 0
+        self,
+        kind: CallKind,
+        expected: ChargedTokens,
+        texts: Sequence[str] = (),
+        most: ChargedTokens | None = None,
     ) -> AbstractAsyncContextManager[None]:
-        """Reserve the expected cost of one request; see `costs.paying`."""
-        expected, address = ChargedTokens(tokens, searches=searches), self._settings.base_url
-        return paying(kind, self.provider, self._model, expected, base_url=address, texts=texts)
-
-    def charge(self, kind: CallKind, usage: Usage) -> None:
-        """Charge the tokens or searches of a reply to the ledger."""
+        """Reserve the cost of one request; see `costs.paying`."""
         address = self._settings.base_url
-        record(kind, self.provider, self._model, base_url=address, **asdict(usage))
+        return paying(kind, self.provider, self._model, expected, most, address, texts)
 
-    def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> ProviderError:
-        """Return the error for an HTTP status."""
+    def charge(self, kind: CallKind, usage: Usage, call_id: str | None = None) -> None:
+        """Charge a reply to the ledger. A reply of a batch is charged once for its `call_id`."""
+        batched: dict[str, Any] = {"batch": call_id is not None, "call_id": call_id}
+        address = self._settings.base_url
+        record(kind, self.provider, self._model, base_url=address, **asdict(usage), **batched)
+
+    def refusal(
+        self, status: int, message: str, headers: Mapping[str, str], stops: str = ""
+    ) -> ProviderError:
+        """Return the error for an HTTP status; for `stops` see `failure_of_status`."""
         what = f"{self.what} ({self._settings.api_key_env})"
         lowered = {name.lower(): value for name, value in headers.items()}
-        stops = "model" if _NO_SUCH_MODEL.search(message) else ""
+        stops = stops or ("model" if _NO_SUCH_MODEL.search(message) else "")
         return failure_of_status(what, status, message, lowered, self.key, stops=stops)
 
 
@@ -150,7 +169,7 @@ class RequestBuilder(ABC):
                 tokens = sum(self._sizes(inputs))
 
                 async def attempt() -> Received[tuple[Vectors, Usage]]:
-                    async with server.paying("embedding", tokens, texts):
+                    async with server.paying("embedding", ChargedTokens(tokens), texts):
                         rows, used, headers = await self.ask(client, fitting, input_type)
                         vectors = read_vectors(rows, len(texts), self.dimension, server.what)
                         self._refuse_cut(used, texts)
