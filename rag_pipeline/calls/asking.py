@@ -1,17 +1,7 @@
 """Answer calls by their keys. If several runs want an answer, only one makes the call."""
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from rag_pipeline.calls.cache import NO_USAGE, CallCache, CallCounts
@@ -22,8 +12,6 @@ from rag_pipeline.errors import ProviderError
 
 _PER_CLAIM = 32
 """Number of calls that one transaction claims."""
-Store = Callable[[Mapping[bytes, bytes], Mapping[bytes, Usage]], Awaitable[None]]
-"""Stores answers, and the tokens of vectors and scores, which do not contain this number."""
 
 
 class Asking:
@@ -52,8 +40,8 @@ class Asking:
     def run(self, make: Callable[[list[bytes]], None]) -> None:
         """Call `make` for the missing calls, and wait for the answers that other runs ask for.
 
-        `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, to the
-        function that `storing` yields, or to `fail`.
+        `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, `store` or
+        `fail`.
         """
         if not self.missing:
             return
@@ -82,55 +70,27 @@ class Asking:
         self.cache.put(new, usage)
         self._done(new)
 
-    def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
-        """Count failed calls, and release their keys so that other runs may make the calls."""
-        self.failed.update(failed)
-        self.cache.fail(list(failed))
-        self._claims.give_up(list(failed))
-        self._advance(failed)
+    async def store(
+        self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE
+    ) -> None:
+        """Do what `keep` does, in a thread if the database is on another machine."""
+        if self.cache.database.is_shared:
+            await asyncio.to_thread(self.cache.put, new, usage)
+        else:  # a transaction in a file takes less time than a switch of threads
+            self.cache.put(new, usage)
+        self._done(new)
 
     def _done(self, new: Mapping[bytes, bytes]) -> None:
         self.answers.update(new)
         self._made.update(new)
         self._advance(new)
 
-    @asynccontextmanager
-    async def storing(self) -> AsyncIterator[Store]:
-        """Yield a function that stores answers and returns when they are committed.
-
-        Answers that arrive together, or during a transaction, share one transaction.
-        """
-        answers: dict[bytes, bytes] = {}
-        usages: dict[bytes, Usage] = {}
-        writing = asyncio.Lock()
-        following: asyncio.Task[None] | None = None
-
-        async def write() -> None:
-            nonlocal answers, usages, following
-            async with writing:
-                new, usage = answers, usages
-                answers, usages, following = {}, {}, None
-                if self.cache.database.is_shared:
-                    await asyncio.to_thread(self.cache.put, new, usage)
-                else:  # a transaction in a file takes less time than a switch of threads
-                    self.cache.put(new, usage)
-
-        async def store(new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage]) -> None:
-            nonlocal following
-            answers.update(new)
-            usages.update(usage)
-            if following is None:
-                following = asyncio.create_task(write())
-            await asyncio.shield(following)  # a stopped worker stops no transaction
-            self._done(new)
-
-        try:
-            yield store
-        finally:
-            async with writing:
-                last = following
-            if last is not None:
-                await asyncio.wait([last])
+    def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
+        """Count failed calls, and release their keys so that other runs may make the calls."""
+        self.failed.update(failed)
+        self.cache.fail(list(failed))
+        self._claims.give_up(list(failed))
+        self._advance(failed)
 
     def counts(self, keys: Sequence[bytes]) -> CallCounts:
         """Return the number of inputs sent, and of inputs answered without a call."""

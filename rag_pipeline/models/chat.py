@@ -16,8 +16,6 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.asking import Store
-from rag_pipeline.calls.cache import NO_USAGE
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import ChatSettings
@@ -93,25 +91,22 @@ def _ask_missing(
     concurrency = chats.usual.max_concurrency
     warm: dict[str, asyncio.Event] = {}
 
-    async def reply_to(key: bytes) -> Reply:
-        first = firsts.get(first_key(key))
+    def keep_first(key: bytes, completion: Completion) -> None:
+        cache.put({first_key(key): pack(completion)})
 
-        def keep_first(completion: Completion) -> None:
-            cache.put({first_key(key): pack(completion)})
-
-        with asked_again(asking.failures.get(key, 0)):
-            kept = None if first is None else unpack_first(first)
-            return await ask_one(prompts[key], chats, kept, keep_first)
-
-    async def ask_prompt(key: bytes, store: Store) -> None:
-        prefix = prompts[key].prefix
+    async def ask_prompt(key: bytes) -> None:
+        prompt, first = prompts[key], firsts.get(first_key(key))
+        prefix = prompt.prefix
         is_first = bool(prefix) and prefix not in warm
         if is_first:
             warm[prefix] = asyncio.Event()
         elif prefix:
             await warm[prefix].wait()
         try:
-            await store({key: pack(await reply_to(key))}, NO_USAGE)
+            with asked_again(asking.failures.get(key, 0)):
+                kept = None if first is None else unpack_first(first)
+                reply = await ask_one(prompt, chats, kept, partial(keep_first, key))
+            await asking.store({key: pack(reply)})
         except CallsStoppedError:
             raise
         except ProviderError as error:
@@ -123,9 +118,7 @@ def _ask_missing(
     async def ask_all() -> None:
         ordered = list(_in_warm_order(missing, prompts, concurrency))
         try:
-            async with asking.storing() as store:
-                work = partial(ask_prompt, store=store)
-                await run_bounded(asking.claim(ordered), work, concurrency)
+            await run_bounded(asking.claim(ordered), ask_prompt, concurrency)
         finally:
             await chats.close()
 

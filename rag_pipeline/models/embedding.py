@@ -20,7 +20,6 @@ from rag_pipeline.calls import (
     run_calls,
     sent_as,
 )
-from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, sent
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
@@ -183,9 +182,7 @@ def _embed_remotely(
                 f"{' since' if kept else ''}: check the model's settings"
             ) from None
 
-    async def take(
-        part: Sequence[bytes], vectors: Vectors, used: Usage, store: Store
-    ) -> list[bytes]:
+    async def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
         """Store the usable vectors of a reply. Return the inputs whose vectors are unusable."""
         nonlocal kept, in_a_row
         together = {key: inputs[key] for key in part}
@@ -196,10 +193,10 @@ def _embed_remotely(
         shares = _shares(used, together)
         if good:
             kept, in_a_row = kept + len(good), 0
-        await store(good, {key: shares[key] for key in good})
+        await asking.store(good, {key: shares[key] for key in good})
         return [key for key in part if key not in good]
 
-    async def embed_batch(batch: list[bytes], send: EmbedRequest, store: Store) -> None:
+    async def embed_batch(batch: list[bytes], send: EmbedRequest) -> None:
         """Embed a batch, and find its bad inputs by binary search.
 
         If a request fails, the first half of its inputs is sent next. If that half succeeds, the
@@ -220,7 +217,7 @@ def _embed_remotely(
             try:
                 with sent_as(sending):
                     vectors, used = await send([inputs[key] for key in part], input_type)
-                unfit = await take(part, vectors, used, store)
+                unfit = await take(part, vectors, used)
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
@@ -262,8 +259,8 @@ def _embed_remotely(
                 width = 1 if not worked else len(batch) if bad == 1 else max(1, width // 4)
 
     async def embed_all() -> None:
-        async with embedder.connect() as send, asking.storing() as store:
-            work = partial(embed_batch, send=send, store=store)
+        async with embedder.connect() as send:
+            work = partial(embed_batch, send=send)
             await run_bounded(asking.claim_groups(groups), work, embedder.max_concurrency)
 
     try:

@@ -15,7 +15,6 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.asking import Store
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, sent
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
@@ -93,7 +92,7 @@ def _score_remotely(
     scorer: RemoteScorer,
     asking: Asking,
 ) -> None:
-    async def score(key: bytes, send: RerankRequest, store: Store) -> None:
+    async def score(key: bytes, send: RerankRequest) -> None:
         query, passages, _ = requests[key]
         try:
             with asked_again(asking.failures.get(key, 0)):
@@ -103,11 +102,11 @@ def _score_remotely(
         except ProviderError as error:
             asking.fail({key: error})
         else:
-            await store({key: _pack(scores)}, {key: used})
+            await asking.store({key: _pack(scores)}, {key: used})
 
     async def score_all() -> None:
-        async with scorer.connect() as send, asking.storing() as store:
-            work = partial(score, send=send, store=store)
+        async with scorer.connect() as send:
+            work = partial(score, send=send)
             await run_bounded(asking.claim(missing), work, scorer.max_concurrency)
 
     run_calls(score_all())
