@@ -101,12 +101,6 @@ def _text_hashes(workspace: Workspace, document_ids: Sequence[str] | None = None
     return {row["document_id"]: row["text_hash"] for row in rows}
 
 
-def renamed_documents(workspace: Workspace) -> dict[str, str]:
-    """Map the ids of renamed documents in the queries file to their current ids."""
-    documents = QUERIES.note(workspace).get("documents", {})
-    return {was: new for was, (new, _) in sorted(documents.items()) if was != new}
-
-
 def save_queries(
     workspace: Workspace,
     made_from: str,

@@ -131,16 +131,10 @@ def evaluate_query(
       gold spans or gold documents.
     - A lost gold span counts as a relevant chunk that is not retrieved. R, nDCG and AP are 0.0 if
       no chunk answers.
-
-    Raise ValueError if a chunk is ranked twice. Raise ValueError if `relevant_chunk_ids` and the
-    gold spans disagree about a ranked chunk.
     """
-    _check_unique(query, ranked)
     labels = relevance_labels(ranked, query.gold_spans)
     has_gold = any(span.end > span.start for span in query.gold_spans)
     relevant_ids = frozenset(relevant_chunk_ids)
-    if has_gold:
-        _check_agreement(query, ranked, labels, relevant_ids)
     subject = Ranking(query, ranked, labels, len(relevant_ids) + lost, lost)
     has: dict[Needs, bool] = {"chunks": True, "documents": bool(query.answering_documents)}
     return {m.name: m.measure(subject) if has.get(m.needs, has_gold) else None for m in metrics}
@@ -176,29 +170,6 @@ def judged_metrics(
         return least if least == most else None
 
     return {m.name: measured(m) for m in metrics if m.needs in ("labels", "relevant")}
-
-
-def _check_unique(query: Query, ranked: Sequence[ScoredChunk]) -> None:
-    rank_of: dict[str, int] = {}
-    for rank, chunk in enumerate(ranked, 1):
-        first = rank_of.setdefault(chunk.chunk_id, rank)
-        if first != rank:
-            raise ValueError(
-                f"query {query.query_id!r}: chunk {chunk.chunk_id!r} is ranked twice, "
-                f"at {first} and {rank}"
-            )
-
-
-def _check_agreement(
-    query: Query, ranked: Sequence[ScoredChunk], labels: Sequence[bool], relevant: frozenset[str]
-) -> None:
-    for chunk, label in zip(ranked, labels, strict=True):
-        if label != (chunk.chunk_id in relevant):
-            raise ValueError(
-                f"query {query.query_id!r}: chunk {chunk.chunk_id!r} "
-                f"{'answers but is not' if label else 'does not answer but is'} among the relevant "
-                f"chunk ids; take both from the same chunking and query"
-            )
 
 
 def short_name(metric: str) -> str:

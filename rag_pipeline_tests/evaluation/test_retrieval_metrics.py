@@ -102,18 +102,6 @@ def test_nothing_retrieved():
         assert value == (None if name.startswith("SpanPrecision") else expected), name
 
 
-def test_a_chunk_ranked_twice_is_refused():
-    with pytest.raises(ValueError, match=r"query 'q': chunk 'a#0-20' is ranked twice, at 2 and 5"):
-        evaluate_query(QUERY, [*RANKED, scored("a", 0, 20)], RELEVANT)
-
-
-def test_relevant_chunks_of_another_chunking_are_refused():
-    with pytest.raises(ValueError, match=r"'a#0-20' answers but is not among the relevant"):
-        evaluate_query(QUERY, RANKED, {"a#10-20"})
-    with pytest.raises(ValueError, match=r"'c#0-10' does not answer but is among the relevant"):
-        evaluate_query(QUERY, RANKED, {*RELEVANT, "c#0-10"})
-
-
 def test_documents_are_judged_with_and_without_spans():
     """Of the ranking c, a, a, b: a and b answer."""
     for query in (QUERY, Query("q", "?", gold_documents=("a", "b"))):
