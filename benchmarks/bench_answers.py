@@ -18,9 +18,9 @@ from benchmarks.corpora import write_sample
 from benchmarks.shared import working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.entities.rules import extract
+from rag_pipeline.evaluation.intervals import summarize
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.evaluation.summary import summarize
 from rag_pipeline.loading.queries import ENTITY_TYPES
 from rag_pipeline.workspace import Workspace
 

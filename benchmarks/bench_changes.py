@@ -25,10 +25,11 @@ from benchmarks.bench_scale import BUILDING, CONFIGURATION, QUERIES, STEPS, Scal
 from benchmarks.processes import cpu_of_children, run_watched
 from benchmarks.scale_corpus import DIMENSION
 from benchmarks.shared import options
-from rag_pipeline import Corpus, release
+from rag_pipeline import Corpus
 from rag_pipeline.config.models import InputType, Tokens
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.models.providers.minilm import MiniLMTokens
+from rag_pipeline.release import publishing
 
 SECONDS, SWITCHES = 30, 10
 RUN_S, RUN_MIB, UNCHANGED_S, PAUSE_MS = 60, 3072, 8, 100
@@ -122,7 +123,7 @@ def pauses(scale: Scale, seconds: float = SECONDS) -> float:
 
     def switch() -> None:
         for number in range(SWITCHES):
-            release.serve(corpus.workspace, (first, second)[number % 2])
+            publishing.serve(corpus.workspace, (first, second)[number % 2])
             time.sleep(seconds / SWITCHES)
             seen.add(corpus.searched().release_id)
 

@@ -35,10 +35,10 @@ from benchmarks.bench_scale import Scale, run_step
 from benchmarks.processes import RAG, family
 from benchmarks.serving_peer import copy_table
 from benchmarks.shared import heading, row, working
-from rag_pipeline import Corpus, release
+from rag_pipeline import Corpus
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.models.providers.minilm import MiniLMTokens
-from rag_pipeline.release import Release
+from rag_pipeline.release import Release, publishing
 from rag_pipeline.release.candidate import settings_of
 from rag_pipeline.release.publishing import serve_imported
 from rag_pipeline.search.pinned import pin
@@ -58,7 +58,7 @@ def released_twice(work: Path) -> Path:
     if len(corpus.releases()) < 2:
         rag("run", str(file), "--quiet")
         default = corpus.config.model_copy(update={"serve": "default"})
-        release.publish(Corpus(default).workspace)
+        publishing.publish(Corpus(default).workspace)
     return file
 
 
@@ -201,7 +201,7 @@ def switched(corpus: Corpus, seconds: float) -> None:
     ids = [r.release_id for r in corpus.releases()[:2]]
     for number in range(_SWITCHES):
         time.sleep(seconds / (_SWITCHES + 1))
-        release.serve(corpus.workspace, ids[number % 2])
+        publishing.serve(corpus.workspace, ids[number % 2])
 
 
 def half_headers(port: int, until: float) -> None:

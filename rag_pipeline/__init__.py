@@ -42,13 +42,13 @@ How it is used
     cli                `rag`
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.imports import late
 
 if TYPE_CHECKING:
-    from rag_pipeline.client import AsyncClient, Client
+    from rag_pipeline.client.clients import AsyncClient, Client
     from rag_pipeline.corpus import Corpus
     from rag_pipeline.datamodels import (
         Caller,
@@ -80,12 +80,15 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a name on first use. `Corpus` imports LanceDB, and `RagPipeline` imports Dagster."""
     modules = {
-        "client": "AsyncClient Client",
+        "client.clients": "AsyncClient Client",
         "corpus": "Corpus",
         "datamodels": "Caller Chunk ContextualizedChunk Document GoldSpan Query ScoredChunk",
         "orchestration.component": "RagPipeline",
     }
-    return late(__name__, name, modules)
+    for module, names in modules.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

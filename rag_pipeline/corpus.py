@@ -31,9 +31,8 @@ from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
-from rag_pipeline.release.manifest import current_id
+from rag_pipeline.release.manifest import ReleaseSettings, current_id
 from rag_pipeline.release.opening import Served, current_chats, give_way, labels_of, open_release
-from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.retrievers import single_pass
@@ -293,7 +292,9 @@ class Corpus:
 
     def roll_back(self, release_id: str | None = None) -> Release:
         """Serve an earlier release again, by default the previous release."""
-        release = manifests.roll_back(self.workspace, release_id)
+        from rag_pipeline.release.publishing import roll_back
+
+        release = roll_back(self.workspace, release_id)
         if self._served is not None:
             self.reopen()
         return release
@@ -312,7 +313,9 @@ class Corpus:
 
         board = load_leaderboard(self.workspace)
         also = [metric] if metric else []
-        served = manifests.served_reference(self.workspace)
+        from rag_pipeline.release.candidate import served_reference
+
+        served = served_reference(self.workspace)
         return with_verdicts(self.workspace, board, served, also)
 
     def _open(self) -> Served:

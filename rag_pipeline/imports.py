@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping
 from functools import cache
 from threading import RLock
 from types import ModuleType
@@ -40,17 +39,6 @@ def import_great_expectations() -> Any:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     _postpone("altair", "scipy.stats")
     return importlib.import_module("great_expectations")
-
-
-def late(package: str, name: str, modules: Mapping[str, str]) -> Any:
-    """Return a name of a package whose modules are imported on first use.
-
-    `modules` lists the names that each module defines. Raises AttributeError for another name.
-    """
-    for module, names in modules.items():
-        if name in names.split():
-            return getattr(importlib.import_module(f"{package}.{module}"), name)
-    raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
 def _postpone(*packages: str) -> None:

@@ -18,7 +18,7 @@ from rag_pipeline.evaluation import answers, quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.release import publish
+from rag_pipeline.release.publishing import publish
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus, write_file

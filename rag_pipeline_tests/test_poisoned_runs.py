@@ -15,7 +15,7 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, RUN
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
-from rag_pipeline.release import gate_decision
+from rag_pipeline.release.candidate import gate_decision
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (

@@ -20,10 +20,10 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import ANYBODY, Query
 from rag_pipeline.errors import ConfigError, InputError, ProviderError
 from rag_pipeline.evaluation.entities.scores import score_entities
+from rag_pipeline.evaluation.intervals import mean_of_known
 from rag_pipeline.evaluation.metrics import answer_presence
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.evaluation.summary import mean_of_known
 
 MeasureAnswer = Callable[[Query, AssistedAnswer], float | None]
 """Returns the score, 0 to 1, of the answer to a query, or None if scoring failed."""

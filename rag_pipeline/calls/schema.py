@@ -101,7 +101,7 @@ reservations = Table(
     *_columns(Text, "process"),
 )
 
-# Estimated and charged tokens of a model by alphabet; see `costs.learning`.
+# Estimated and charged tokens of a model by alphabet; see `costs.ledger`.
 token_counts = Table(
     "rag_token_counts",
     metadata,

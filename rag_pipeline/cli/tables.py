@@ -10,10 +10,10 @@ from rich.markup import escape
 from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
+from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
 from rag_pipeline.evaluation.scores import added_metrics, is_share
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from rag_pipeline.config.chunkings import ChunkingSettings as ChunkingSettings
 from rag_pipeline.config.chunkings import Models as Models
 from rag_pipeline.config.configurations import STAGES as STAGES
 from rag_pipeline.config.configurations import Configuration as Configuration
+from rag_pipeline.config.configurations import Key as Key
 from rag_pipeline.config.contextualizers import Contextualizer as Contextualizer
 from rag_pipeline.config.contextualizers import ContextualizerSettings as ContextualizerSettings
 from rag_pipeline.config.corpus import CorpusConfig as CorpusConfig
@@ -23,8 +24,6 @@ from rag_pipeline.config.evaluation import Evaluation as Evaluation
 from rag_pipeline.config.evaluation import ExtractiveAnswers as ExtractiveAnswers
 from rag_pipeline.config.evaluation import HealthThresholds as HealthThresholds
 from rag_pipeline.config.evaluation import RelevanceJudge as RelevanceJudge
-from rag_pipeline.config.fingerprints import fingerprint as fingerprint
-from rag_pipeline.config.keys import Key as Key
 from rag_pipeline.config.models import ChatSettings as ChatSettings
 from rag_pipeline.config.models import Embedding as Embedding
 from rag_pipeline.config.models import EmbeddingSettings as EmbeddingSettings
@@ -44,3 +43,4 @@ from rag_pipeline.config.settings import DocumentsSource as DocumentsSource
 from rag_pipeline.config.settings import Gate as Gate
 from rag_pipeline.config.settings import RemoteModel as RemoteModel
 from rag_pipeline.config.settings import Settings as Settings
+from rag_pipeline.config.settings import fingerprint as fingerprint

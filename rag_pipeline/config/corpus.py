@@ -15,11 +15,16 @@ from wcmatch import glob
 from rag_pipeline.config.access import Access
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
-from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
+from rag_pipeline.config.configurations import (
+    LEVELS,
+    STAGES,
+    Configuration,
+    ConfigurationRule,
+    Key,
+    KeyLevel,
+)
 from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
-from rag_pipeline.config.fingerprints import fingerprint
-from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, packaged_embedding
 from rag_pipeline.config.rerankers import Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
@@ -33,6 +38,7 @@ from rag_pipeline.config.settings import (
     Owner,
     Retention,
     Settings,
+    fingerprint,
 )
 from rag_pipeline.entry_points import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError, blaming

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from rag_pipeline.config.corpus import CorpusConfig
-from rag_pipeline.config.fingerprints import fingerprint
-from rag_pipeline.config.settings import RemoteModel, Settings
+from rag_pipeline.config.settings import RemoteModel, Settings, fingerprint
 
 _SECTIONS = ("chats", "embeddings", "rerankers")
 SettingsT = TypeVar("SettingsT", bound=Settings)

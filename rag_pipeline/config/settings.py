@@ -1,5 +1,7 @@
-"""Define the base class of settings, and settings of documents, retention, alerts and gate."""
+"""Define the base class of settings, fingerprints, and settings of documents and releases."""
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from rag_pipeline.config.prices import Price
 from rag_pipeline.config.schedules import CRON
@@ -316,3 +319,25 @@ class Gate(Settings):
     maximum_missing: Share = 0.1
     maximum_missing_chunks: Share = 0.02
     reference: str | None = Field(default=None, pattern=r"^release-\d+$")
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return 16 hex digits of the SHA-256 over the parts' canonical JSON.
+
+    The parts are a stage's settings and its upstream fingerprint. Rows with another fingerprint are
+    stale.
+
+    The JSON of settings has their `code_version` and lacks the settings in `not_fingerprinted`.
+    This also holds for settings inside settings. Raises TypeError if a part has no JSON form.
+    """
+    canonical = json.dumps(parts, default=_plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return {"code_version": value.code_version, **value.fingerprinted()}
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        raise TypeError(f"cannot fingerprint {type(value).__name__}") from None

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.evaluation.intervals import group_names, mean_interval, wilson
-from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.evaluation.intervals import Summary, group_names, mean_interval, wilson
 
 _DIVISIONS = 10
 _SAMPLES = 200

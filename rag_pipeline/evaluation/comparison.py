@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.evaluation.intervals import group_names
+from rag_pipeline.evaluation.intervals import group_names, mean_of_known
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, compare_family
-from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.workspace import Workspace
 
 Groups = Mapping[str, str]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rag_pipeline.config import HealthThresholds
-from rag_pipeline.evaluation.summary import mean_of_known
+from rag_pipeline.evaluation.intervals import mean_of_known
 
 _OPTIMAL = range(3, 6)
 

@@ -1,4 +1,4 @@
-"""Compute 95 % confidence intervals of a metric from one value per query.
+"""Compute means and 95 % confidence intervals of a metric from one value per query.
 
 The independent unit is the query. If queries share groups, the unit is the group, because queries
 about one document are not independent. Quantiles are those of Student's t distribution. Few groups
@@ -8,6 +8,7 @@ clustered shares, so this module has Wilson's formula.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -168,3 +169,51 @@ def _group_sums(values: Any, groups: Sequence[str]) -> tuple[Any, Any]:
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     order = np.lexsort((column, code))  # the order of the queries must not matter
     return np.bincount(code[order], column[order], len(names)), np.bincount(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The mean of a metric over queries, with its counts and interval.
+
+    `n` counts the values, and `missing` counts the queries with None. `low` and `high` bound the
+    95 % confidence interval. `mean` is None if n is 0. `low` and `high` are None if n is below 2.
+    `groups` is the number of groups that the interval uses, or None if it uses single queries.
+    """
+
+    mean: float | None
+    n: int
+    missing: int
+    low: float | None
+    high: float | None
+    groups: int | None = None
+
+
+UNMEASURED = Summary(None, 0, 0, None, None)
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None, or None if there are no such values."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def summarize(
+    values: Sequence[float | None], groups: Sequence[str] | None = None, metric: str = "values"
+) -> Summary:
+    """Summarize the values of one metric, with one value per query. None counts as missing.
+
+    `groups` names the group of each value (see `mean_interval`). The order of the values does not
+    matter. Raise ValueError with the metric's name for a value that is infinite or not a number.
+    """
+    of_value = groups if groups is not None else [str(n) for n in range(len(values))]
+    pairs = sorted((v, g) for v, g in zip(values, of_value, strict=True) if v is not None)
+    known, own = [v for v, _ in pairs], [g for _, g in pairs]
+    for value in known:
+        if not math.isfinite(value):
+            raise ValueError(f"metric {metric!r}: {value!r} is not a finite number")
+    missing = len(values) - len(known)
+    if len(known) < 2:
+        return Summary(known[0] if known else None, len(known), missing, None, None)
+    mean = math.fsum(known) / len(known)
+    low, high = mean_interval(known, own)
+    return Summary(mean, len(known), missing, low, high, interval_groups(own))

@@ -19,7 +19,7 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     shown_metrics,
 )
-from rag_pipeline.evaluation.intervals import few_groups
+from rag_pipeline.evaluation.intervals import UNMEASURED, Summary, few_groups
 from rag_pipeline.evaluation.results import QUERIES, RUN, SCORES, read_as
 from rag_pipeline.evaluation.runs import count_left_out, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
@@ -29,7 +29,6 @@ from rag_pipeline.evaluation.scores import (
     summarize_over,
 )
 from rag_pipeline.evaluation.significance import Comparison
-from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.workspace import Workspace
 

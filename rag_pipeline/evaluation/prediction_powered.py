@@ -3,7 +3,7 @@
 The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
 prediction-powered inference (Angelopoulos et al., Science 2023). The weight of the judge is that of
 PPI++ (Angelopoulos, Duchi and Zrnic, 2023). Each fold of gold labels gets a weight from the other
-folds (Zrnic and Candès, PNAS 2024), so the corrected mean is unbiased for any judge. The variance
+folds (Zrnic and Candès, PNAS 2024). So the corrected mean is unbiased for any judge. The variance
 is computed over groups, which may have queries with and without gold. Its degrees of freedom are
 those of Satterthwaite (1946).
 """

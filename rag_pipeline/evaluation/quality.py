@@ -26,6 +26,7 @@ from rag_pipeline.evaluation.entities.scores import (
     summarize_entities,
 )
 from rag_pipeline.evaluation.health import Attainable, measure_health
+from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.llm_relevance import agreement
 from rag_pipeline.evaluation.relevance import judge_chunks, relevance_labels
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS, PRESENCE, RUN
@@ -36,7 +37,6 @@ from rag_pipeline.evaluation.retrieval_metrics import (
 )
 from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked, load_unsearched
 from rag_pipeline.evaluation.scores import columns_of, ranking_metrics, summarize_scores
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace

@@ -12,11 +12,10 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
 from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
-from rag_pipeline.evaluation.intervals import group_names
+from rag_pipeline.evaluation.intervals import Summary, group_names, summarize
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
-from rag_pipeline.evaluation.summary import Summary, summarize
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.datamodels import ContextJudgement, Query, ScoredChunk
+from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.quality import load_judgements
 from rag_pipeline.evaluation.runs import load_ranked
 from rag_pipeline.evaluation.scores import Scores, Values, summarize_over, summarize_scores
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.workspace import Workspace
 
 SHORT, LONG = 10, 16

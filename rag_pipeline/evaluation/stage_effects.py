@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from rag_pipeline.config import STAGES, Configuration
 from rag_pipeline.evaluation.comparison import Groups
-from rag_pipeline.evaluation.intervals import group_names
+from rag_pipeline.evaluation.intervals import UNMEASURED, Summary, group_names
 from rag_pipeline.evaluation.scores import Scores, Values, summarize_scores
 from rag_pipeline.evaluation.significance import Comparison, compare_family
-from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12

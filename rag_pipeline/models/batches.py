@@ -154,7 +154,7 @@ class _Batches:
         """
         prompt = self.prompts[key]
         texts = costs.request_texts(prompt.messages, prompt.schema)
-        with costs.settling(_reservation(key)), costs.measuring(texts):
+        with costs.requesting(texts, _reservation(key)):
             completion = self.chat.read_batched(body, answer_id)
         try:
             if is_cut(completion, prompt):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from rag_pipeline.config import ChatSettings, Configuration, CorpusConfig, EmbeddingSettings
-from rag_pipeline.config.keys import LEVELS, Key, KeyLevel
+from rag_pipeline.config.configurations import LEVELS, Key, KeyLevel
 from rag_pipeline.config.settings import Settings
 from rag_pipeline.indexing import Plan, TablePartition
 from rag_pipeline.pipeline.metadata import Materialized

@@ -21,7 +21,7 @@ from rag_pipeline.pipeline.integrity import (
     restored,
 )
 from rag_pipeline.pipeline.planning import Step, steps, upstream
-from rag_pipeline.release import Release
+from rag_pipeline.release import Release, publishing
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT, readable
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
@@ -249,7 +249,7 @@ def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Fi
     whole: list[Release] = []
     for release_id in reversed(releases.names(workspace)):
         place = f"releases/{release_id}.json"
-        remove = partial(releases.remove, workspace, release_id)
+        remove = partial(publishing.remove, workspace, release_id)
         try:
             release = releases.load(workspace, release_id)
             if full:
@@ -312,7 +312,7 @@ def _served(workspace: Workspace, whole: Sequence[Release], full: bool) -> Itera
         problem = str(error)
     if whole:
         newest = whole[0].release_id
-        mend = partial(releases.serve, workspace, newest)
+        mend = partial(publishing.serve, workspace, newest)
         yield Finding(CURRENT, problem, f"serve {newest}", mend)
     else:
         mend = partial(workspace.store.remove_file, CURRENT)

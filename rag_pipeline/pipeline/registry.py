@@ -29,7 +29,7 @@ from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
-from rag_pipeline.release.candidate import check_contexts, check_gate
+from rag_pipeline.release.candidate import check_contexts, check_gate, is_current
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT, FORMAT, current_id
 from rag_pipeline.search.pinned import pin
@@ -309,7 +309,7 @@ _ROWS = (
     Asset(
         name="release",
         reads=("leaderboard",),
-        is_current=lambda workspace, _: release.is_current(workspace),
+        is_current=lambda workspace, _: is_current(workspace),
         place=lambda _: CURRENT,
         update=updates.publish_release,
         # Before the gate: the store does not grow while the gate refuses releases.

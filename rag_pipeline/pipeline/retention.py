@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
-from rag_pipeline.config.keys import LEVELS, Key
+from rag_pipeline.config.configurations import LEVELS, Key
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.dry_run import needed_calls
@@ -21,6 +21,7 @@ from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import FOLDER
 from rag_pipeline.release.manifest import readable
+from rag_pipeline.release.publishing import forget
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
@@ -71,7 +72,7 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     freed = [
         Freed("release", release.release_id, f"older than the newest {limit}", 0)
         for release in old
-        if dry_run or releases.forget(workspace, release)
+        if dry_run or forget(workspace, release)
     ]
     freed += _stray_pins(workspace, dry_run)
     freed += _files(workspace, kept, dry_run)

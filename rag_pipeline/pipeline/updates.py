@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from rag_pipeline import indexing, release, report
+from rag_pipeline import indexing, report
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError
@@ -35,6 +35,8 @@ from rag_pipeline.pipeline.metadata import (
     rounded_values,
     rows,
 )
+from rag_pipeline.release.candidate import candidate_digest, served_reference
+from rag_pipeline.release.publishing import publish
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import TableState, state_digest
 from rag_pipeline.store.hashes import seal_page
@@ -191,7 +193,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
 
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
     """Compare the configurations and their costs, and write the report."""
-    board = update_leaderboard(workspace, release.served_reference(workspace), costs)
+    board = update_leaderboard(workspace, served_reference(workspace), costs)
     charted = {
         f"{name} · {row.name.replace('.', ' · ')}": row.summary(name).mean
         for name in dict.fromkeys((board.sorted_by, "AnswerPresence@5", "EntityF1"))
@@ -202,7 +204,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     version = board.digest
     with suppress(NotReleasedError):
         # The release depends on the best build alone: other scores must not make it look stale.
-        version = release.candidate_digest(workspace)
+        version = candidate_digest(workspace)
     return Materialized(
         version,
         {
@@ -222,7 +224,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
 
 def publish_release(workspace: Workspace, _: Key) -> Materialized:
     """Release the chosen configuration if its gate passes."""
-    served = release.publish(workspace)
+    served = publish(workspace)
     means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
     return Materialized(
         served.release_id,

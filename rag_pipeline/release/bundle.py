@@ -29,9 +29,8 @@ import pyarrow.parquet as pq
 from rag_pipeline.config import STAGES, CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release.gate import kept_file
-from rag_pipeline.release.manifest import Release, load, read, verify
+from rag_pipeline.release.manifest import Release, ReleaseSettings, load, read, verify
 from rag_pipeline.release.publishing import serve_imported
-from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.release.trust import foreign_settings, refuse_variables
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain

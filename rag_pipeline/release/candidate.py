@@ -14,17 +14,23 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
 )
 from rag_pipeline.evaluation.health import Health, find_alerts, measure_health
+from rag_pipeline.evaluation.intervals import mean_of_known
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import scores_are_current
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, JUDGED, RUN
 from rag_pipeline.evaluation.runs import load_groups, retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
-from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
-from rag_pipeline.release.manifest import CURRENT, current, current_id, load
-from rag_pipeline.release.settings import read_settings, record_chats
+from rag_pipeline.release.manifest import (
+    CURRENT,
+    current,
+    current_id,
+    load,
+    read_settings,
+    record_chats,
+)
 from rag_pipeline.workspace import Workspace
 
 _LISTED_DOCUMENTS = 20
@@ -198,10 +204,10 @@ def served_reference(
 ) -> Reference | None:
     """Return the served release as a reference for comparisons, or None before the first release.
 
-    The reference has the current scores of the release's configuration if its settings are
-    unchanged, and if it is not the candidate or its last run searched the very builds of the
-    release. New questions then need no earlier scores. Otherwise the reference has the scores
-    stored with the release.
+    If the settings of the release's configuration are unchanged, the reference has its current
+    scores. New questions then need no earlier scores. If that configuration is the candidate, its
+    last run must also have searched the builds of the release. Otherwise the reference has the
+    scores that are stored with the release.
     """
     try:
         serving = current(workspace)

@@ -24,7 +24,7 @@ from rag_pipeline.release.compared_builds import (
     gold_of,
     open_build,
 )
-from rag_pipeline.release.settings import ReleaseSettings
+from rag_pipeline.release.manifest import ReleaseSettings
 from rag_pipeline.workspace import Workspace
 
 Change = Literal[

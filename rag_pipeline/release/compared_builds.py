@@ -26,8 +26,7 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.release.candidate import settings_of
-from rag_pipeline.release.manifest import load
-from rag_pipeline.release.settings import ReleaseSettings, read_settings
+from rag_pipeline.release.manifest import ReleaseSettings, load, read_settings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index
 from rag_pipeline.search.pinned import Pinned

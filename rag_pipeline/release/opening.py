@@ -16,8 +16,7 @@ from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.models.embedding import embed_queries
 from rag_pipeline.models.providers import open_embedder
-from rag_pipeline.release.manifest import Release
-from rag_pipeline.release.settings import ReleaseSettings
+from rag_pipeline.release.manifest import Release, ReleaseSettings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.pinned import open_builds

@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 if TYPE_CHECKING:
     from jinja2 import Template
 
+from rag_pipeline.evaluation.intervals import UNMEASURED, Summary
 from rag_pipeline.evaluation.retrieval_metrics import short_name
 from rag_pipeline.evaluation.scores import added_metrics
 from rag_pipeline.evaluation.stage_effects import CUTOFFS
-from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import DARK_PALETTE, PALETTE, STYLE, interval_strip, standalone
 from rag_pipeline.report.content import Content as Content
 from rag_pipeline.report.content import K

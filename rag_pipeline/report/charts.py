@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.evaluation.intervals import Summary
 
 _WIDTH, _HEIGHT = 440, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 12, 12, 40

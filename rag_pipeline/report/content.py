@@ -25,6 +25,7 @@ from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import ContextPart, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect, stage_effects
 from rag_pipeline.indexing import refused_documents, text_warnings
+from rag_pipeline.release.candidate import served_reference
 from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
 
@@ -76,7 +77,7 @@ def collect(workspace: Workspace) -> Content:
         served = release.current(workspace)
     except NotReleasedError:
         served = None
-    reference = release.served_reference(workspace)
+    reference = served_reference(workspace)
     board = with_verdicts(workspace, load_leaderboard(workspace), reference)
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}

@@ -6,10 +6,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from rag_pipeline.evaluation.intervals import UNMEASURED, Summary
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.scores import answer_metrics
 from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect
-from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import Point, line_chart, scatter
 from rag_pipeline.report.content import Content, K
 

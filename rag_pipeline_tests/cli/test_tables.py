@@ -12,8 +12,8 @@ from rag_pipeline.cli.tables import show_leaderboard, show_releases
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
-from rag_pipeline.evaluation.summary import Summary
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
 

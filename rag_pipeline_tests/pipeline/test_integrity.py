@@ -17,6 +17,7 @@ from rag_pipeline.calls.schema import answers
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
+from rag_pipeline.release import publishing
 from rag_pipeline.release.bundle import export
 from rag_pipeline.store import tables
 from rag_pipeline.workspace import Workspace
@@ -161,7 +162,7 @@ def test_where_it_is_asked_for_a_release_is_held_against_its_hashes_before_it_is
     corpus.roll_back()
     assert corpus.reopen().release_id == before
     flip(workspace, f"tables/{VECTORS}.lance/data/*")  # of the newer one alone
-    releases.serve(workspace, now)
+    publishing.serve(workspace, now)
     with pytest.raises(StoreError, match=rf"{now} is damaged: 1 of its files"):
         corpus.reopen()
     assert corpus.searched().release_id == before

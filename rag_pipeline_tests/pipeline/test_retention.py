@@ -12,6 +12,7 @@ from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.release import publishing
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus, write_file
 
@@ -165,7 +166,7 @@ def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
     for cycle in range(5):
         edit(tmp_path, 0, cycle)
         reindex(workspace)
-    release.roll_back(workspace, "release-000002")
+    publishing.roll_back(workspace, "release-000002")
     retention.collect(workspace)
     kept = [f"release-{n:06d}" for n in (2, 3, 4, 5)]  # the served release, and the 3 newest
     served = release.current(workspace)
@@ -200,11 +201,11 @@ def test_a_release_that_is_served_again_while_it_is_forgotten_stays(three_releas
 
     def rolled_back_before(path):
         monkeypatch.undo()
-        release.roll_back(workspace, "release-000001")
+        publishing.roll_back(workspace, "release-000001")
         remove(path)
 
     monkeypatch.setattr(workspace.store, "remove_file", rolled_back_before)
-    assert not release.forget(workspace, old)
+    assert not publishing.forget(workspace, old)
     assert release.current(workspace) == old
     assert "is 0 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
 
@@ -218,12 +219,12 @@ def test_a_release_that_is_forgotten_while_it_is_rolled_back_to_is_not_served(
 
     def forgotten_before(*arguments):
         monkeypatch.undo()
-        assert release.forget(workspace, old)
+        assert publishing.forget(workspace, old)
         return write(*arguments)
 
     monkeypatch.setattr(workspace.store, "write_json_if", forgotten_before)
     with pytest.raises(NotReleasedError, match="no release 'release-000001'"):
-        release.roll_back(workspace, "release-000001")
+        publishing.roll_back(workspace, "release-000001")
     assert release.current(workspace).release_id == "release-000003"
 
 

@@ -7,9 +7,9 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.release import remove
 from rag_pipeline.release.drift import compare_with_reference, new_reference, reference_id
 from rag_pipeline.release.gate import decide, keep_decision, keep_scores, kept_scores
+from rag_pipeline.release.publishing import remove
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.score_files import write_questions, write_scores

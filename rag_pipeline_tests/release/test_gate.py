@@ -11,8 +11,7 @@ from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.queries import queries_digest, save_queries
 from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.release import gate_decision, served_reference
-from rag_pipeline.release.candidate import comparable, obstacles
+from rag_pipeline.release.candidate import comparable, gate_decision, obstacles, served_reference
 from rag_pipeline.release.gate import (
     Decision,
     compare_scores,

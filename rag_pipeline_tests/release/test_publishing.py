@@ -5,7 +5,7 @@ import pytest
 from rag_pipeline import Corpus, indexing, release
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError, InputError, StoreError
-from rag_pipeline.release import publish
+from rag_pipeline.release import publishing
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import index, run
@@ -44,12 +44,12 @@ def test_of_two_releasers_one_wins_and_the_other_finds_its_release(
 
     def beaten(store, path, value, tag):
         if store is evaluated.store and path.startswith(beaten_to) and not moves:
-            moves.append(release.publish(other))  # the other one releases just before this
+            moves.append(publishing.publish(other))  # the other one releases just before this
         return write(store, path, value, tag)
 
     monkeypatch.setattr(Store, "write_json_if", beaten)
     left = f"release-{number:06}"
-    assert release.publish(evaluated).release_id == moves[0].release_id == left
+    assert publishing.publish(evaluated).release_id == moves[0].release_id == left
     assert [r.release_id for r in release.history(evaluated)] == [left]
     assert release.current(evaluated).previous is None
     pins = evaluated.vector_index("recursive_150.none.minilm").pins()
@@ -57,7 +57,7 @@ def test_of_two_releasers_one_wins_and_the_other_finds_its_release(
 
 
 def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypatch):
-    first = release.publish(evaluated)
+    first = publishing.publish(evaluated)
     store = evaluated.store
     write = Store.write_json_if
 
@@ -68,7 +68,7 @@ def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypat
 
     monkeypatch.setattr(Store, "write_json_if", beaten)
     with pytest.raises(StoreError, match="another release was made meanwhile, nothing was rolled"):
-        release.roll_back(evaluated, first.release_id)
+        publishing.roll_back(evaluated, first.release_id)
     assert store.read_json("releases/current.json")["held_back"] == ["another move"]
 
 
@@ -84,7 +84,7 @@ def test_a_stale_build_is_not_released(tmp_path, built_file):
     with pytest.raises(
         CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"
     ):
-        publish(workspace)
+        publishing.publish(workspace)
     assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
 
 

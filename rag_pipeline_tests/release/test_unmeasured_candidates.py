@@ -5,7 +5,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError
-from rag_pipeline.release import gate_decision
+from rag_pipeline.release.candidate import gate_decision
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (

@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.report.charts import (
     Point,
     interval_strip,

@@ -19,9 +19,8 @@ from rag_pipeline.calls.costs.purposes import CallKind as CallKind
 from rag_pipeline.calls.costs.purposes import Group as Group
 from rag_pipeline.calls.costs.purposes import Totals as Totals
 from rag_pipeline.calls.costs.purposes import attributed as attributed
-from rag_pipeline.calls.costs.purposes import measuring as measuring
+from rag_pipeline.calls.costs.purposes import requesting as requesting
 from rag_pipeline.calls.costs.purposes import sent as sent
-from rag_pipeline.calls.costs.purposes import settling as settling
 from rag_pipeline.calls.costs.purposes import totals_by as totals_by
 from rag_pipeline.calls.costs.tokens import ESTIMATE_ERROR as ESTIMATE_ERROR
 from rag_pipeline.calls.costs.tokens import USUAL_OUTPUT as USUAL_OUTPUT

@@ -13,7 +13,7 @@ from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs import purposes
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
-from rag_pipeline.calls.costs.purposes import CallKind, measuring, settling
+from rag_pipeline.calls.costs.purposes import CallKind, requesting
 from rag_pipeline.errors import ProviderError, TransientError
 
 _POLL_SECONDS, _BATCH_POLL_SECONDS = 0.05, 0.2
@@ -48,7 +48,8 @@ def record(
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
-    name, most = vendor(provider, base_url), purposes.most.get()
+    name, request = vendor(provider, base_url), purposes.request.get()
+    most = request.most if request is not None else None
     is_estimated = tokens == ChargedTokens() and most is not None
     if most is not None and is_estimated:
         tokens = most
@@ -60,10 +61,10 @@ def record(
     telemetry.used(kind, name, model, counts, usd, batch)
 
 
-def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
+def require_budget(provider: str, model: str) -> None:
     """Raise BudgetError if the budget allows no more calls to a model."""
     if (ledger := _ledger.get()) is not None:
-        ledger.require(vendor(provider, base_url), model)
+        ledger.require(provider, model)
 
 
 @asynccontextmanager
@@ -84,12 +85,9 @@ async def paying(
     """
     server = vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
-    async with _reserving(server, model, expected, most or expected):
-        with (
-            measuring(texts),
-            setting(purposes.most, most or expected),
-            telemetry.calling(kind, server, model, address),
-        ):
+    most = most or expected
+    async with _reserving(server, model, expected, most) as name:
+        with requesting(texts, name, most), telemetry.calling(kind, server, model, address):
             purposes.sent(len(texts) if kind == "embedding" else 1)
             try:
                 yield
@@ -101,17 +99,17 @@ async def paying(
 @asynccontextmanager
 async def _reserving(
     server: str, model: str, expected: ChargedTokens, most: ChargedTokens
-) -> AsyncIterator[None]:
+) -> AsyncIterator[str | None]:
+    """Yield the name of the reservation, or None without a budget."""
     ledger, name = _ledger.get(), uuid4().hex
     if ledger is None or ledger.budget_usd is None:
-        yield
+        yield None
         return
     while ledger.reserve(server, model, {name: (expected, most)}) is None:
         await asyncio.sleep(_POLL_SECONDS)
     end = ledger.keep  # a call that was cut off may be billed
     try:
-        with settling(name):
-            yield
+        yield name
         end = ledger.cancel
     except ProviderError as error:
         if not (isinstance(error, TransientError) and error.paid):

@@ -26,16 +26,19 @@ from sqlalchemy import Connection, Select, Table, delete, func, select, update
 
 from rag_pipeline.calls.costs import purposes
 from rag_pipeline.calls.costs.encodings import encoder
-from rag_pipeline.calls.costs.learning import Calls, learn, learned
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import CallKind, Charge
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
 from rag_pipeline.calls.database import Database, parts
 from rag_pipeline.calls.processes import is_alive
-from rag_pipeline.calls.schema import charges, processes, reservations
+from rag_pipeline.calls.schema import charges, processes, reservations, token_counts
 from rag_pipeline.errors import BudgetError
 
 COLUMNS = Charge._fields
+_LEAST_CALLS, _LEAST_TOKENS = 5, 200
+"""Minimum number of calls, and of their estimated tokens, that an estimate is learned from."""
+_MOST_FACTOR = 8.0
+"""A factor above this or below its inverse is ignored: the server counts something else."""
 
 
 class _Cost(NamedTuple):
@@ -87,12 +90,11 @@ class Ledger:
 
         def work(connection: Connection) -> None:
             added = connection.execute(self.database.upsert(charges), row).rowcount
-            name = purposes.reservation.get()
-            if self.budget_usd is not None and name is not None:
-                _cancel(connection, [name])
+            request = purposes.request.get()
+            if self.budget_usd is not None and request is not None and request.reservation:
+                _cancel(connection, [request.reservation])
             if added and not is_estimated:
-                calls = Calls(self.corpus, provider, model, kind)
-                learn(self.database, connection, calls, tokens)
+                self._learn(connection, self._calls(provider, model, kind), tokens)
 
         # Under the lock, ids rise in the order of the commits: see `_spent_by`.
         self.database.write(work, self._account)
@@ -225,12 +227,49 @@ class Ledger:
     # --- reading ---
 
     def learned(self, provider: str, model: str, kind: CallKind, asset: str) -> Learned:
-        """Return a model's learned token factors and the usual reply length for an asset."""
-        found = Learned()
-        if self.database.exists:  # a plan creates no file
-            found = learned(self.database, Calls(self.corpus, provider, model, kind), asset)
+        """Return a model's token factors by alphabet and the mean reply length for an asset.
+
+        Few tokenizers of hosted models are available, but each reply names the tokens of its
+        request. The sums of estimated and charged tokens give a factor for each alphabet, which
+        stands for the language. After fewer than five calls or 200 estimated tokens, a factor is
+        missing. After fewer than five calls, the length is None.
+        """
         encode = encoder(model)
-        return found if encode is None else replace(found, count=Sampled(encode))
+        found = Learned(count=None if encode is None else Sampled(encode))
+        if not self.database.exists:  # a plan creates no file
+            return found
+        calls = self._calls(provider, model, kind)
+        counts = select(token_counts).where(
+            *(token_counts.c[name] == value for name, value in calls.items()),
+            token_counts.c.calls >= _LEAST_CALLS,
+            token_counts.c.estimated >= _LEAST_TOKENS,
+        )
+        rows = self.database.read(counts)
+        known = {row.alphabet: row.input / row.estimated for row in rows}
+        factors = {name: f for name, f in known.items() if 1 / _MOST_FACTOR <= f <= _MOST_FACTOR}
+        replies = select(func.count(), func.avg(charges.c.output)).where(
+            *(charges.c[name] == value for name, value in calls.items()), charges.c.asset == asset
+        )
+        ((count, output),) = self.database.read(replies)
+        length = round(output) if count >= _LEAST_CALLS and output else None
+        return replace(found, factors=factors, output=length)
+
+    def _learn(
+        self, connection: Connection, calls: Mapping[str, str], tokens: ChargedTokens
+    ) -> None:
+        """Add the tokens of a call to the sums, if its texts are measured (see `requesting`)."""
+        request = purposes.request.get()
+        if request is None or not request.estimate.tokens or not tokens.input:
+            return
+        estimate = request.estimate
+        insert = self.database.insert(token_counts)
+        counts = {"calls": 1, "estimated": estimate.tokens, "input": tokens.input}
+        sums = {name: token_counts.c[name] + insert.excluded[name] for name in counts}
+        upsert = insert.on_conflict_do_update(index_elements=[*calls, "alphabet"], set_=sums)
+        connection.execute(upsert, {**calls, "alphabet": estimate.alphabet, **counts})
+
+    def _calls(self, provider: str, model: str, kind: CallKind) -> dict[str, str]:
+        return {"corpus": self.corpus, "provider": provider, "model": model, "kind": kind}
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the charges of the corpus after a position (see `position`), in order."""

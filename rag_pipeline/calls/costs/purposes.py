@@ -114,10 +114,15 @@ class Purpose:
 
 meter: ContextVar["Totals | None"] = ContextVar("meter", default=None)
 purpose: ContextVar[Purpose] = ContextVar("purpose", default=Purpose())  # noqa: B039 - frozen
-measured: ContextVar[Estimate | None] = ContextVar("measured", default=None)
-reservation: ContextVar[str | None] = ContextVar("reservation", default=None)
-most: ContextVar["ChargedTokens | None"] = ContextVar("most", default=None)
-"""The highest number of tokens of the request that is made now."""
+request: ContextVar["Request | None"] = ContextVar("request", default=None)
+
+
+class Request(NamedTuple):
+    """The request that is made now: its estimate, reservation and highest number of tokens."""
+
+    estimate: Estimate
+    reservation: str | None
+    most: ChargedTokens | None
 
 
 @contextmanager
@@ -140,11 +145,11 @@ def sent(count: int) -> None:
         totals.sent += count
 
 
-def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:
-    """Let the charge inside the block improve later estimates of texts like these."""
-    return setting(measured, estimate_of(texts))
+def requesting(
+    texts: Sequence[str], reservation: str | None, most: ChargedTokens | None = None
+) -> AbstractContextManager[None]:
+    """Let the charge inside the block replace the reservation and improve later estimates.
 
-
-def settling(name: str) -> AbstractContextManager[None]:
-    """Let the charge inside the block replace the reservation of this name."""
-    return setting(reservation, name)
+    `most` is charged if the reply names no tokens.
+    """
+    return setting(request, Request(estimate_of(texts), reservation, most))

@@ -167,7 +167,7 @@ def gate(
     """
     from dataclasses import asdict
 
-    from rag_pipeline.release import gate_decision
+    from rag_pipeline.release.candidate import gate_decision
 
     decision = gate_decision(open_corpus(corpus, named).workspace)
     if as_json:

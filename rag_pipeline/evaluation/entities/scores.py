@@ -12,8 +12,8 @@ from typing import Any
 
 from rag_pipeline.datamodels import Entity
 from rag_pipeline.evaluation.entities.matching import find, value_of, words_of
+from rag_pipeline.evaluation.intervals import mean_of_known
 from rag_pipeline.evaluation.metrics import Metric
-from rag_pipeline.evaluation.summary import mean_of_known
 
 FactGroups = Mapping[str, Sequence[Sequence[str]]]
 

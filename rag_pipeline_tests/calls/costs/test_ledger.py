@@ -100,7 +100,7 @@ def test_a_budget_holds_over_all_processes_and_can_be_raised(database_place: str
 def test_a_budget_of_zero_lets_only_local_models_be_called(database_place: str):
     with charging(Ledger(opened(database_place), "tiny", budget_usd=0.0)):
         require_budget("minilm", "all-MiniLM-L6-v2")
-        require_budget("openai", "SmolLM2", "http://127.0.0.1:8080/v1")
+        require_budget("127.0.0.1:8080", "SmolLM2")
         with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
             require_budget("openai", "gpt-4o-mini")
 

@@ -7,7 +7,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.release.settings import read_settings, record_chats
+from rag_pipeline.release.manifest import read_settings, record_chats
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 RECORD = {

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
-from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean
-from rag_pipeline.evaluation.summary import Summary, summarize
+from rag_pipeline.evaluation.intervals import Summary, mean_interval, summarize, variance_of_mean
 
 values = st.lists(st.none() | st.floats(0, 1), max_size=40)
 
