@@ -55,10 +55,10 @@ This weight and the following ones: chosen by `benchmarks.bench_silence`, leavin
 """
 _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
 """The same where the agreement of sentences is known."""
-_ABOVE_GENERAL = 0.6
+_ABOVE_GENERAL = 0.7
 """The greatest distance of the threshold above the highest scores of general questions there."""
-_BELOW_LOWEST_MADE = 2.5
-"""The least distance of the threshold below the lowest scores of made questions there.
+_BELOW_LOW_MADE = 2.2
+"""The least distance of the threshold below the lower quartile of made questions' scores there.
 
 People's wordings agree less with sentences than made questions do. In some corpora they agree
 hardly more than general questions do; there, few questions can be refused.
@@ -67,8 +67,11 @@ _SLOPE = 4.5
 """The increase of the logit from general questions to made ones."""
 _LEAST = 0.3
 """The probability at the threshold of a placed model."""
-_LOWEST_MADE = 0.08
-"""The quantile of the made questions' scores from which the threshold is measured."""
+_LOWEST_MADE, _LOW_MADE = 0.08, 0.25
+"""The quantiles of the made questions' scores from which the thresholds are measured.
+
+The second one is for the agreement of sentences. It is more certain if there are few questions.
+"""
 _BELOW_MADE = 0.3
 """The distance of the threshold below it, as a share of that from general to made questions.
 
@@ -291,7 +294,7 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     The threshold is a little below the lowest scores of made questions. If there are few made
     questions, it is at the highest scores of general questions. If the agreement of sentences is
     known, it is the lower of two places: a little above the highest scores of general questions,
-    and well below the lowest scores of made questions. Return None if there are no general
+    and well below the low scores of made questions. Return None if there are no general
     questions. Also return None if enough made questions do not score higher than these.
     """
     if not len(general):
@@ -301,8 +304,8 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     near, far = made @ score, general @ score
     spread, least = _SPREAD, float(np.quantile(far, _HIGHEST_GENERAL))
     if by_sentence:
-        lowest = float(np.quantile(near, _LOWEST_MADE)) if len(near) else math.inf
-        least = min(least + _ABOVE_GENERAL, lowest - _BELOW_LOWEST_MADE)
+        low = float(np.quantile(near, _LOW_MADE)) if len(near) else math.inf
+        least = min(least + _ABOVE_GENERAL, low - _BELOW_LOW_MADE)
     elif len(near) >= _FEWEST_MADE:
         spread = float(np.median(near) - np.median(far))
         least = float(np.quantile(near, _LOWEST_MADE)) - _BELOW_MADE * spread

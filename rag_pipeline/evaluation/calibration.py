@@ -78,8 +78,10 @@ def calibrated(
 ) -> Calibration:
     """Fit a calibration to the run, or to questions made by rules if too few queries have gold.
 
-    Return the default calibration if neither is possible. Synthetic queries do not count, because
-    they match their passages better than people's wordings do.
+    With fewer queries than 1 / `error`, a fit has no threshold and its probabilities are nearly
+    equal. It counts only where rules can make no questions. Return the default calibration if
+    neither is possible. Synthetic queries do not count, because they match their passages better
+    than people's wordings do.
     """
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
@@ -88,10 +90,10 @@ def calibrated(
     if sum(bool(query.answering_documents) for query in asked) >= FEWEST:
         found = examples(workspace, configuration, asked, ranked, counts)
         fitted = fit(found.rows, found.answers, found.asked, error) if found else None
-    if fitted:
+    if fitted and (fitted.least or not error):
         return fitted
     found_both = examples_without_gold(workspace, configuration, counts)
-    return (placed(*found_both) if found_both else None) or DEFAULT
+    return (placed(*found_both) if found_both else None) or fitted or DEFAULT
 
 
 def examples_without_gold(

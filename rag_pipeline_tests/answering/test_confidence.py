@@ -157,18 +157,18 @@ def test_where_sentences_are_compared_the_lower_of_two_places_is_the_threshold()
     made, general = np.zeros((51, len(EVIDENCE))), np.zeros((11, len(EVIDENCE)))
     made[:, 5], general[:, 5] = 1.2, np.linspace(0.8, 0.9, 11)
     found = placed(made, general)
-    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.85.
+    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.95.
     row = np.zeros((3, len(EVIDENCE)))
-    row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.913, 0.915, 0.95], 1.0
+    row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.917, 0.919, 0.95], 1.0
     assert (found.chances(row) < found.least).tolist() == [True, False, True]
-    # Made questions that score 25 allow 22.5.
-    made[:, 5] = 1.0
+    # Made questions whose lower quartile scores 25 allow 22.8.
+    made[:, 5], made[:10, 5] = 1.0, 0.5
     lower, row = placed(made, general), row[:2]
-    row[:, 5] = 0.899, 0.901
+    row[:, 5] = 0.911, 0.913
     assert (lower.chances(row) < lower.least).tolist() == [True, False]
-    row[1, 5] = 0.915
+    row[1, 5] = 0.919
     # The logit rises by 4.5 for 3 points of the score.
-    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.915 - 22.85)
+    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.919 - 22.95)
     assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
 
 

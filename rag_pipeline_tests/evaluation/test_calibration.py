@@ -10,7 +10,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.answers import load_answers, load_calibration, update_answers
-from rag_pipeline.evaluation.calibration import examples
+from rag_pipeline.evaluation.calibration import calibrated, examples
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
 from rag_pipeline.models.providers.e5 import E5Embedding
@@ -54,7 +54,7 @@ def written(folder, questions):
     """Write the documents, a number of their questions, and an unanswerable one."""
     write_documents(folder / "documents", DOCUMENTS)
     write_questions(folder, [*(question(*asked) for asked in QUERIES[:questions]), ABSENT])
-    return load_config(write_file(folder))
+    return load_config(write_file(folder, evaluation={"answers": {"error": 0.05}}))
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +111,19 @@ def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
     assert sure > assistant.ask("What is the rent of Baobab House?").confidence
     (first, *_) = assistant.rated("What is the rent of Quince House?", "tiny", 5)
     assert first[1] == pytest.approx(sure)
+
+
+def test_too_few_queries_for_a_threshold_do_not_make_the_calibration(fitted):
+    config, name = fitted.config, "default"
+    answers = config.evaluation.answers.model_copy(update={"error": 0.02})
+    evaluation = config.evaluation.model_copy(update={"answers": answers})
+    workspace = Workspace(config.model_copy(update={"evaluation": evaluation}))
+    queries, ranked = load_queries(workspace), load_ranked(workspace, name)
+    # floor(0.02 x 25) = 0: a threshold is not known.
+    found = calibrated(
+        workspace, workspace.config.configuration(name), queries, ranked, CallCounts()
+    )
+    assert (found.error, found.least) == (None, 0.3)
 
 
 def test_sentences_count_only_where_their_model_embeds_the_queries(fitted):

@@ -79,24 +79,36 @@ class _E5:
         return padded_groups(order, sizes, _TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
+        if input_type == "query" and len(texts) == 1:
+            return _asked(texts[0]).copy()
         prefix = "query: " if input_type == "query" else "passage: "
-        step = _WINDOW - 2
-        windows = [
-            (row, ids[first : first + step])
-            for row, ids in enumerate(_tokens([prefix + text for text in texts]))
-            for first in range(0, len(ids), step)
-        ]
-        sizes = [len(ids) + 2 for _, ids in windows]
-        order = sorted(range(len(windows)), key=sizes.__getitem__)
-        vectors = np.zeros((len(texts), WIDTH), np.float32)
-        parts = list(padded_groups(order, sizes, _TOKENS_PER_PASS))
-        passes = on_all_cores(_pass, [[[_START, *windows[i][1], _END] for i in p] for p in parts])
-        for part, means in zip(parts, passes, strict=True):
-            for i, mean in zip(part, means, strict=True):
-                row, ids = windows[i]
-                vectors[row] += mean * len(ids)
-        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
+        return _embedded([prefix + text for text in texts])
+
+
+@lru_cache(maxsize=256)
+def _asked(query: str) -> Vectors:
+    """Return the vector of a query, shape (1, 384). A search and its answer need the same one."""
+    return _embedded([f"query: {query}"])
+
+
+def _embedded(texts: Sequence[str]) -> Vectors:
+    step = _WINDOW - 2
+    windows = [
+        (row, ids[first : first + step])
+        for row, ids in enumerate(_tokens(texts))
+        for first in range(0, len(ids), step)
+    ]
+    sizes = [len(ids) + 2 for _, ids in windows]
+    order = sorted(range(len(windows)), key=sizes.__getitem__)
+    vectors = np.zeros((len(texts), WIDTH), np.float32)
+    parts = list(padded_groups(order, sizes, _TOKENS_PER_PASS))
+    passes = on_all_cores(_pass, [[[_START, *windows[i][1], _END] for i in p] for p in parts])
+    for part, means in zip(parts, passes, strict=True):
+        for i, mean in zip(part, means, strict=True):
+            row, ids = windows[i]
+            vectors[row] += mean * len(ids)
+    unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
 
 
 def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
