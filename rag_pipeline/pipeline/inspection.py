@@ -68,9 +68,6 @@ def _table(workspace: Workspace, name: str, states: dict[str, TableState]) -> It
         states[name] = table.examine()
         twice = table.duplicated()
     except StoreError as error:
-        if "has format" in str(error):
-            yield Finding(name, str(error), "the next run makes it again, in the present format")
-            return
         drop = partial(workspace.store.drop_table, name)
         yield restored(table, f"torn: {error}", table.last_readable(), drop)
         return

@@ -120,7 +120,7 @@ def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
     if not wanted / _OUTGROWN <= len(sizes) <= wanted * _OUTGROWN:
         return True
     largest = (lance.schema.metadata or {}).get(_LARGEST.encode())
-    # Indexes of earlier versions of the package lack this value. They count as fit.
+    # The value is missing if a run ended just before it wrote the value. The index counts as fit.
     return largest is not None and max(sizes) > _SKEWED * float(largest) * rows
 
 

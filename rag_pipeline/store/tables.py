@@ -21,9 +21,7 @@ from rag_pipeline.store.states import DocumentState, StateCache, TableState
 if TYPE_CHECKING:
     import lancedb
 
-FORMAT = 1
-"""The format of tables. Code reads only tables of its own format."""
-_FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
+_IDENTITY = b"rag_pipeline.identity"
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
 """Number of fragments above which small fragments are merged."""
@@ -64,7 +62,7 @@ class Table:
         return replace(self, at=version, _opened=self.open(version))
 
     def ensure(self) -> None:
-        """Create the table, or replace a table with other columns or another format."""
+        """Create the table, or replace a table with other columns."""
         with clear_errors(self.name):
             table = self._created()
             if table is None:
@@ -72,12 +70,11 @@ class Table:
                     self._database.create_table(self.name, schema=self._stamped())
                 except ValueError:  # another process was first
                     self.open()
-            elif _format_of(table.schema) != FORMAT or not self._fits(table.schema):
+            elif not self._fits(table.schema):
                 self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
 
     def _stamped(self) -> pa.Schema:
-        stamp = {_FORMAT.decode(): str(FORMAT), _IDENTITY.decode(): uuid4().hex}
-        return self.schema.with_metadata(stamp)
+        return self.schema.with_metadata({_IDENTITY.decode(): uuid4().hex})
 
     def _fits(self, stored: pa.Schema) -> bool:
         """Return whether stored columns have the schema's names, and vectors of the same length."""
@@ -88,11 +85,11 @@ class Table:
         return bool(stored.field("vector").type == self.schema.field("vector").type)
 
     def exists(self) -> bool:
-        """Return whether a table of this format has been created."""
+        """Return whether the table has been created."""
         return self._open_if_created() is not None
 
     def _created(self) -> "lancedb.table.Table | None":
-        """Return the newest version in any format, or None if there is no table."""
+        """Return the newest version, or None if there is no table."""
         with clear_errors(self.name, "read"):
             try:
                 return self._database.open_table(self.name)
@@ -100,19 +97,15 @@ class Table:
                 return None
 
     def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
-        """Open the newest or a pinned version. Return None if no table of this format exists."""
+        """Open the newest or a pinned version. Return None if there is no table."""
         version = self.at if version is None else version
         if self._opened is not None and version == self.at:
             return self._opened
-        newest = read_once((self._database.uri, self.name, "if created"), self._open_readable)
+        newest = read_once((self._database.uri, self.name, "if created"), self._created)
         return newest if newest is None or version is None else self.open(version)
 
-    def _open_readable(self) -> "lancedb.table.Table | None":
-        created = self._created()
-        return created if created is not None and _format_of(created.schema) == FORMAT else None
-
     def open(self, version: int | None = None) -> "lancedb.table.Table":
-        """Open the newest or a pinned version. Raise StoreError if this code can't read it."""
+        """Open the newest or a pinned version. Raise StoreError if it can't be read."""
         wanted = self.at if version is None else version
         key = self._database.uri, self.name, wanted
         return read_once(key, lambda: self._open_at(wanted))
@@ -122,18 +115,12 @@ class Table:
             table = self._database.open_table(self.name)
             if version is not None:
                 table.checkout(version)
-            written = _format_of(table.schema)
+            return table
         except BaseException as error:
             if not is_of_store(error):
                 raise
             what = self.name if version is None else f"{self.name} at version {version}"
             raise StoreError(f"{self._database.uri}: no table {what}: {one_line(error)}") from None
-        if written != FORMAT:
-            raise StoreError(
-                f"{self._database.uri}: table {self.name} has format {written}, this version "
-                f"reads {FORMAT}; `rag run` rebuilds it"
-            )
-        return table
 
     def has_version(self, version: int, whole: bool = False) -> bool:
         """Return whether a version opens. If `whole` is True, its `state` must be readable, too."""
@@ -404,10 +391,6 @@ class Table:
         """Return the pinned versions by tag."""
         with clear_errors(self.name, "read"):
             return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
-
-
-def _format_of(schema: pa.Schema) -> int:
-    return int((schema.metadata or {}).get(_FORMAT, b"0"))
 
 
 def _identity_of(schema: pa.Schema) -> str:

@@ -152,14 +152,6 @@ def test_torn_small_files_are_written_again(workspace):
     assert_works_again(workspace)
 
 
-def test_a_table_of_another_format_is_left_to_the_next_run(workspace):
-    table = workspace.store.table(CONTEXTS, None).open()
-    table.to_lance().update_schema_metadata({"rag_pipeline.format": "9"})
-    findings = [f for f in inspect(workspace) if f.place == CONTEXTS]
-    assert [f.mend for f in findings] == [None]
-    assert "has format 9" in findings[0].problem
-
-
 def test_the_command_says_what_is_wrong_and_mends_it(workspace, tmp_path):
     workspace.store.write_bytes("evaluation/leaderboard.json", b"torn")
     said = rag("doctor", "-c", tmp_path / "cycling.yaml")

@@ -248,15 +248,3 @@ def test_a_state_is_read_once_per_version_and_never_of_another_table(store, tabl
     again.replace([], [chunk_rows("b", 1)])
     assert again.version == version
     assert again.state() == {"b": DocumentState("h", "f", 1)}
-
-
-def test_a_table_of_another_format_is_refused_and_made_again(store):
-    other = CHUNKS_SCHEMA.with_metadata({"rag_pipeline.format": "7"})
-    store._database.create_table("chunks.other", schema=other)
-    table = store.table("chunks.other", CHUNKS_SCHEMA)
-    with pytest.raises(StoreError, match=r"chunks\.other has format 7, this version reads 1; `rag"):
-        table.open()
-    assert (table.exists(), table.count(), table.state()) == (False, 0, {})
-    table.ensure()
-    table.replace([], [chunk_rows("a", 2)])
-    assert table.state()["a"].rows == 2
