@@ -1,19 +1,9 @@
 """Tell whether a chunk overlaps a gold span enough to count as an answer."""
 
-from typing import Protocol
+from rag_pipeline.datamodels import Chunk, GoldSpan, ScoredChunk
 
-
-class SpanLike(Protocol):
-    """A half-open range of a document's text in code points: a gold span or a chunk."""
-
-    @property
-    def document_id(self) -> str: ...  # noqa: D102
-
-    @property
-    def start(self) -> int: ...  # noqa: D102
-
-    @property
-    def end(self) -> int: ...  # noqa: D102
+SpanLike = Chunk | GoldSpan | ScoredChunk
+"""A half-open range of a document's text in code points."""
 
 
 def answers(chunk: SpanLike, gold: SpanLike) -> bool:

@@ -9,18 +9,20 @@ import base64
 import json
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.formats import Parsed
-from rag_pipeline.loading.limits import limit_memory
 from rag_pipeline.loading.parsers import parse
 
 _MAX_PARSERS = 4
@@ -31,6 +33,7 @@ _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 """Exit codes of processes whose C libraries ran out of memory."""
+_STATUS = Path("/proc/self/statm")
 _started: dict[int, "_Parsers"] = {}
 """Parsers by the id of the process that started them. A fork must not use its parent's."""
 
@@ -166,7 +169,7 @@ def serve() -> None:
     while line := requests.readline():
         request = json.loads(line)
         raw = requests.read(request["bytes"])
-        limit_memory(_MEMORY.get(request["suffix"], _MAX_MEMORY))
+        _limit_memory(_MEMORY.get(request["suffix"], _MAX_MEMORY))
         # SIGALRM has no handler, so it ends the process.
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
@@ -190,3 +193,49 @@ def _answer(request: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
 
 def _as_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else dict(value)
+
+
+# --- limits of the process ---
+
+
+def _limit_memory(more_bytes: int) -> None:
+    """Let the process's address space grow by at most `more_bytes` from now on."""
+    if size := _address_space():
+        _limit(size + more_bytes)
+
+
+def _address_space() -> int:
+    """Return the size of the address space in bytes, or 0 if the system doesn't report it."""
+    try:
+        return int(_STATUS.read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        return 0
+
+
+def _limit(wanted: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
+    """Raise the process's limits of time and memory inside the `with` block.
+
+    OCR of a page needs this. `more_bytes` are added to the memory limit, and `seconds` become the
+    time limit. A limit that is not set stays unset.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    if soft != resource.RLIM_INFINITY:
+        _limit(soft + more_bytes)
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left)
+        if soft != resource.RLIM_INFINITY:
+            # Mapped memory stays mapped: the models are kept for the next page.
+            _limit(max(soft, _address_space() + (256 << 20)))

@@ -14,7 +14,7 @@ from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.search.copies import find_copies
-from rag_pipeline.store.look import looking
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 FAILED_BEFORE = "failed judgements are asked for again"

@@ -1,10 +1,12 @@
-"""Cache the content hash, fingerprint and row count of each document in a table version."""
+"""Cache the states of documents in table versions, and what a look at many partitions reads."""
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 _MOST_DOCUMENTS = 500_000
 """Maximum number of documents in the cache over all tables. Each takes about 400 bytes."""
@@ -68,3 +70,33 @@ def _digest(state: TableState) -> str:
     for document_id in sorted(state):
         digest.update(repr((document_id, *state[document_id])).encode())
     return digest.hexdigest()[:16]
+
+
+# --- a look at many partitions, which changes nothing ---
+
+_T = TypeVar("_T")
+_READ: ContextVar[dict[Hashable, Any] | None] = ContextVar("read", default=None)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Keep what `read_once` reads, until the end of the block. Other threads read for themselves.
+
+    A change of the store is not seen within the block.
+    """
+    before = _READ.set({})
+    try:
+        yield
+    finally:
+        _READ.reset(before)
+
+
+def read_once(key: Hashable, read: Callable[[], _T]) -> _T:
+    """Return the value of `read`, or its earlier value for the same key in this look."""
+    known = _READ.get()
+    if known is None:
+        return read()
+    if key not in known:
+        known[key] = read()
+    found: _T = known[key]
+    return found

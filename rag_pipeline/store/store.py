@@ -17,8 +17,7 @@ from rag_pipeline.store.bucket import BucketFiles
 from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import Hashes
-from rag_pipeline.store.look import read_once
-from rag_pipeline.store.states import StateCache
+from rag_pipeline.store.states import StateCache, read_once
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
 from rag_pipeline.store.lance import data_files, id_filters, index_names, indexes
-from rag_pipeline.store.look import read_once
-from rag_pipeline.store.states import DocumentState, StateCache, TableState
+from rag_pipeline.store.states import DocumentState, StateCache, TableState, read_once
 
 if TYPE_CHECKING:
     import lancedb

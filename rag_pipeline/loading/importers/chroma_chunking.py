@@ -5,15 +5,15 @@ A corpus is one document, `{corpus_id}.md`. Questions about missing corpora are 
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, safe_path
-from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_bytes
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
+from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse, read_bytes
 
 _QUESTIONS = "questions_df.csv"
-_COLUMNS = ("question", "references", "corpus_id")
 
 
 class _Reference(SourceRecord):
@@ -22,14 +22,16 @@ class _Reference(SourceRecord):
     end_index: int
 
 
-_Question = tuple[str, str, list[_Reference], str]
-"""The query id, the question, its references and its corpus id."""
+class _Question(SourceRecord):
+    question: NonBlank
+    references: NonBlank
+    corpus_id: NonBlank
 
 
 def read(source: Path) -> DataSet:
     """Read the folder with the questions, and the `*.md` files beside them or in `corpora/`."""
     questions = list(_read_questions(source / _QUESTIONS))
-    asked = {corpus_id for *_, corpus_id in questions}
+    asked = {question.corpus_id for question, _ in questions}
     dataset = DataSet()
     for path in sorted([*source.glob("*.md"), *source.glob("corpora/*.md")]):
         if path.stem not in asked:
@@ -38,13 +40,13 @@ def read(source: Path) -> DataSet:
             raise InputError(f"{path}: the corpus {path.stem!r} is there twice; remove one")
         else:
             dataset.documents[path.name] = _read_text(path)
-    for query_id, question, references, corpus_id in questions:
-        document_id = f"{corpus_id}.md"
+    for number, (one, references) in enumerate(questions, start=1):
+        query_id, document_id = f"chroma-chunking-{number:04d}", f"{one.corpus_id}.md"
         if document_id not in dataset.documents:
-            dataset.skip(query_id, f"the corpus {corpus_id!r} is not there")
+            dataset.skip(query_id, f"the corpus {one.corpus_id!r} is not there")
             continue
         found = [GivenSpan(document_id, r.start_index, r.end_index, r.content) for r in references]
-        dataset.add_query(query_id, question, found, tags=(corpus_id,))
+        dataset.add_query(query_id, one.question, found, tags=(one.corpus_id,))
     return dataset
 
 
@@ -55,24 +57,14 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _read_questions(path: Path) -> Iterator[_Question]:
+def _read_questions(path: Path) -> Iterator[tuple[_Question, list[_Reference]]]:
     rows = csv.DictReader(
         io.StringIO(_read_text(path).removeprefix("\ufeff"), newline=""), strict=True
     )
     try:
-        missing = [c for c in _COLUMNS if c not in (rows.fieldnames or ())]
-        if missing:
-            wrong = f"no column {missing[0]!r}, got {rows.fieldnames}"
-            raise InputError(f"{path}: line 1: {wrong}; expected {', '.join(_COLUMNS)}")
         for number, row in enumerate(rows, start=1):
             where = f"{path}: row {number} (up to line {rows.line_num})"
-            for column in _COLUMNS:
-                if not (row[column] or "").strip():
-                    raise InputError(f"{where}: {column}: expected a text, got {row[column]!r}")
-            corpus_id = safe_path(row["corpus_id"], f"{where}: corpus_id")
-            if "/" in corpus_id:
-                raise InputError(f"{where}: corpus_id: {corpus_id!r}: expected a name without '/'")
-            references = parse(list[_Reference], row["references"], f"{where}: references")
-            yield f"chroma-chunking-{number:04d}", row["question"], references, corpus_id
+            question = parse(_Question, json.dumps(row), where)
+            yield question, parse(list[_Reference], question.references, f"{where}: references")
     except csv.Error as error:
         raise InputError(f"{path}: line {rows.reader.line_num}: not valid CSV: {error}") from error

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import PurePosixPath, PureWindowsPath
 
 from rag_pipeline.datamodels import Chunk, GoldSpan, Query
 from rag_pipeline.errors import InputError
@@ -138,19 +137,3 @@ class DataSet:
         self.queries.append(
             Query(query_id, query, gold_spans=tuple(gold), answer=answer, tags=tags)
         )
-
-
-def safe_path(name: str, where: str) -> str:
-    """Return a path as a document id, or raise InputError if it could leave its folder."""
-    windows = PureWindowsPath(name)
-    unsafe = (
-        windows.drive
-        or windows.root
-        or "\\" in name
-        or UNSAFE.search(name)
-        or any(part in ("", ".", "..") for part in name.split("/"))
-    )
-    if unsafe:
-        expected = "expected a relative path with '/', without '..' and invisible characters"
-        raise InputError(f"{where}: {name!r}: {expected}")
-    return str(PurePosixPath(name))

@@ -6,7 +6,7 @@ Every file under `corpus/` becomes a document, and every test becomes a query.
 from pathlib import Path
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, safe_path
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file, read_bytes
 
 
@@ -44,14 +44,10 @@ def read(source: Path) -> DataSet:
         except UnicodeDecodeError as error:
             dataset.skip(name, f"not UTF-8: {error.reason} at byte {error.start}")
             continue
-        dataset.documents[safe_path(name, str(corpus))] = text
+        dataset.documents[name] = text
     for path in benchmarks:
         for index, test in enumerate(parse_file(_Benchmark, path).tests):
-            where = f"{path}: tests[{index}].snippets"
-            evidence = [
-                GivenSpan(safe_path(s.file_path, f"{where}[{i}].file_path"), *s.span, s.answer)
-                for i, s in enumerate(test.snippets)
-            ]
+            evidence = [GivenSpan(s.file_path, *s.span, s.answer) for s in test.snippets]
             query_id = f"legalbench-rag-{path.stem}-{index + 1:04d}"
             dataset.add_query(query_id, test.query, evidence, tags=(path.stem, *test.tags))
     return dataset

@@ -15,8 +15,8 @@ from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError, installation
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import Parsed
-from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.parser_process import more_room
 from rag_pipeline.loading.pdf.columns import read_columns, table_line
 from rag_pipeline.loading.pdf.elements import Line, Page, Word
 from rag_pipeline.loading.pdf.figures import TableCells

@@ -24,7 +24,6 @@ from rag_pipeline_tests.testing.small_sets import (
     files,
     lines,
     refused,
-    snippet,
     text_of,
     write,
 )
@@ -73,20 +72,10 @@ BAD_BENCHMARKS: list[tuple[Any, str]] = [
         {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, 2, 3]}]}]},
         "tests[0].snippets[0].span: Tuple should have at most 2 items",
     ),
-    *(
-        (
-            {"tests": [FEE, {"query": "?", "snippets": [snippet(path, 0, 1)]}]},
-            f"tests[1].snippets[0].file_path: {path!r}: expected a relative path",
-        )
-        for path in ["../x.txt", "/etc/passwd", "C:\\x", "a\\b", "a/./b", "a//b", "", "a\0b"]
-    ),
 ]
 BAD_QUESTIONS: list[tuple[Any, str]] = [
-    ("", "line 1: no column 'question', got None"),
-    ("question,corpus_id\n", "line 1: no column 'references'"),
-    ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: expected"),
-    ("question,references,corpus_id\nWho?,[],../wiki\n", "row 1 (up to line 2): corpus_id: "),
-    ("question,references,corpus_id\nWho?,[],a/b\n", "row 1 (up to line 2): corpus_id: 'a/b'"),
+    ("question,corpus_id\nWho?,wiki\n", "row 1 (up to line 2): references: Field required"),
+    ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: Input should"),
     (
         "question,references,corpus_id\nWho?,[{},wiki\n",
         "row 1 (up to line 2): references: Invalid JSON",
