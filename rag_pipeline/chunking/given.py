@@ -11,8 +11,8 @@ from pydantic import Field
 from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.datamodels import Document, Span
-from rag_pipeline.errors import ConfigError, InputError
-from rag_pipeline.loading.importers.parsing import SourceRecord, parse
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_lines
 
 
 class GivenChunking(ChunkingSettings):
@@ -77,12 +77,7 @@ def read_given_chunks(path: Path) -> dict[str, list[Span]]:
     not compare spans with the text. `chunk` does, so a wrong span costs only its document.
     """
     spans: dict[str, list[Span]] = {}
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    row = parse(_Line, line, f"{path}:{number}")
-                    spans.setdefault(row.document_id, []).append((row.start, row.end))
-    except OSError as error:
-        raise InputError(f"{path}: given chunks can't be read: {error.strerror}") from error
+    for number, line in read_lines(path):
+        row = parse(_Line, line, f"{path}:{number}")
+        spans.setdefault(row.document_id, []).append((row.start, row.end))
     return spans

@@ -9,6 +9,7 @@ fewer rows have the origin.
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -141,13 +142,10 @@ def plan_documents(workspace: Workspace) -> LoadPlan:
 
 
 def _why(for_extra: Mapping[str, str]) -> str:
-    reasons = []
-    for extra in sorted(set(for_extra.values())):
-        names = [name for name, wanted in for_extra.items() if wanted == extra]
-        kind = "PDF" if all(name.lower().endswith(".pdf") for name in names) else "document"
-        many = f"1 {kind} is" if len(names) == 1 else f"{len(names):,} {kind}s are"
-        reasons.append(f"{many} read again: the extra {extra!r} was missing and is installed now")
-    return "; ".join(reasons)
+    return "; ".join(
+        f"{count:,} read again: the extra {extra!r} was missing and is installed now"
+        for extra, count in sorted(Counter(for_extra.values()).items())
+    )
 
 
 def compare(workspace: Workspace, doubtful: Collection[str] = ()) -> Comparison:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
@@ -21,6 +21,7 @@ from pydantic import (
 
 from rag_pipeline.datamodels import GoldSpan, Query
 from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers.parsing import read_lines
 from rag_pipeline.loading.quotes import Searchable
 
 EntityType = Literal[
@@ -118,15 +119,18 @@ def read_queries(path: Path) -> list[QueryRecord]:
     records: list[QueryRecord] = []
     first_lines: dict[str, int] = {}
     mistakes: list[str] = []
-    for number, line in _numbered_lines(path):
+    for number, line in read_lines(path):
         where = f"{path}:{number}"
         try:
-            value = json.loads(line)
+            value = json.loads(line.decode())
             record = QueryRecord.model_validate(value)
         except json.JSONDecodeError as error:
             mistakes.append(f"{where}: not valid JSON: {error.msg} (column {error.colno})")
         except ValidationError as error:
             mistakes += [f"{where}: {_explain(e)}" for e in error.errors(include_url=False)]
+        except UnicodeDecodeError as error:
+            wrong = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
+            mistakes.append(f"{where}: not UTF-8 text: {wrong}; save the file as UTF-8")
         except RecursionError:
             mistakes.append(f"{where}: not usable JSON: nested too deeply")
         except ValueError as error:
@@ -144,24 +148,6 @@ def read_queries(path: Path) -> list[QueryRecord]:
     if not records:
         raise InputError(f"{path}: no queries in it; expected one JSON object per line")
     return records
-
-
-def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        raw = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot read the queries: {reason}") from None
-    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
-            reason = f"not UTF-8 text: {byte}; save the file as UTF-8"
-            raise InputError(f"{path}:{number}: {reason}") from None
-        yield number, text
 
 
 def _shown(value: Any, most: int = _MAX_SHOWN) -> str:

@@ -75,5 +75,5 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: bytes, message: str) -> Non
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.jsonl: given chunks can't be read: No such file"):
+    with pytest.raises(InputError, match=r"none\.jsonl: can't be read: No such file"):
         read_given_chunks(tmp_path / "none.jsonl")

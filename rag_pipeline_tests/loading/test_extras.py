@@ -16,7 +16,7 @@ from rag_pipeline_tests.testing.pdf_scans import mixed_pdf
 from rag_pipeline_tests.testing.scanning import without_module, workspace_of
 
 LEFT_OUT = "The rent falls due in March."
-WHY = "1 PDF is read again: the extra 'ocr' was missing and is installed now"
+WHY = "1 read again: the extra 'ocr' was missing and is installed now"
 
 
 def check_that_it_is_read_again(workspace: Workspace) -> None:

@@ -87,9 +87,9 @@ def test_duplicate_query_id_names_both_lines(write: Callable[..., Path]) -> None
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the queries: No such file"):
+    with pytest.raises(InputError, match="can't be read: No such file"):
         read_queries(tmp_path / "none.jsonl")
-    with pytest.raises(InputError, match="cannot read the queries: Is a directory"):
+    with pytest.raises(InputError, match="can't be read: Is a directory"):
         read_queries(tmp_path)
 
 

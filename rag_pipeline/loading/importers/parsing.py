@@ -24,8 +24,9 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, or raise InputError if it can't be read."""
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: can't be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a path may contain a NUL character
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: can't be read: {reason}") from error
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
