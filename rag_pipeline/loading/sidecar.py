@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers.parsing import parse
 from rag_pipeline.loading.sources import Rejected, Source
 from rag_pipeline.loading.text import guessed_encoding, one_line, storable
 
@@ -72,15 +73,8 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: not a line of JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}:{number}: expected a JSON object, not {type(row).__name__}")
-        yield number, row
+        if line.strip():
+            yield number, parse(dict[str, Any], line, f"{path}:{number}")
 
 
 def with_given(source: Source, given: Mapping[str, Given]) -> Source:
