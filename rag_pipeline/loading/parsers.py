@@ -1,7 +1,7 @@
 """Convert HTML, PDF, Office files, source code and other formats to text and a title.
 
-markitdown's converters are called directly, because markitdown's main class guesses types with a
-slow model, and passes a corrupt file to the converter of another type.
+This module calls markitdown's converters directly. markitdown's main class guesses types with a
+slow model, and it passes a corrupt file to the converter of another type.
 """
 
 import io

@@ -31,7 +31,7 @@ _PARSE_SECONDS = 20
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
 _LEAST_REST = 20_000
-"""Minimum characters of the other files. With fewer, the data files are what is searched."""
+"""Minimum characters of the other files. With fewer, people search the data files."""
 _LOG = re.compile(r"\.(?:log|out|trace|sql|dump)(?:[._-]\d+)*$", re.IGNORECASE)
 _DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECASE)
 _DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECASE)
