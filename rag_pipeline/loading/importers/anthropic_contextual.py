@@ -8,9 +8,8 @@ a question is about the document.
 
 from pathlib import Path
 
-from rag_pipeline.datamodels import Chunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, span_of
 from rag_pipeline.loading.importers.parsing import (
     NonBlank,
     SourceRecord,
@@ -46,7 +45,7 @@ class _AskedQuestion(SourceRecord):
     meta: _Meta = _Meta()
 
 
-_Chunks = dict[tuple[str, int], Chunk]
+_Chunks = dict[tuple[str, int], GivenSpan]
 """Chunks by the uuid of the document and their index in the document."""
 
 
@@ -54,7 +53,7 @@ def read(source: Path) -> DataSet:
     """Read the folder with the chunks and the questions. Tag each query with its repository."""
     dataset = DataSet()
     chunks = _read_chunks(source / _DOCUMENTS, dataset)
-    dataset.chunks = list(chunks.values())
+    dataset.chunks = [span_of(c.document_id, c.start, c.end) for c in chunks.values()]
     path = source / _QUESTIONS
     for count, (number, line) in enumerate(read_lines(path), start=1):
         question = parse(_AskedQuestion, line, f"{path}: line {number}")
@@ -63,8 +62,7 @@ def read(source: Path) -> DataSet:
         if missing:
             dataset.skip(query_id, f"golden chunk {missing[0]}: not among the chunks")
             continue
-        golden = (chunks[place] for place in question.golden_chunk_uuids)
-        evidence = [GivenSpan(c.document_id, c.start, c.end, c.text) for c in golden]
+        evidence = [chunks[place] for place in question.golden_chunk_uuids]
         tags = (question.meta.repo_name,) if question.meta.repo_name else ()
         dataset.add_query(query_id, question.query, evidence, answer=question.answer, tags=tags)
     return dataset
@@ -85,5 +83,5 @@ def _read_chunks(path: Path, dataset: DataSet) -> _Chunks:
                 dataset.skip(f"chunk {given.chunk_id}", f"its text is not in {document_id}")
                 continue
             end = start + len(given.content)
-            chunks[place] = Chunk(document_id, start, end, given.content)
+            chunks[place] = GivenSpan(document_id, start, end, given.content)
     return chunks

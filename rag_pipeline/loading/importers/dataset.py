@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
-from rag_pipeline.datamodels import Chunk, GoldSpan, Query
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.folder import UNSAFE
 
@@ -71,8 +71,10 @@ class DataSet:
     """Hold a data set in memory. A reader fills it, and `destination` writes it."""
 
     documents: dict[str, str] = field(default_factory=dict)
-    queries: list[Query] = field(default_factory=list)
-    chunks: list[Chunk] | None = None
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    """The lines of `queries.jsonl` as JSON objects."""
+    chunks: list[dict[str, Any]] | None = None
+    """The lines of `chunks.jsonl` as JSON objects, or None if the data set has no chunks."""
     skipped: list[str] = field(default_factory=list)
     reanchored: int = 0
     _taken: set[str] = field(default_factory=set)
@@ -98,11 +100,14 @@ class DataSet:
 
     def add_judged(self, query_id: str, query: str, grades: Mapping[str, int]) -> None:
         """Add a query whose gold is whole documents. `grades` has each document's grade above 0."""
-        gold = tuple(sorted(grades))
-        if not gold:
+        if not grades:
             self.skip(query_id, "no relevant document in the set")
             return
-        self.queries.append(Query(query_id, query, gold_documents=gold, grades=dict(grades)))
+        gold = [
+            {"document_id": document_id} | ({"grade": grade} if grade > 1 else {})
+            for document_id, grade in sorted(grades.items())
+        ]
+        self.queries.append({"query_id": query_id, "query": query, "gold_spans": gold, "tags": []})
 
     def add_query(
         self,
@@ -114,7 +119,7 @@ class DataSet:
         tags: Sequence[str] = (),
     ) -> None:
         """Add a query with its evidence as gold spans, or skip it if a span is not found."""
-        gold: dict[GoldSpan, None] = {}
+        gold: dict[tuple[str, int, int], dict[str, Any]] = {}
         moved = 0
         for given in evidence:
             what = f"span {given.start}-{given.end} of {given.document_id!r}"
@@ -128,12 +133,16 @@ class DataSet:
                 self.skip(query_id, f"{what}: {error}")
                 return
             moved += (start, end) != (given.start, given.end)
-            gold[GoldSpan(given.document_id, start, end)] = None
+            gold[given.document_id, start, end] = span_of(given.document_id, start, end)
         if not gold:
             self.skip(query_id, "no evidence")
             return
         self.reanchored += moved
-        tags = tuple(dict.fromkeys(tags))
-        self.queries.append(
-            Query(query_id, query, gold_spans=tuple(gold), answer=answer, tags=tags)
-        )
+        answered = {} if answer is None else {"answer": answer}
+        made = {"query_id": query_id, "query": query, "gold_spans": list(gold.values())}
+        self.queries.append({**made, **answered, "tags": list(dict.fromkeys(tags))})
+
+
+def span_of(document_id: str, start: int, end: int) -> dict[str, Any]:
+    """Return a span as a JSON object."""
+    return {"document_id": document_id, "start": start, "end": end}

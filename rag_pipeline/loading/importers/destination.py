@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.datamodels import Chunk, GoldSpan, Query
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet
 
@@ -32,10 +31,10 @@ def write(
         if progress is not None:
             progress(done, len(dataset.documents))
     names = ["documents", "queries.jsonl"]
-    _write(part / "queries.jsonl", _lines(_query_fields(q) for q in dataset.queries))
+    _write(part / "queries.jsonl", _lines(dataset.queries))
     if dataset.chunks is not None:
         names.append("chunks.jsonl")
-        _write(part / "chunks.jsonl", _lines(map(_span_fields, dataset.chunks)))
+        _write(part / "chunks.jsonl", _lines(dataset.chunks))
     part.replace(destination)
     return tuple(destination / name for name in names)
 
@@ -43,27 +42,6 @@ def write(
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
-
-
-def _query_fields(query: Query) -> dict[str, Any]:
-    return {
-        "query_id": query.query_id,
-        "query": query.query,
-        "gold_spans": [
-            *map(_span_fields, query.gold_spans),
-            *(_document_fields(d, query.grades.get(d, 1)) for d in query.gold_documents),
-        ],
-        **({} if query.answer is None else {"answer": query.answer}),
-        "tags": list(query.tags),
-    }
-
-
-def _span_fields(span: Chunk | GoldSpan) -> dict[str, Any]:
-    return {"document_id": span.document_id, "start": span.start, "end": span.end}
-
-
-def _document_fields(document_id: str, grade: int) -> dict[str, Any]:
-    return {"document_id": document_id} | ({"grade": grade} if grade > 1 else {})
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
