@@ -8,7 +8,6 @@ from rag_pipeline.answering.reading import sentence_vectors as sentence_vectors
 from rag_pipeline.assistant.expansion import ExpandedCorpus as ExpandedCorpus
 from rag_pipeline.assistant.language_model import LanguageModel as LanguageModel
 from rag_pipeline.assistant.language_model import open_language_model
-from rag_pipeline.assistant.model import Model
 from rag_pipeline.assistant.model import Reflection as Reflection
 from rag_pipeline.assistant.pipeline import Assistant as Assistant
 from rag_pipeline.assistant.released import ReleasedCorpus as ReleasedCorpus
@@ -20,7 +19,7 @@ from rag_pipeline.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 
-def open_assistant(corpora: Sequence[Corpus], model: Model | None = None) -> Assistant:
+def open_assistant(corpora: Sequence[Corpus], model: LanguageModel | None = None) -> Assistant:
     """Return an assistant over the releases of some corpora, with the settings of the first corpus.
 
     The default model is the first corpus's `assistant.chat`. Raises ConfigError if two corpora have

@@ -1,13 +1,12 @@
-"""Declare the assistant's steps that a language model does. If the model fails, rules do them."""
+"""Do the assistant's steps by rules if the language model fails."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from rag_pipeline.answering.intent import Intent
 from rag_pipeline.assistant.results import Detail
 from rag_pipeline.config import AssistantSettings, ChatSettings
-from rag_pipeline.datamodels import Answer, ScoredChunk
+from rag_pipeline.datamodels import Answer
 from rag_pipeline.errors import (
     BudgetError,
     CallsStoppedError,
@@ -27,39 +26,6 @@ class Reflection:
 
     verdicts: Mapping[str, bool]
     better: Answer | None = None
-
-
-class Model(Protocol):
-    """Does steps of an answer with a language model. Without a model, rules do these steps.
-
-    Each method raises ProviderError or BudgetError if the model fails (see `ModelWithFallback`).
-    """
-
-    def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
-        """Return the query in clearer words, understood without `turns`, the queries before it."""
-
-    def detect(self, query: str) -> Intent:
-        """Return the query's intent."""
-
-    def keywords(
-        self, query: str, document_id: str, texts: Sequence[str], instructions: str
-    ) -> Sequence[str]:
-        """Return boosted queries for one document. `texts` are its best passages."""
-
-    def answer(
-        self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
-    ) -> Answer:
-        """Return an answer that cites the chunks by number."""
-
-    def reflect(
-        self,
-        query: str,
-        intent: Intent,
-        answer: Answer,
-        chunks: Sequence[ScoredChunk],
-        instructions: str,
-    ) -> Reflection:
-        """Return a review of an answer, with a better answer if a verdict is False."""
 
 
 def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings:

@@ -27,7 +27,8 @@ from rag_pipeline.assistant.corpora import (
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.assistant.kept import KeptAnswers
-from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
+from rag_pipeline.assistant.language_model import LanguageModel
+from rag_pipeline.assistant.model import ModelWithFallback, Reflection
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import (
     AssistedAnswer,
@@ -63,7 +64,7 @@ class Assistant(CorporaSearcher):
     BudgetError is raised instead, and quotes never replace an answer that no passage supports.
     """
 
-    model: Model | None = None
+    model: LanguageModel | None = None
     needs_model: bool = False
     kept: KeptAnswers = field(default_factory=KeptAnswers)
     """Answers without a model of the assistant. Assistants of other callers share them."""
@@ -71,7 +72,7 @@ class Assistant(CorporaSearcher):
     def with_backends(
         self,
         corpora: Mapping[str, SearchedCorpus],
-        model: Model | None,
+        model: LanguageModel | None,
         reranker: PassageScorer | None,
     ) -> "Assistant":
         """Return an assistant with the same settings and other backends.
@@ -357,7 +358,7 @@ class _Answering:
                 detail["confidence_with_expansion"] = better
         return answer, found
 
-    def _improve(self, model: Model, answer: Answer, found: SearchResult) -> Answer:
+    def _improve(self, model: LanguageModel, answer: Answer, found: SearchResult) -> Answer:
         for _ in range(self.settings.reflections):
             asked = self._query, self._intent, answer, found.chunks, self.instructions
             with self._step("reflection") as detail:

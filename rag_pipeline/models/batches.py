@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -20,16 +20,15 @@ from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, RemoteModel
 from rag_pipeline.datamodels import Prompt, Reply
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
-from rag_pipeline.models.providers.batching import (
-    MOST_BYTES,
-    MOST_REQUESTS,
-    Batch,
-    BatchedChat,
-    Batches,
-    batch_line,
-)
+from rag_pipeline.models.providers.openai import OpenAIChat
 from rag_pipeline.models.replies import first_key, is_cut, pack, read_reply
 
+if TYPE_CHECKING:
+    from rag_pipeline.models.providers.openai_batch import Batch, OpenAIBatches
+
+_MOST_REQUESTS = 50_000
+_MOST_BYTES = 190_000_000
+"""Maximum size of a file in bytes; the API takes 50,000 requests and 200 MB."""
 _MOST_SUBMISSIONS = 3
 _SUBMITTING = b"submitting a batch"
 """The key that a process claims while it submits batches."""
@@ -45,7 +44,7 @@ def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, aski
     fit the budget.
     """
     chat = settings.open()
-    if not isinstance(chat, BatchedChat):
+    if not isinstance(chat, OpenAIChat):
         raise CallsStoppedError(f"{chat.identity}: offers no Batch API; remove `batch`")
     client = chat.batches()
     batches = _Batches(prompts, settings, chat, client, BatchNotes(asking.cache), asking)
@@ -64,8 +63,8 @@ def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, aski
 class _Batches:
     prompts: Mapping[bytes, Prompt]
     settings: ChatSettings
-    chat: BatchedChat
-    client: Batches
+    chat: OpenAIChat
+    client: "OpenAIBatches"
     notes: "BatchNotes"
     asking: Asking
     invalid: list[bytes] = field(default_factory=list)
@@ -109,7 +108,7 @@ class _Batches:
         costs.cancel_reservations([_reservation(key) for key in own])
 
     def _collect(
-        self, batch: Batch, own: set[bytes]
+        self, batch: "Batch", own: set[bytes]
     ) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
         """Keep the answers of an ended batch. Return the refused prompts and the prompts to repeat.
 
@@ -168,7 +167,7 @@ class _Batches:
 
     def _submitted(
         self, keys: Sequence[bytes], round_number: int
-    ) -> dict[str, tuple[Batch, set[bytes], bool]]:
+    ) -> dict[str, tuple["Batch", set[bytes], bool]]:
         """Submit the prompts that are in no batch.
 
         Returns for each token its batch, the batch's keys of this run, and whether the batch is
@@ -185,7 +184,7 @@ class _Batches:
                 # This run waits for the noted batches, and their ends may free budget.
                 new = self._admitted(new, wait=not noted)
             sizes = (len(self._line(key).encode()) + 1 for key in new)
-            for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):
+            for positions in groups(sizes, _MOST_REQUESTS, _MOST_BYTES):
                 part = [new[position] for position in positions]
                 notes.add(_token(part, round_number), part)
             placed = notes.tokens(keys)
@@ -205,7 +204,7 @@ class _Batches:
 
     def _line(self, key: bytes) -> str:
         prompt = self.prompts[key]
-        return batch_line(key.hex(), self.chat.request(prompt.messages, prompt.schema))
+        return self.chat.batch_line(key.hex(), prompt.messages, prompt.schema)
 
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
         """Return the first prompts that the budget covers together.

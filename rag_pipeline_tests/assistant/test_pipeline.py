@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -140,11 +141,12 @@ class _Careless:
 
 
 def careless(released, **settings):
+    model: Any = _Careless()
     return Assistant(
         corpora={"tiny": ReleasedCorpus(released)},
         settings=AssistantSettings(**settings),
         reader=sentence_vectors,
-        model=_Careless(),
+        model=model,
     )
 
 

@@ -1,5 +1,6 @@
 """Call chat and embedding models of OpenAI and of all servers that speak its protocol."""
 
+import json
 import re
 from collections.abc import Mapping
 from operator import attrgetter
@@ -14,7 +15,6 @@ from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import ChatSettings, Completion, InputType
 from rag_pipeline.datamodels import Messages, Schema, Usage
 from rag_pipeline.errors import ProviderError, TransientError, without_secrets
-from rag_pipeline.models.providers.batching import Batches
 from rag_pipeline.models.providers.http import MOST_VECTOR_BYTES
 from rag_pipeline.models.providers.openai_sdk import client_of, sdk_errors
 from rag_pipeline.models.providers.remote import (
@@ -28,6 +28,8 @@ from rag_pipeline.models.providers.remote import (
 if TYPE_CHECKING:
     import openai
     from openai.types.chat import ChatCompletion
+
+    from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 
 _HOME = "https://api.openai.com/v1"
 _CHARACTERS_PER_TOKEN = 4
@@ -133,7 +135,7 @@ class OpenAIChat:
 
         with sdk_errors(self._server):
             raw = await self._client.chat.completions.with_raw_response.create(
-                **self.request(messages, schema)
+                **request_body(self._settings, messages, schema)
             )
             made = raw.parse()
         if not isinstance(made, ChatCompletion):
@@ -142,11 +144,13 @@ class OpenAIChat:
         used = completion.usage
         return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
 
-    def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
-        """Return the JSON body of a chat request."""
-        return request_body(self._settings, messages, schema)
+    def batch_line(self, custom_id: str, messages: Messages, schema: Schema | None) -> str:
+        """Return a request as a line of a batch's file."""
+        body = request_body(self._settings, messages, schema)
+        line = {"method": "POST", "url": "/v1/chat/completions", "body": body}
+        return json.dumps({"custom_id": custom_id, **line}, ensure_ascii=False)
 
-    def batches(self) -> Batches:
+    def batches(self) -> "OpenAIBatches":
         """Return the interface to the batches of the account."""
         from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 

@@ -7,16 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import openai
 
 from rag_pipeline.errors import ProviderError, TransientError
-from rag_pipeline.models.providers.batching import Batch
 from rag_pipeline.models.providers.openai_sdk import sdk_errors
 from rag_pipeline.models.providers.remote import Server
 
+_ENDED = ("completed", "failed", "expired", "cancelled")
 _TOKEN = "rag_pipeline"
 _BATCHES_PER_PAGE = 100
 _MOST_LOOKED_AT = 1_000
@@ -25,6 +26,23 @@ _DOWNLOADS = 4
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.5, 8.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A submitted batch of requests. Its answers can be read once it has `ended`."""
+
+    batch_id: str
+    status: str
+    files: tuple[str, ...]
+    errors: tuple[str, ...]
+    lines: int = 0
+    """Minimum number of lines in its files, 0 if unknown."""
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the batch is finished, so that no further answers follow."""
+        return self.status in _ENDED
 
 
 class OpenAIBatches:

@@ -9,7 +9,6 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Intent, ReleasedCorpus, open_assistant
 from rag_pipeline.assistant.expansion.corpus import released_config
-from rag_pipeline.assistant.model import Model
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.datamodels import Answer, Citation
 from rag_pipeline.errors import InputError, ProviderError
@@ -174,7 +173,7 @@ def test_given_chunks_are_none_for_documents_from_outside(expanded):
     assert list(config.all_configurations) == ["released"]
 
 
-class _Reader(Model):
+class _Reader:
     """A model that answers with the passage about visas, if it is shown one."""
 
     def detect(self, query):
