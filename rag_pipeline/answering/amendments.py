@@ -41,8 +41,9 @@ def change_of(
     `sentences` are in descending order of their scores. The changing sentence is from a document
     that amends the document of the first sentence. It repeats a number of the first sentence, as in
     `from 45 days to 30 days`. Otherwise its line names the section of the first sentence. Any other
-    document may change the first sentence if it gives its amount as the former one, as a mail does
-    with `the party moves from 4 July to 11 July`. If the query asks for old documents, return None.
+    document may change the first sentence if it gives its amount as the former one. An example is a
+    mail with `the party moves from 4 July to 11 July`. If the query asks for old documents, return
+    None.
     """
     if not sentences or asks_for(query, ""):
         return None
@@ -65,8 +66,8 @@ def change_of(
 def _replaces(text: str, quoted: str) -> bool:
     """Return whether a text gives an amount of the quoted sentence as the former one.
 
-    The text also has an amount that is not in the quoted sentence, and a word of at least four
-    letters in common with the quoted sentence, besides those of its amounts.
+    The text also has an amount that the quoted sentence lacks. Outside of their amounts, the two
+    have a word of at least four letters in common.
     """
     ours, theirs = _amounts(text), _amounts(quoted)
     if ours <= theirs:

@@ -176,8 +176,8 @@ def evidence(
     - worst met: the mean of the three lowest of these cosines.
     - lead: late interaction minus its mean over the first five passages, this passage excluded.
     - same document: the share of those other passages that are from this passage's document.
-    - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`), or
-      years of which this passage holds none.
+    - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`). It
+      is also 1 if `asked` has years and this passage holds none of them.
     - best sentence: 0 here (see `agreements`). `read_result` sets it.
 
     If there is a single passage, lead and same document are 0. For an unknown query (see

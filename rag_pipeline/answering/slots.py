@@ -46,8 +46,9 @@ _OTHER_ORDER = _PASSIVE | _DOER | set("and und or oder".split())
 _NO_SUBJECT = frozenset("den dem einen einem".split()) | _LINKS - _DETERMINERS
 _TITLES = frozenset("mr. mrs. ms. mr mrs ms dr. prof. dr prof frau herr herrn".split())
 _UNKNOWN, _MOVED, _DIGITS, _WEAK = 2.5, 3.0, 4.0, 2.0
-"""Least score of a slot: for a word that the passage lacks, for a word from another part, for
-digits, and for a word that the passage lacks if all other words are in the slot's part."""
+"""Least scores of a slot for a word that the passage lacks, a word from another part, and digits.
+
+The last score is for a word that the passage lacks if the slot's part has all other words."""
 _COVERED = 0.75
 """Least share of the other words that the part of a slot has, for a word from another part."""
 

@@ -1,9 +1,9 @@
 """Choose the partitions that a sensor requests: stale partitions with current inputs.
 
 A requested run has a tag with the hash of its inputs. If the last run of a partition has the same
-hash, another run would have the same result. So a failed build, or a release that its gate refused,
-waits until a setting or an input changes, the documents are loaded again, or `rag doctor --repair`
-removes content that a check refused.
+hash, another run would have the same result. So a failed build waits until a setting or an input
+changes, and so does a release that its gate refused. A new load of the documents also ends the
+wait, and so does `rag doctor --repair` if it removes content that a check refused.
 
 After an interruption, the next request waits longer each time. After a person's cancel of any run,
 its steps are not requested until files or settings change, or somebody starts them.
