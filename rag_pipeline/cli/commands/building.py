@@ -34,7 +34,7 @@ _NAME = "The corpus's name: letters, digits, '_', '-'; or a folder of documents 
 _SAMPLE = ("documents", "queries.jsonl")
 _DEMO_QUESTIONS = 60
 _QUESTION = "How long does confidentiality last under the Halvorsk NDA?"
-_FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual or contractnli."
+_FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual, contractnli, beir or trec."
 _MIGRATE = "Predict gain and cost of another embedding from a sample; its vectors are kept."
 
 
@@ -217,7 +217,7 @@ def schema(
 def import_(
     format: Annotated[str, argument("FORMAT", _FORMATS)],
     source: Annotated[Path, argument("SRC", "The data set, as published.")],
-    destination: Annotated[Path, argument("DEST", "Folder to write to.")],
+    destination: Annotated[Path, argument("DEST", "A new folder.")],
     quiet: QuietFlag = False,
 ) -> None:
     """Turn a public data set into `documents/`, `queries.jsonl` and, if it has any, `chunks.jsonl`.
