@@ -114,6 +114,7 @@ class Table:
             table = self._database.open_table(self.name)
             if version is not None:
                 table.checkout(version)
+            len(table.schema)  # an unknown type of a column ends Lance's thread here
             return table
         except BaseException as error:
             if not is_of_store(error):
