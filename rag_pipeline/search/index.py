@@ -301,7 +301,9 @@ class _Terms:
 
         chunk_ids = chunks.column("chunk_id")
         rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
-        others = lexical.count_outside(chunks.column("document_id"))
+        known = chunks.column("document_id").combine_chunks()
+        inside = pc.is_in(lexical.document_ids, value_set=known)
+        others = len(lexical) - pc.sum(inside, min_count=0).as_py()
         if rows.null_count or len(lexical) != len(chunk_ids) + others:
             raise StoreError(
                 f"{name} has {len(chunk_ids)} chunks, its lexical index has {len(lexical)}: "

@@ -96,13 +96,6 @@ class LexicalIndex:
         """Return whether the language of each text is detected."""
         return self._tokenizer.detects_language
 
-    def count_outside(self, document_ids: pa.ChunkedArray) -> int:
-        """Return the number of rows whose document is not among the given ones."""
-        import pyarrow.compute as pc  # slow to import
-
-        inside = pc.is_in(self.document_ids, value_set=document_ids.combine_chunks())
-        return len(self) - int(pc.sum(inside).as_py() or 0)
-
     def only(self, document_ids: pa.Array) -> "LexicalIndex":
         """Return the index of the given documents. Other documents are not found or counted.
 
