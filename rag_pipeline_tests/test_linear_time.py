@@ -177,7 +177,7 @@ def test_a_question_is_read_in_linear_time(run):
 @pytest.mark.parametrize(
     ("before", "run", "after"),
     [
-        ("", "<i>\n", "</i>\n"),
+        ("", "<i>\n" * 200 + "</i>\n" * 200, ""),
         ("", "<blockquote>a", ""),
         ("<ol>", "<li>a\n", "</ol>"),
         ("<table>", "<tr><td>a<td>b", ""),
