@@ -7,7 +7,17 @@ from pathlib import Path
 import typer
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.cli.console import command, console, indented, print_json, say, show_next, visible
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    counted,
+    errors,
+    indented,
+    print_json,
+    say,
+    show_next,
+    visible,
+)
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
@@ -23,6 +33,7 @@ from rag_pipeline.questions.query_log import (
     read_feedback,
     read_log,
     sample,
+    torn_lines,
 )
 from rag_pipeline.workspace import Workspace
 
@@ -34,6 +45,9 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     """Sample at most `number` new questions of a log, and write them to the file for `label`."""
     config = load_config(file)
     asked = read_log(log)
+    if torn := torn_lines(log):
+        left_out = f"left out {counted(len(torn), 'torn line')}, the first is {log}:{torn[0]}"
+        errors.print(left_out, markup=False)
     target = _unlabelled(config)
     known = [r.query for f in (files.queries_file(config), target) for r in files.read_questions(f)]
     models = Workspace(config).models(CallCounts())

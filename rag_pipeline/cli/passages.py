@@ -1,5 +1,6 @@
 """Print passages and answers for users. Only what a search needs is imported."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rag_pipeline.loading.places import Place
 
 _SNIPPET = 300
+_ROW = re.compile(r"“\|(.*?)\|”")
+"""Matches a quoted row of a table."""
 
 
 def show_chunks(
@@ -29,9 +32,10 @@ def show_chunks(
         lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
         if chunk.copies:
             lines.append(f"[dim]{indented(visible(same_as(chunk.copies)))}[/dim]")
-        if chunk.title:
+        shown = visible(excerpt(chunk.text, query, _SNIPPET))
+        if chunk.title and not shown.startswith(visible(chunk.title)):
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
-        lines += [indented(visible(excerpt(chunk.text, query, _SNIPPET))), ""]
+        lines += [indented(shown), ""]
         say("\n".join(lines))
 
 
@@ -44,8 +48,8 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
 
     made = Answer.model_validate(made)
     for line in made.text.splitlines():
-        shown = visible(line)
-        for sentence in map(visible, made.doubted):
+        shown = visible(_ROW.sub(_cells, line))
+        for sentence in (visible(_ROW.sub(_cells, one)) for one in made.doubted):
             shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
         tell(shown)
     if not made.answered and made.passages:
@@ -80,6 +84,11 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", row[1]))
+    return f"“{' · '.join(filter(None, cells))}”"
 
 
 def placed(record: Mapping[str, Any] | None) -> "Place | None":

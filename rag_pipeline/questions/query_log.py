@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,11 @@ def read_log(path: Path) -> Counter[str]:
     """Count the questions in a file of questions or feedback, each in its most frequent wording.
 
     A line is a question, or a JSON object with `query`, as `rag serve --log-questions` writes it.
-    Raise InputError for an unreadable file or line.
+    Torn lines are left out. Raise InputError for an unreadable file or another JSON object.
     """
     wordings: dict[str, Counter[str]] = {}
-    for number, line in enumerate(_lines(path), 1):
-        query = _query_of(line, f"{path}:{number}")
-        if query:
-            wordings.setdefault(_key(query), Counter())[query] += 1
+    for query, _ in _records(path):
+        wordings.setdefault(_key(query), Counter())[query] += 1
     return Counter({w.most_common(1)[0][0]: w.total() for w in wordings.values()})
 
 
@@ -64,13 +62,11 @@ def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
 
     `path` is a file that `/v1/feedback` writes. If a judgement names the right passage, return this
     passage. If it names none, return the sources of a helpful answer, or no passages of any other
-    answer. Raise InputError for an unreadable file or line.
+    answer. Torn lines are left out. Raise InputError for an unreadable file or another JSON object.
     """
     judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}
-    for number, line in enumerate(_lines(path), 1):
-        query = _query_of(line, f"{path}:{number}")
-        record = json.loads(line) if line.strip().startswith("{") else {}
-        if not query or record.get("corpus") != corpus or "verdict" not in record:
+    for query, record in _records(path):
+        if record.get("corpus") != corpus or "verdict" not in record:
             continue
         right = [record["passage"]] if record.get("passage") else []
         if not right and record["verdict"] == "helpful":
@@ -103,17 +99,38 @@ def _key(query: str) -> str:
     return " ".join(query.split()).casefold().rstrip("?! .")
 
 
-def _query_of(line: str, where: str) -> str:
-    text = line.strip()
-    if text.startswith("{"):
-        try:
-            query = json.loads(text)["query"]
-        except (ValueError, KeyError):
-            raise InputError(f'{where}: not a JSON object with "query": {text[:80]}') from None
-        if not isinstance(query, str):
-            raise InputError(f"{where}: query is {query!r:.80}, not a text")
-        text = query
-    return " ".join(text.split())[:_LONGEST]
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return each question, with its JSON object or an empty one. Leave out torn lines."""
+    for number, line in enumerate(_lines(path), 1):
+        record: dict[str, Any] = {}
+        text = line.strip()
+        if not text or _is_torn(text):
+            continue
+        if text.startswith("{"):
+            record = json.loads(text)
+            if not isinstance(record.get("query"), str):
+                raise InputError(f'{path}:{number}: has no text as "query": {text[:80]}')
+            text = record["query"]
+        if query := " ".join(text.split())[:_LONGEST]:
+            yield query, record
+
+
+def torn_lines(path: Path) -> list[int]:
+    """Return the numbers of lines that begin a JSON object and do not end it, from 1.
+
+    A server that was killed, or that had no space left, leaves such a line.
+    """
+    return [n for n, line in enumerate(_lines(path), 1) if _is_torn(line.strip())]
+
+
+def _is_torn(text: str) -> bool:
+    if not text.startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    return False
 
 
 def sample(

@@ -112,6 +112,8 @@ def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> No
     assert third.startswith("   word word")
     assert third.endswith("…")
     assert len(third) == 3 + 300
+    show_chunks([replace(chunk, text="# A [b] title\nAnd more.")], "")
+    assert capsys.readouterr().out.splitlines()[1] == "   A [b] title: And more."
 
 
 def test_nothing_to_show(capsys: Any) -> None:
@@ -127,11 +129,12 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
         ScoredChunk(f"{n}.md#0-4", f"{n}.md", 0, 4, f"text {n}", 1.0 - n / 10) for n in range(5)
     )
     made = AssistedAnswer(
-        query="Which?", text="The third.", answered=True, intent=detect("Which?"), sources=(),
-        documents=(), passages=passages, confidence=0.85,
+        query="Which?", text="“| Tow | | £90 |” [1]", answered=True,
+        intent=detect("Which?"), sources=(), documents=(), passages=passages, confidence=0.85,
     )  # fmt: skip
     show_answer(made, trace=False)
     said = capsys.readouterr().out
+    assert said.startswith("“Tow · £90” [1]\n")
     assert "Confidence: high (0.85)" in said
     assert "0.md" not in said
     for confidence, word in ((0.4, "medium"), (0.39, "low")):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.questions.query_log import read_feedback, read_log, sample
+from rag_pipeline.questions.query_log import read_feedback, read_log, sample, torn_lines
 
 PLACES = {"notice": (1.0, 0.0, 0.0), "leave": (0.0, 1.0, 0.0), "price": (0.0, 0.0, 1.0)}
 
@@ -26,11 +26,15 @@ def test_a_log_is_counted_by_what_is_asked(tmp_path: Path) -> None:
     log.write_text("\n".join([*lines, "What is the price", "", " "]))
     assert read_log(log) == {"How long?": 3, "What is the price": 1}
     log.write_text('{"query": 5}\n')
-    with pytest.raises(InputError, match=r"asked.jsonl:1: query is 5, not a text"):
+    with pytest.raises(InputError, match=r'asked.jsonl:1: has no text as "query"'):
         read_log(log)
-    log.write_text("fine\n{broken\n")
-    with pytest.raises(InputError, match=r"asked.jsonl:2: not a JSON object"):
-        read_log(log)
+
+
+def test_lines_that_a_kill_tore_are_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "asked.jsonl"
+    log.write_text('How long?\n{"time": "t", "que\n{"query": "What is the price"}\n{"query": "Wh')
+    assert read_log(log) == {"How long?": 1, "What is the price": 1}
+    assert torn_lines(log) == [2, 4]
 
 
 def test_one_of_each_cluster_stands_for_the_others_those_for_most_first() -> None:
