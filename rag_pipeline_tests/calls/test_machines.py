@@ -107,11 +107,13 @@ def test_eight_machines_pay_once_keep_the_limit_and_the_budget_together(
                 f"usual {n}": 1 for n in range(60)
             }
 
+            begun = time.time()
             assert machines.ask(file, "limited", [(8 * n, 8 * n + 8) for n in range(8)]) == [8] * 8
             times = [at for at, _ in asked("limited")]
             assert len(times) == 64
             # 60 at once and one a second then; each machine alone would have sent its 8 at once.
-            assert all(at - times[0] >= n - 0.5 for n, at in enumerate(times[60:], 1))
+            # A busy machine delays a call, and lets none arrive before its time.
+            assert all(at - begun >= n - 0.1 for n, at in enumerate(times[60:], 1))
 
             said = machines.ask(poor, "budget", [(20 * n, 20 * n + 20) for n in range(8)])
             assert "BudgetError" in {str(line).partition(":")[0] for line in said}

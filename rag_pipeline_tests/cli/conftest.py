@@ -3,15 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.cli.console import set_quiet
 from rag_pipeline_tests.testing.command_line import Outcome, rag
 from rag_pipeline_tests.testing.corpora import copy_corpus, write_corpus
-
-
-@pytest.fixture(autouse=True)
-def _aloud() -> None:
-    """Undo the `--quiet` of an earlier test."""
-    set_quiet(False)
 
 
 @pytest.fixture(scope="session")

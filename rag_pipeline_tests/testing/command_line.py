@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from rag_pipeline.cli.console import set_quiet
 from rag_pipeline.cli.main import main
 
 
@@ -26,6 +27,8 @@ def rag(*arguments: object, encoding: str = "utf-8") -> Outcome:
             main()
         except SystemExit as stop:
             code = stop.code
+        finally:
+            set_quiet(False)  # or functions of commands that tests call print nothing
     return Outcome(int(code or 0), *(_written(stream) for stream in (out, err)))
 
 
