@@ -98,7 +98,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
-    """Return page `page` (from 1) of a PDF as PNG, in at most `settings.parse_seconds`.
+    """Return page `page` (from 1) of a PDF or an image as PNG, in `settings.parse_seconds`.
 
     Raise DocumentError if the page can't be shown.
     """
@@ -185,9 +185,11 @@ def serve() -> None:
 
 def _answer(request: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
     if "page" in request:
+        from rag_pipeline.loading.images import as_pdf
         from rag_pipeline.loading.pdf.render import render_page
 
-        return {"image": render_page(request["id"], raw, request["page"])}
+        pdf = as_pdf(request["id"], raw)
+        return {"image": render_page(request["id"], pdf, request["page"])}
     return parse(request["id"], raw, request["suffix"], request["max_bytes"])._asdict()
 
 

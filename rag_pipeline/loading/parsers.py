@@ -30,6 +30,7 @@ from rag_pipeline.loading.formats import (
     read_rtf,
 )
 from rag_pipeline.loading.html import read_html, to_markdown
+from rag_pipeline.loading.images import IMAGE_TYPES, read_image
 from rag_pipeline.loading.mails import read_mail, read_outlook_mail
 from rag_pipeline.loading.text import clean, decode, one_line
 from rag_pipeline.loading.unseen import (
@@ -243,11 +244,11 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 6,
+    ".pdf": 7,
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 4),
     **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 2),
-    **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
+    **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
 }
 """Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""
 
@@ -263,6 +264,7 @@ PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     ".epub": read_epub,
     ".odt": read_odt,
     ".rtf": read_rtf,
+    **dict.fromkeys(IMAGE_TYPES, read_image),
     **dict.fromkeys(CODE_SUFFIXES, _parse_code),
 }
 """The parser of each suffix, which takes a document's id and its bytes."""

@@ -16,6 +16,7 @@ from rag_pipeline.loading.archives import is_archive, locate_members, read_membe
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import read_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
+from rag_pipeline.loading.images import IMAGE_TYPES
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.mails import is_mail
 from rag_pipeline.loading.parser_process import parse_apart
@@ -61,6 +62,7 @@ _MEDIA_TYPES = {
     ".epub": "application/epub+zip",
     ".odt": "application/vnd.oasis.opendocument.text",
     ".rtf": "application/rtf",
+    **IMAGE_TYPES,
     **CODE_SUFFIXES,
 }
 
@@ -214,7 +216,7 @@ Source = SourceFile | Rejected
 
 def is_prose(path: str) -> bool:
     """Return whether a file's suffix stands for prose, and not for tables, code or data."""
-    return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf")
+    return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf", *IMAGE_TYPES)
 
 
 def _from_stem(path: PurePosixPath) -> str:

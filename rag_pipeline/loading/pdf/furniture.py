@@ -18,6 +18,12 @@ _PAGE_WORDS = re.compile(
     re.I,
 )
 _SAME_HEIGHT = 5.0
+_SMALL = 0.9
+"""Largest font size of a single page's footer, relative to the text's."""
+_ADJOINING = 1.6
+"""Largest distance of a footer's lines, in font sizes."""
+_APART = 2.0
+"""Least distance of a footer from the text, in font sizes of the text."""
 _MIN_LINE_NUMBERS = 8
 
 
@@ -30,6 +36,8 @@ def without_furniture(
     """
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     furniture = _repeated(edges, len(pages)) | _numbered(edges, body)
+    if len(pages) == 1:
+        furniture |= _beside_number(edges[0], pages[0], body)
     dropped = {
         id(line)
         for number, found in enumerate(edges)
@@ -126,6 +134,33 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
             if beside and line.size <= 1.05 * body:
                 found_ids.add(id(line))
     return found_ids
+
+
+def _beside_number(
+    edge: Sequence[tuple[Line, bool]], lines: Sequence[Line], body: float
+) -> set[int]:
+    """Return the ids of the small lines around the page number of a document's only page.
+
+    The lines adjoin each other, stand apart from the text, and end no sentence.
+    """
+    small = [line for line, _ in edge if line.size <= _SMALL * body and not line.text.endswith(".")]
+    found = [line for line in small if any(map(_names_page, (line.text, *line.parts)))]
+    for line in found:
+        found += [
+            other
+            for other in small
+            if other not in found and abs(other.base - line.base) <= _ADJOINING * line.size
+        ]
+    ids = {id(line) for line in found}
+    distances = [abs(a.base - b.base) for a in found for b in lines if id(b) not in ids]
+    return ids if distances and min(distances) >= _APART * body else set()
+
+
+def _names_page(text: str) -> bool:
+    """Return whether a text is the number of an only page: 1, or any number with a page word."""
+    numbers = _NUMBER.findall(text)
+    is_likely = bool(numbers) and (numbers[0] == "1" or any(map(str.isalpha, text)))
+    return is_likely and _PAGE_WORDS.fullmatch(_key(text)) is not None
 
 
 def _is_page_number(line: Line, count: int) -> bool:

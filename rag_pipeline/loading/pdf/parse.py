@@ -101,6 +101,8 @@ def _without_text(pages: list[Page]) -> str:
         return f"no text: {what}; `{installation('ocr')}` and run again to read it"
     if any(page.characters for page in pages):
         return "no text: the fonts don't say which letters they show"
+    if scans or any(page.confidence is not None for page in pages):
+        return "no text: no words are recognised in its images"
     return "no text: scanned pages?"
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.parse import read_pdf
+from rag_pipeline_tests.testing.pdf_layouts import Sheet
 from rag_pipeline_tests.testing.pdf_measures import measure
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers
 
@@ -25,6 +26,32 @@ def test_a_made_pdf_is_read_as_written(name):
     assert found.furniture is None or found.furniture >= 0.98
     assert found.pages is None or found.pages >= 0.99
     assert read.title == made.title
+
+
+FOOTERS = {
+    "beside a page number": (["Alster GmbH, Elbchaussee 7, HRB 9021", "Confidential   1 of 1"], []),
+    "beside a page word": (["Alster GmbH, Elbchaussee 7", "Seite 3"], []),
+    "without a page number": (["Alster GmbH, IBAN DE02 1203", "Phone 040 555"], [0, 1]),
+    "a footnote": (["1 The fee includes all taxes.", "Page 1"], [0]),
+    "a small table": (["Fee in EUR   19"], [0]),
+}
+
+
+@pytest.mark.parametrize("name", FOOTERS)
+def test_the_footer_of_a_single_page_is_known_by_its_page_number(name):
+    lines, kept = FOOTERS[name]
+    sheet = Sheet((595, 842), "Helvetica", 11)
+    for at in (700, 684, 668):
+        sheet.canvas.setFont("Helvetica", 11)
+        sheet.canvas.drawString(70, at, "It is due in May and June.")
+    sheet.canvas.setFont("Helvetica", 8)
+    for number, text in enumerate(lines):
+        for part, words in enumerate(text.split("   ")):
+            sheet.canvas.drawString(70 + 300 * part, 50 - 11 * number, words)
+    read = read_pdf("letter", sheet.finish())
+    assert "It is due in May and June." in read.text
+    for number, text in enumerate(lines):
+        assert (text.split()[0] in read.text.split()) == (number in kept)
 
 
 def test_boxes_match_the_drawn_lines():

@@ -1,11 +1,16 @@
 """Pages that are images: recognised where the extra is there, named where it is not."""
 
+import io
 import sys
 
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
+from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError, MissingExtraError
 from rag_pipeline.loading.formats import Parsed
+from rag_pipeline.loading.parser_process import render_apart
+from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_layouts import Sheet
@@ -48,10 +53,34 @@ def test_a_scan_of_two_columns_is_read(turn, angle):
     assert found.confidence > 0.9
 
 
-def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch):
+@pytest.mark.long
+def test_each_frame_of_an_image_file_is_a_page():
+    pytest.importorskip("rapidocr", reason="pip install 'rag_pipeline[ocr]'")
+    frames = []
+    for text, ground in (("Parking space 14", (0, 0, 0, 0)), ("Expires in May", (255,) * 4)):
+        frames.append(Image.new("RGBA", (420, 60), ground))
+        ImageDraw.Draw(frames[-1]).text((20, 15), text, "black", ImageFont.load_default(30))
+    packed = io.BytesIO()
+    frames[0].save(packed, "TIFF", save_all=True, append_images=frames[1:])
+    read = parse("permit.TIF", packed.getvalue(), ".tif", 10**6)
+    assert read.text.replace("## ", "") == "Parking space 14\n\nExpires in May"
+    assert read.metadata["pages"] == 2
+    shown = Image.open(
+        io.BytesIO(render_apart("permit.TIF", packed.getvalue(), 2, DocumentsSource(path=".")))
+    )
+    assert shown.size == (672, 96)  # 420 x 60 points at 1.6 pixels each
+
+
+@pytest.mark.parametrize("is_image", [False, True])
+def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch, is_image):
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     with pytest.raises(DocumentError) as caught:
-        read_pdf("scan.pdf", scanned(small_page().raw))
+        if is_image:
+            packed = io.BytesIO()
+            Image.new("L", (300, 400), 200).save(packed, "JPEG")
+            parse("scan.jpg", packed.getvalue(), ".jpg", 10**6)
+        else:
+            read_pdf("scan.pdf", scanned(small_page().raw))
     assert caught.value.reason == (
         f"no text: it is a scanned page; `{INSTALL_OCR}` and run again to read it"
     )
