@@ -9,8 +9,11 @@ queries, questions made from the documents and general questions are searched in
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
+from threading import Lock
 from typing import NamedTuple
 
+import cachetools
 import numpy as np
 
 from rag_pipeline.answering import (
@@ -25,9 +28,9 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, Evidence, fit, placed, read_result
 from rag_pipeline.answering.reading import Floats, Passage
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
+from rag_pipeline.config import Configuration, ExtractiveAnswers, Lexical, PassageReranker
 from rag_pipeline.config.models import LocalEmbedder
-from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
+from rag_pipeline.datamodels import Document, Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.relevance import gold_labels
@@ -147,8 +150,17 @@ def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
         documents.append(replace(document, text=text))
         if characters >= _MOST_CHARACTERS:
             break
-    made = make_questions(documents, _MOST_MADE, workspace.config.lexical)
-    return [row["query"] for row in made.rows]
+    return _questions_of(documents, workspace.config.lexical)
+
+
+@cachetools.cached(
+    cachetools.LRUCache(maxsize=4),
+    key=lambda *given: sha256(repr(given).encode()).digest(),
+    lock=Lock(),
+)
+def _questions_of(documents: Sequence[Document], lexical: Lexical) -> list[str]:
+    """Return questions that rules make; the configurations of a corpus share them."""
+    return [row["query"] for row in make_questions(documents, _MOST_MADE, lexical).rows]
 
 
 def _searcher(

@@ -1,5 +1,6 @@
 """Of two writers one wins; a full or read-only disk is one clear error."""
 
+import gc
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -107,10 +108,12 @@ def assert_finishes(folder: Path, fee: int) -> None:
     assert f"is {fee} euros" in served(folder)
 
 
-@pytest.mark.parametrize(("left", "fee"), [(0, 101), (8_192, 102), (40_960, 103), (65_536, 104)])
+# Where the space ends: in a table, in the lexical index, in the database of calls.
+@pytest.mark.parametrize(("left", "fee"), [(0, 101), (40_960, 102), (98_304, 103)])
 def test_a_full_disk_is_one_error_and_the_next_run_finishes(small_disk, left, fee):
     before = served(small_disk)
     edit(small_disk, 0, fee)
+    gc.collect()  # a removed file keeps its space while an index that was searched has it open
     filler = small_disk / "store" / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(small_disk / "store").free - left))
     try:
