@@ -51,6 +51,8 @@ class Workspace:
         """The last opened index by its `Pinned` (see `search.pinned.open_index`)."""
         self.copies: tuple[object, Mapping[str, str]] = None, {}
         """A version of the documents table, and its copies (see `search.copies`)."""
+        self.chosen: tuple[str, Any] = "", None
+        """A hash of scores and settings, and the choice from them (see `release.candidate`)."""
 
     @cached_property
     def config(self) -> CorpusConfig:

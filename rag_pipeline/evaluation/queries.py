@@ -13,6 +13,7 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import read_queries, resolve_queries
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import state_digest
+from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 QUERIES_VERSION = 1
@@ -21,6 +22,11 @@ QUERIES_VERSION = 1
 
 def queries_digest(workspace: Workspace) -> str:
     """Hash the queries file and the loaded documents."""
+    place = workspace.store.address("queries digest")
+    return read_once(place, lambda: _queries_digest(workspace))
+
+
+def _queries_digest(workspace: Workspace) -> str:
     path = workspace.config.queries_path
     content = path.read_bytes() if path and path.is_file() else b""
     documents = state_digest(workspace.documents().state())

@@ -17,6 +17,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
+from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 _FOLDER = "evaluation"
@@ -108,7 +109,14 @@ class JudgedResults(Results):
 
     def made_from(self, workspace: Workspace, configuration: str) -> str:
         """Hash the current inputs of a configuration's file."""
-        config = workspace.config
+        settings = (workspace.store.address(self.name), "settings")
+        parts = [*read_once(settings, lambda: self._settings(workspace.config))]
+        parts += [before.digest(workspace, configuration) for before in self.reads]
+        if self.reads_queries:
+            parts.append(QUERIES.digest(workspace))
+        return fingerprint(*parts)
+
+    def _settings(self, config: CorpusConfig) -> list[Any]:
         settings = self.settings(config.evaluation)
         parts: list[Any] = [self.name, settings, *(settings.made_from(config) or [None])]
         if self is CONTEXT_SCORES:
@@ -116,10 +124,7 @@ class JudgedResults(Results):
                 own = score.metrics if isinstance(score, AnswerScore) else ()
                 metrics = [[m.name, m.version] for m in own]
                 parts += [score, metrics, *score.models_used(config)]
-        parts += [before.digest(workspace, configuration) for before in self.reads]
-        if self.reads_queries:
-            parts.append(QUERIES.digest(workspace))
-        return fingerprint(*parts)
+        return parts
 
     def is_current(self, workspace: Workspace, configuration: str) -> bool:
         """Return whether a file is made from its current inputs and lacks no judgement."""

@@ -36,6 +36,7 @@ from rag_pipeline.pipeline.planning import (
     upstream,
 )
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
@@ -91,6 +92,7 @@ class Survey:
         ]
 
 
+@looking()
 def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> Survey:
     """Compare every step with its inputs, without reading documents or calling models.
 
@@ -156,9 +158,9 @@ def sources_digest(config: CorpusConfig) -> str:
     """
     queries = config.queries_path
     status = queries.stat() if queries and queries.is_file() else None
-    settings = [getattr(config, name) for name in type(config).model_fields]
     asked = status and (status.st_size, status.st_mtime_ns)
-    return fingerprint(listing_digest(config), asked, *settings)
+    settings = config.model_dump_json(serialize_as_any=True, fallback=repr)
+    return fingerprint(listing_digest(config), asked, settings)
 
 
 def _refusal(

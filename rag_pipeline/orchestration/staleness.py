@@ -28,6 +28,7 @@ from rag_pipeline.orchestration.names import (
 )
 from rag_pipeline.pipeline.planning import Step, made_from, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 Graph = Any
@@ -133,6 +134,7 @@ def observe_for_the_first_time(
             _observe(workspace, instance, step, made_from(workspace, step, {}))
 
 
+@looking()
 def reconcile(
     workspace: Workspace,
     instance: dg.DagsterInstance,

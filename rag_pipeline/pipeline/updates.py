@@ -11,7 +11,7 @@ from typing import Any
 from rag_pipeline import indexing, report
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
-from rag_pipeline.errors import NotReleasedError
+from rag_pipeline.errors import NotReleasedError, UnexpectedError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.answers import update_answers
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
@@ -202,7 +202,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
     version = board.digest
-    with suppress(NotReleasedError):
+    with suppress(NotReleasedError, UnexpectedError):
         # The release depends on the best build alone: other scores must not make it look stale.
         version = candidate_digest(workspace)
     return Materialized(

@@ -6,7 +6,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
-from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
+from rag_pipeline.errors import (
+    ConfigError,
+    NotReleasedError,
+    StoreError,
+    UnexpectedError,
+    blaming,
+)
 from rag_pipeline.evaluation.comparison import (
     Reference,
     best_of,
@@ -15,9 +21,13 @@ from rag_pipeline.evaluation.comparison import (
 )
 from rag_pipeline.evaluation.health import Health, find_alerts, measure_health
 from rag_pipeline.evaluation.intervals import mean_of_known
-from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.leaderboard import (
+    LEADERBOARD_FILE,
+    leaderboard_digest,
+    load_leaderboard,
+)
 from rag_pipeline.evaluation.quality import scores_are_current
-from rag_pipeline.evaluation.results import CONTEXT_SCORES, JUDGED, RUN
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, JUDGED, QUERIES, RUN
 from rag_pipeline.evaluation.runs import load_groups, retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
@@ -45,24 +55,44 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     configurations whose builds were rolled back. Raise NotReleasedError if no configuration can be
     chosen.
     """
+    held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
+    if held_back:  # it also depends on what each configuration would release
+        return _choose(workspace, held_back)
+    config, written = workspace.config, workspace.store.read_json(LEADERBOARD_FILE) or {}
+    limits = config.serve, config.gate.maximum_missing
+    scores = leaderboard_digest(workspace), QUERIES.digest(workspace)
+    made_from = fingerprint(written.get("digest"), *scores, *limits)
+    if workspace.chosen[0] != made_from:
+        workspace.chosen = made_from, _choose(workspace)
+    configuration, reasons = workspace.chosen[1]
+    return configuration, [*reasons]
+
+
+def _choose(
+    workspace: Workspace, held_back: Collection[str] = ()
+) -> tuple[Configuration, list[str]]:
     config = workspace.config
     evaluated = [row.name for row in load_leaderboard(workspace).configurations]
     if not evaluated:
         raise NotReleasedError(f"{config.corpus}: no configuration has been evaluated yet")
     if config.serve == "best":
-        return _choose_best(workspace, evaluated)
+        return _choose_best(workspace, evaluated, held_back)
     if config.serve not in evaluated:
         raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
     return config.configuration(config.serve), [f"serve: {config.serve}"]
 
 
 def _choose_best(
-    workspace: Workspace, evaluated: Collection[str]
+    workspace: Workspace, evaluated: Collection[str], held_back: Collection[str]
 ) -> tuple[Configuration, list[str]]:
     config = workspace.config
     scores = evaluated_scores(workspace)
     (metric,) = measured_metrics([config.serve_metric], scores.values())
-    rolled_back = _rolled_back(workspace, evaluated)
+    rolled_back = [
+        name
+        for name in (evaluated if held_back else ())
+        if served_digest(workspace, config.configuration(name)) in held_back
+    ]
     values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
         reason = "every evaluated build was rolled back; change something and run again"
@@ -100,14 +130,6 @@ def _choose_best(
     return config.configuration(best), [reason, *notes]
 
 
-def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
-    held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
-    if not held_back:
-        return []
-    config = workspace.config
-    return [n for n in names if served_digest(workspace, config.configuration(n)) in held_back]
-
-
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
     """Return the configurations that can be compared, and the queries on which all are measured.
 
@@ -133,6 +155,7 @@ def is_current(workspace: Workspace) -> bool:
         return False
 
 
+@blaming("the chosen configuration")
 def candidate_digest(workspace: Workspace) -> str:
     """Return the digest of the build that would be chosen now.
 
@@ -148,6 +171,7 @@ def served_digest(workspace: Workspace, configuration: Configuration) -> str:
     return settings.digest(RUN.digest(workspace, configuration.name) or "")
 
 
+@blaming("the chosen configuration")
 def gate_decision(workspace: Workspace) -> Decision:
     """Return the gate's decision about the chosen configuration, without writing anything."""
     configuration, why = choose(workspace)
@@ -167,7 +191,7 @@ def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
     """Expect the gate to allow the chosen configuration."""
     try:
         decision = gate_decision(workspace)
-    except NotReleasedError as error:
+    except (NotReleasedError, UnexpectedError) as error:
         return CheckResult(passed=False, checked=0, failures=(str(error),))
     return CheckResult(
         passed=decision.allowed,
@@ -215,18 +239,19 @@ def served_reference(
         return None
     name = serving.configuration
     listed = workspace.config.all_configurations.get(name)
-    if (
-        listed is not None
-        and (
-            candidate is None
-            or candidate.name != name
-            or RUN.note(workspace, name).get("pinned") == asdict(serving.pinned)
-        )
-        and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
-        and run_is_current(workspace, listed)
-        and scores_are_current(workspace, listed.name)
-    ):
-        return Reference(serving.release_id, name, read_scores(workspace, name))
+    with suppress(UnexpectedError), blaming(name):  # a plugin's defect
+        if (
+            listed is not None
+            and (
+                candidate is None
+                or candidate.name != name
+                or RUN.note(workspace, name).get("pinned") == asdict(serving.pinned)
+            )
+            and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
+            and run_is_current(workspace, listed)
+            and scores_are_current(workspace, listed.name)
+        ):
+            return Reference(serving.release_id, name, read_scores(workspace, name))
     return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
 
 

@@ -9,6 +9,7 @@ from rag_pipeline.search.documents import PinnedDocuments
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 
@@ -26,6 +27,12 @@ class Pinned:
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     """Return the current builds of a configuration."""
+    engine = workspace.config.engine(configuration)
+    own = workspace.store.address("pinned"), configuration.vector_key, engine
+    return read_once(own, lambda: _pin(workspace, configuration))
+
+
+def _pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     # Read the documents' version first, so that it has no documents that the other builds lack.
     documents = workspace.documents()
     documents_version = documents.version if documents.exists() else None

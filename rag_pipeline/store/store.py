@@ -136,6 +136,9 @@ class Store:
 
     def read_json(self, path: str) -> Any:
         """Return a JSON file's value, or None if the file does not exist."""
+        return read_once((self.address(path), "json"), lambda: self._read_json(path))
+
+    def _read_json(self, path: str) -> Any:
         content = self.read_bytes(path)
         return None if content is None else hashes.unsealed(self._parsed(path, content))
 

@@ -173,6 +173,11 @@ class Table:
         If a document's rows differ in hash or fingerprint, its hash and fingerprint are "", so the
         document counts as stale. Return {} if there is no table.
         """
+        wanted = self.at if version is None else version
+        key = self._database.uri, self.name, "state", wanted
+        return read_once(key, lambda: self._state(wanted))
+
+    def _state(self, version: int | None) -> TableState:
         table = self._open_if_created(version)
         if table is None:
             return {}

@@ -15,23 +15,23 @@ from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
-BOTH = [rule("one", "recursive_150"), rule("two", "markdown")]
-NAMED = "chunkings.markdown: ValueError: out of order (File "
+BOTH = [rule("one", retriever="hybrid"), rule("two", "markdown", retriever="hybrid")]
+NAMED = "markdown: ValueError: out of order (File "
 
 
 def out_of_order(*_, **__):
     raise ValueError("out of order")
 
 
-@pytest.fixture
-def changed(tmp_path, monkeypatch):
+@pytest.fixture(params=["made_from", "fingerprinted"])
+def changed(tmp_path, monkeypatch, request):
     """Return the file of a corpus with a changed variant, and with a defect in another."""
-    file = write_corpus(tmp_path, configurations=BOTH, serve="one")
+    file = write_corpus(tmp_path, configurations=BOTH, serve="best")
     build(file)
     chunkings = attributes()["chunkings"]
     chunkings["recursive_150"]["max_characters"] = 140
-    write_file(tmp_path, configurations=BOTH, serve="one", chunkings=chunkings)
-    monkeypatch.setattr(MarkdownChunking, "made_from", out_of_order)
+    write_file(tmp_path, configurations=BOTH, serve="best", chunkings=chunkings)
+    monkeypatch.setattr(MarkdownChunking, request.param, out_of_order)
     return file
 
 
@@ -51,7 +51,8 @@ def test_a_defect_holds_only_what_it_keeps_from_being_planned(changed, instance,
     assert {Step("chunks", "markdown"), Step("chunks", "recursive_150")} < {*stale_steps(workspace)}
     if one_run:
         assert not execute(changed, instance, requests[0])
-        assert not plan_step(workspace, Step("answer_presence", "one")).must_run
+        for step in (Step("answer_presence", "one"), Step("leaderboard"), Step("release")):
+            assert not plan_step(workspace, step).must_run
         assert ask(changed, instance, one_run=True)[0] == []
 
 
