@@ -30,8 +30,8 @@ def defs() -> dg.Definitions:
 
     `rag` finds the same corpora: below the folder of a checkout, or in the working directory if the
     package is installed. A corpus file with an error does not stop the other corpora. A sensor that
-    fails with the error replaces its corpus. In a checkout, components of other types under `defs/`
-    are loaded, too.
+    fails with the error replaces its corpus. In a checkout, Python files and components of other
+    types under `defs/` are loaded, too.
 
     By default a run makes its steps in one process, which is the fastest way on one machine.
     RAG_EXECUTOR names another executor, which distributes the shards of an index.
@@ -45,13 +45,14 @@ def defs() -> dg.Definitions:
     found, taken = [file for file, _ in named], dict[str, Path]()
     with collection_paused(), unstable():
         tree = dg.ComponentTree.for_project(package) if checkout else None
-        components = sorted(package.glob("defs/*/defs.yaml")) if checkout else []
-        built = [
-            _definitions_of(file, taken, tree if file in components else None) for file in found
-        ]
+        folder = package / "defs"
+        own = {file for file in found if tree is not None and file.parent.parent == folder}
+        built = [_definitions_of(file, taken, tree if file in own else None) for file in found]
         if tree is not None:
-            others = (file for file in components if file not in found)
-            built += [tree.build_defs(file.parent.name) for file in others]
+            parts = [*folder.rglob("*.py"), *folder.rglob("defs.yaml")]
+            names = {part.relative_to(folder).parts[0] for part in parts} - {"__init__.py"}
+            others = sorted(names - {file.parent.name for file in own})
+            built += map(tree.build_defs, others)
     return dg.Definitions.merge(*built, dg.Definitions(executor=chosen_executor()))
 
 

@@ -202,7 +202,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
             last.keep(said)
             return said
         if listing_digest(config) != loaded_listing(workspace):
-            loads = identifier(config, "changed_documents")
+            loads = identifier(config, "reindex" if config.schedule else "changed_documents")
             return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
         _report_current_release(workspace, context.instance)
         last.keep(summary(()))

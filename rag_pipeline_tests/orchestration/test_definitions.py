@@ -1,3 +1,5 @@
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -143,6 +145,25 @@ def test_loading_the_project_imports_nothing_heavy(tmp_path):
 def test_the_projects_own_corpora_are_loaded_as_components(graph):
     metadata = graph.get(dg.AssetKey(["sample", "chunks"])).metadata
     assert {"dagster/component_origin", "dagster/code_references"} <= set(metadata)
+
+
+def test_a_scaffolded_python_file_beside_the_corpora_is_loaded(tmp_path):
+    package = tmp_path / "rag_pipeline"
+    (package / "defs/ours").mkdir(parents=True)
+    (package / "defs/empty").mkdir()
+    (package / "defs/ours/site.py").write_text("import dagster as dg\n@dg.asset\ndef site(): ...\n")
+    for source in (ROOT / "pyproject.toml", *(ROOT / "rag_pipeline").glob("[!_]*")):
+        if source.name != "defs":
+            (tmp_path / source.relative_to(ROOT)).symlink_to(source)
+    shutil.copy(ROOT / "rag_pipeline/__init__.py", package)
+    code = (
+        "from rag_pipeline.definitions import defs; "
+        "print(*(spec.key.path for spec in defs().resolve_all_asset_specs()))"
+    )
+    line = command("python", "-W", "ignore", "-c", code)
+    there = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    told = subprocess.run(line, cwd=tmp_path, env=there, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "['site']"
 
 
 # --- one corpus ---
