@@ -15,7 +15,8 @@ _ELSEWHERE = re.compile(
 """A reference to another sentence. An answer that holds such a reference is not complete."""
 _RUNS_ON = re.compile(
     r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
-    r"\b(?:and|und) (?:is|are|was|were|can|may|will|has|have|does|ist|sind|wird|werden|kann)\b"
+    r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
+    r"werden|kann)\b"
 )
 """A further statement. An answer with one says more than was asked for."""
 _FEWEST_WORDS = 4

@@ -58,10 +58,13 @@ _EXPECTS = tuple(
         (r"\b(?:(?:what|which) (?:length of )?(?:time|period)|(?:by|since|until) when)\b", "TIME"),
         (r"\b(?:what|which) (?:date|day|year)\b|(?:^|[,:]\s*)when\b|\bdate$", "TIME"),
         (r"\b(?:what|which) (?:percentage|percent|share)\b", "PERCENTAGE"),
-        (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b", "MONEY"),
+        (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b|\bwie viel\b", "MONEY"),
+        (r"\bwann\b|\bwie (?:lang|oft)e?\b|welcher (?:frist|zeit)\b", "TIME"),
     )
 )
 """Patterns of questions, and the kind of quantity that each asks for. The first match counts."""
+_HIGH = re.compile(r"(?:.*, )?(?:how high|wie hoch|wie groß)\b", re.IGNORECASE)
+"""A question for a sum or a share. Its answer tells which one."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
     r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
@@ -114,10 +117,13 @@ class Certifier(AbstractContextManager["Certifier"]):
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def problem(self, query: str, gold: GoldSpan, answer: str | None = None) -> str | None:
+    def problem(
+        self, query: str, gold: GoldSpan, answer: str | None = None, is_row: bool = False
+    ) -> str | None:
         """Return the problem of a question, or None if it passes.
 
-        `answer` is the expected answer, or None if it is unknown.
+        `answer` is the expected answer, or None if it is unknown. A row (`is_row`) is the only one
+        of its document with the name that the question holds.
         """
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         if not text.strip():
@@ -125,7 +131,10 @@ class Certifier(AbstractContextManager["Certifier"]):
         if answer is not None and (told := self._answer_problem(query, gold, answer, text)):
             return told
         terms = set(self._tokenizer.tokenize(query))
-        wanted = _expected(query)
+        # A number in a table has its unit in the head of its column.
+        wanted = _expected(query) if answer is None or quantities(answer) else None
+        if answer is not None and _HIGH.match(query):
+            wanted = next((q.kind for q in quantities(answer)), None)
         if wanted and not any(q.kind == wanted for q in quantities(text)):
             return f"unanswerable: the span states no {wanted.lower()}"
         name = self._names[gold.document_id]
@@ -137,7 +146,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         inside = " ".join(w for w in query.split() if asked & set(self._tokenizer.tokenize(w)))
         if self._rank(inside, gold, self._inside[gold.document_id]) > _FOUND_INSIDE:
             return "leaks the title: without it the span is not found in its document"
-        return self._rival_problem(query, terms, asked, gold, wanted)
+        return self._rival_problem(query, terms, asked, gold, wanted, is_row)
 
     def may_answer(self, query: str, document_id: str) -> str | None:
         """Return the problem of a question that a document should not answer, or None.
@@ -191,7 +200,13 @@ class Certifier(AbstractContextManager["Certifier"]):
         return None
 
     def _rival_problem(
-        self, query: str, terms: set[str], asked: set[str], gold: GoldSpan, wanted: str | None
+        self,
+        query: str,
+        terms: set[str],
+        asked: set[str],
+        gold: GoldSpan,
+        wanted: str | None,
+        is_row: bool,
     ) -> str | None:
         inside = self._inside[gold.document_id]
         named = self._is_named(terms, gold.document_id)
@@ -211,6 +226,8 @@ class Certifier(AbstractContextManager["Certifier"]):
                 share = sum(w for t, w in weight.items() if t in sentence.terms or t in context)
                 if answers(sentence.place, gold):
                     covered = max(covered, share)
+                elif is_row and sentence.place.document_id == gold.document_id:
+                    continue
                 elif sentence.could_answer(wanted, defines) and sentence.terms & asked:
                     rivals.append((share, sentence.place.document_id))
         if covered < _LEAST_COVERED * total:

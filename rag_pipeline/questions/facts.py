@@ -18,19 +18,21 @@ from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
 from rag_pipeline.questions.asking import asked_of
+from rag_pipeline.questions.cells import asked_cells
 from rag_pipeline.questions.forms import NO_SUBJECT
 
 FactKind = Literal[
     "duration", "amount", "percentage", "date", "party", "definition", "section", "rule",
-    "condition", "statement", "abbreviation", "option",
+    "condition", "statement", "abbreviation", "option", "cell",
 ]  # fmt: skip
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
-_SENTENCE = (30, 500)
+_SENTENCE = (20, 500)
 """Minimum and maximum characters of a sentence."""
 _SECTION = 600
 """Maximum characters of a section that is gold."""
 _HEAD = 2_000
+_SHORT_TEXT = 2_500  # A text of at most this many characters has one referent for each noun.
 _LEAST_KNOWN = 0.7
 """A dictionary of the language must hold this share of a sentence's words."""
 _NUMBERING = re.compile(
@@ -38,7 +40,7 @@ _NUMBERING = re.compile(
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,4})[.)]\s+|\d{1,3}(?:\.\d{1,3})+\s+)?",
     re.IGNORECASE,
 )
-_RUN_IN = re.compile(r"(?:\*{2}|_)?[A-Z][^.!?;:,]{2,50}[.:](?:\*{2}|_)?\s+(?=[A-Z])")
+_RUN_IN = re.compile(r"(?:\*{2}|_)?[A-Z][^.!?;:,]{2,50}(?<!\d)[.:](?:\*{2}|_)?\s+(?=[A-Z])")
 """A heading on the same line as its clause: "Term. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
 _MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
@@ -159,6 +161,11 @@ class StatedFact:
 def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document: first its options, then its sentences and sections."""
     language = language_of(document.text) or "en"
+    for cell in asked_cells(document):
+        row = document.text[cell.row.start : cell.row.end]
+        value = (at := row.find(cell.said), at + len(cell.said))
+        place = document.document_id, cell.row.start, cell.row.end, row
+        yield StatedFact("cell", *place, value, language=cell.language, question=cell.question)
     if language in READ:
         for fact in (*_options(document, language), *_said(document, language)):
             yield replace(fact, language=language)
@@ -214,7 +221,10 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         # "Darin enthalten ist …": a capital that the text has nowhere else may begin an adverb.
         first = sentence.partition(" ")[0]
         if language == "de" and first.casefold() not in words and not large[first]:
-            continue
+            if re.match(r"(?:D(?:er|ie|as)|Eine?|[A-ZÄÖÜ]\w+e) [A-ZÄÖÜ]", sentence):
+                sentence = sentence[:1].lower() + sentence[1:]
+            elif first not in ("Herr", "Frau"):
+                continue
         found = document.document_id, begin, end, _small(sentence, small)
         about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
@@ -222,9 +232,9 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if past and _is_about(heading, body := plain(text[begin:past]), language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
-        quantities_said = [
-            f for f in _quantities(found, about) if language == "en" or f.kind != "date"
-        ]
+        # In a short text, "the deposit" can only be one deposit.
+        known = f"{about} {text}" if len(text) <= _SHORT_TEXT else about
+        quantities_said = list(_quantities(found, known))
         yield from quantities_said
         yield from _abbreviations(found, about)
         defined = _DEFINED.match(sentence)
@@ -304,7 +314,7 @@ def _lacks_ligature(word: str, listed: Set[str]) -> bool:
 def _small(text: str, small: frozenset[str]) -> str:
     """Return a text with its first word in lower case, unless the document capitalizes it."""
     first = text.partition(" ")[0]
-    is_common = first.casefold() in small and (first[1:].islower() or len(first) == 1)
+    is_common = small.issuperset(first.casefold().split("-")) and not first[1:2].isupper()
     return text[:1].lower() + text[1:] if is_common else text
 
 
@@ -330,10 +340,8 @@ def _quantities(found: tuple[str, int, int, str], about: str) -> Iterator[Stated
     every = quantities(found[3])
     for quantity in every:
         # A question about one of several sums in a sentence would be ambiguous.
-        if sum(q.kind == quantity.kind for q in every) > 1:
-            continue
         kind = _kind(quantity)
-        if kind is not None:
+        if kind is not None and sum(_kind(q) == kind for q in every) == 1:
             yield StatedFact(kind, *found, (quantity.start, quantity.end), about, quantity)
 
 
@@ -343,8 +351,8 @@ def _kind(quantity: Quantity) -> FactKind | None:
     if quantity.kind != "TIME":
         return _KIND_OF.get(quantity.kind)
     unit = str(quantity.value[0])
-    if unit in ("date", "either date"):
-        return "date" if len(quantity.value) == 4 else None
+    if unit in ("date", "either date", "month"):
+        return "date" if unit == "month" or len(quantity.value) == 4 else None
     return "duration" if unit in ("months", "seconds") or unit.startswith("working") else None
 
 

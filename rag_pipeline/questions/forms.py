@@ -27,7 +27,7 @@ NO_SUBJECT = re.compile(
     r"though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
     re.IGNORECASE,
 )
-_CLAUSE_IN = re.compile(
+CLAUSE_IN = re.compile(
     r"\b(?:who|which|that|whose|where|if|when|unless|because|is|are|was|were|be|been|has|have|had|"
     r"shall|must|will|may|can|should|could|would|might|do|does|did|cannot|agrees?|means|not|than|"
     r"whether|neither|nor|sometimes|often|always|never|still|also|just|already|then|\w+ly)\b",
@@ -35,7 +35,7 @@ _CLAUSE_IN = re.compile(
 )
 POINTING = re.compile(
     r"\b(?:above|below|following|foregoing|aforementioned|aforesaid|herein\w*|hereto|hereunder|"
-    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|it|now|then|here|however|hereby|"
+    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|(?-i:it|It)|now|then|here|however|hereby|"
     r"there|therefore|thus|also|in addition|even|still|instead|already|this|these|those|such|"
     r"previous|next|see|the same(?! (?:as|time)\b)|e\.g|i\.e|etc)\b",
     re.IGNORECASE,
@@ -92,7 +92,7 @@ def is_subject(words: str) -> bool:
     return bool(re.match(r"[^\W\d_]|[\d-]*\w+\b", words)) and not (
         len(words.split()) > MOST_WORDS[0]
         or NO_SUBJECT.match(words)
-        or _CLAUSE_IN.search(words)
+        or CLAUSE_IN.search(words)
         or POINTING.search(words)
         or _UNCLEAN.search(words)
         or "," in words
@@ -183,6 +183,8 @@ def _asks(template: str) -> Callable[[re.Match[str]], Asked | None]:
         if not is_subject(found["s"]) or ITSELF.match(found["s"]):
             return None
         verb = found["v"]
+        if verb in _BASES and re.match(r"an? ", found["s"]):
+            return None  # "What did a cyclist hold?"
         base = re.sub(r"ies$", "y", verb)
         base = _BASES.get(verb) or re.sub(r"s(?= of| on| to|$)", "", base, count=1)
         question = template.format(**found.groupdict(), base=base)

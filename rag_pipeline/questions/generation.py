@@ -176,7 +176,8 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     problem = "no wording"
-    answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
+    is_known = fact.quantity or fact.kind == "cell"
+    answer = ", ".join(fact.names) or (fact.answer if is_known else None)
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
         held = [name for name in names if name.strip("“”").casefold() in question.casefold()]
@@ -185,7 +186,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
         elif names:
             tried.append(with_name(question, random.choice(names), random, fact.language))
         for query in tried:
-            found = certifier.problem(query, fact.gold, answer)
+            found = certifier.problem(query, fact.gold, answer, fact.kind == "cell")
             if found is None:
                 return query
             problem = found

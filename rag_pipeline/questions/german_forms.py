@@ -1,9 +1,10 @@
 """Turn German sentences into questions, by a table of sentence forms as in `forms`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from rag_pipeline.questions.forms import MOST_WORDS, Asked, FormKind
+from rag_pipeline.datamodels import Span
+from rag_pipeline.questions.forms import MOST_WORDS, Asked, FormKind, is_vague
 
 _NOUN = r"[A-ZÄÖÜ][\wäöüß-]*[a-zäöüß]"
 PHRASE = (
@@ -41,6 +42,83 @@ _SAID = r"(?:(?!\bkein|\bnicht\b).)+"
 def is_german_subject(words: str) -> bool:
     """Return whether a German text can be the whole subject of a question."""
     return bool(re.fullmatch(PHRASE, words)) and not _NO_GERMAN.search(words)
+
+
+_SUBJECT = (
+    r"(?:(?:(?:der|die|das|eine?|jede[rs]?|alle) (?:[a-zäöüß]+e[rns]? ){0,2}|[a-zäöüß]+e )?"
+    rf"{_NOUN}|"
+    r"(?:Herr|Frau) [A-ZÄÖÜ]\w+)(?: [A-ZÄÖÜ][\wäöüß-]+){0,2}"
+    r"(?: (?:des|der|von|vom|zur|zum|im|in|am|an|auf|aus|für|über|bei|eine[rs])"
+    r"(?: de[mnrs]| eine[mrns]?)? "
+    rf"(?:[a-zäöüß]+e[rnsm]? )?{_NOUN}(?: \d{{4}}|(?: [A-ZÄÖÜ][\wäöüß-]+){{1,2}})?){{0,2}}"
+)
+"""The subject of a German sentence with a value: a noun with up to two attributes."""
+_BOUND = r"(?:höchstens |mindestens |maximal |bis zu |etwa |rund |circa |ca\. |insgesamt |nur )?"
+_AHEAD: dict[str, tuple[tuple[str, str], ...]] = {
+    "date": (
+        (r"bis (?:spätestens )?(?:zum |am )?|spätestens (?:am |bis zum )", "bis wann"),
+        (r"ab (?:dem )?", "ab wann"),
+        (r"seit (?:dem )?", "seit wann"),
+        (r"(?:am |im )(?:\w+(?:tag|woch), (?:de[mn] )?)?", "wann"),
+    ),
+    "duration": (
+        (r"innerhalb (?:von |einer Frist von )|binnen ", "innerhalb welcher Frist"),
+        (r"für ", "für wie lange"),
+        (r"nach ", "nach welcher Zeit"),
+        (r"alle ", "wie oft"),
+        (r"(?<=dauert )|(?<=dauern )|(?<=dauerte )|(?<=dauerten )", "wie lange"),
+    ),
+    "amount": (
+        (r"(?<!für )(?<!zu )(?<!von )(?<!um )(?<!auf )(?<!über )(?<!mit )(?<!ab )", "wie viel"),
+    ),
+}  # fmt: skip
+"""The words before a value by kind, and the question words that stand for them and the value."""
+_SUMS = re.compile(r"(?:zahl|bezahl|kost|erhäl|erhal|bekomm|spend|schuld|erstatt|überweis)\w+")
+_HIGH = re.compile(
+    rf"(?P<s>[^,:;()]{{3,80}}?) (?:(?P<v>beträgt|betragen|betrug|betrugen) |(?P<l>liegt|lag|liegen|"
+    rf"lagen) bei ){_BOUND}$"
+)
+_SUM_OF = re.compile(
+    r"(?:der|die|das|eine?) [^,]*\b(?:die|eine) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) "
+    rf"(?:von|über|in Höhe von)\s+{_BOUND}$"
+)
+"""A feminine noun before its value, in a sentence that does not begin with a condition."""
+_VERB_SECOND = re.compile(
+    rf"(?P<s>{_SUBJECT}) (?P<v>(?!(?:gegen|neben|zwischen|mit|seit|nicht|samt|statt|erst|laut|"
+    r"sonst|selbst|insgesamt|derzeit|jederzeit|mindestens|höchstens|spätestens|den|einen|keinen|deren)\b)"
+    r"[a-zäöüß]+(?:t|en|te|rn)|war|wird|wurde|begann|fand|darf|kann|soll|muss)"
+    r" (?P<mid>[^,:;()]*)"
+)
+"""A subject, the finite verb, and words before the value. The verb of a main clause is second."""
+
+
+def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[str]:
+    """Yield the question for a value of a German main clause. The verb stays the second part."""
+    before, after = sentence[: value[0]], sentence[value[1] :].rstrip(" .")
+    if re.search(r"[:;()„“»«]", f"{before}{after}"):
+        return
+    if (said := _HIGH.fullmatch(before)) and "," not in after:
+        verb = said["v"] or said["l"]
+        is_now = verb.startswith(("beträgt", "betragen", "lieg"))
+        forms = ("sind", "ist") if is_now else ("waren", "war")
+        verb = forms[not verb.endswith("n")]
+        if re.fullmatch(_SUBJECT, said["s"]) and not is_vague(said["s"], about):
+            yield f"wie {'lang' if kind == 'duration' else 'hoch'} {verb} {said['s']}"
+    elif said := _SUM_OF.fullmatch(before):
+        yield f"wie {'lang' if kind == 'duration' else 'hoch'} ist die {said['noun']}"
+    elif said := _VERB_SECOND.fullmatch(before):
+        rest = re.sub(r"(?:^| )und .*$|^ ?je .*$", "", after)
+        subject, verb = said["s"], said["v"]
+        held = f"{said['mid']} {rest}"
+        is_odd = re.search(r"\bvom \d|\b(?:und|oder|nicht|kein\w*|sich)\b", held) or "," in rest
+        is_odd = is_odd or _NO_GERMAN.search(f"{subject} {held}") or is_vague(subject, about)
+        if is_odd or len(held.split()) > 14 or (kind == "amount" and not _SUMS.fullmatch(verb)):
+            return
+        for ahead, asks in _AHEAD.get(kind, ()):
+            if lead := re.search(rf"(?:{ahead}){_BOUND}$", f"{verb} {said['mid']}"):
+                mid = f"{verb} {said['mid']}"[: lead.start()].removeprefix(verb)
+                yield f"{asks} {verb} {subject} {mid} {rest}"
+                return
 
 
 def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | None]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, takewhile
+from pathlib import PurePosixPath
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
@@ -21,8 +22,11 @@ _COMPANY = re.compile(
 )
 _LEGAL_FORMS = frozenset(COMPANY.partition("|Company")[0].split("|"))
 _WORD = re.compile(r"[^\W\d_]{4,}")
+_FORM = re.compile(r"\b(?:e\. ?V|Inc|Ltd|Co|Nr|No)\.$")
+"""A last word that ends with a full stop."""
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
+_REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
 _RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
 _NO_TITLE = re.compile(
@@ -45,6 +49,7 @@ _KINDS = frozenset(
     "undertaking".split()
 )
 
+_TABLES = (".csv", ".tsv", ".xlsx", ".ods")
 _NO_PART = frozenset("a an and as for of on the to".split())
 
 
@@ -80,8 +85,13 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             # "Lease" alone does not tell the document from one with the title "Lease of a House".
             alike_ids = [titled[word] for word in _words(document.title)]
             names = _titles(document, bool(alike_ids) and len(set.intersection(*alike_ids)) == 1)
-        found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS]
-    return found
+        if document.media_type == "message/rfc822":
+            names = [f"the mail {name}" for name in names if name[0] == "“"]
+        elif PurePosixPath(document.document_id).suffix in _TABLES:
+            names = [f"the table {name}" for name in names if name[0] == "“"] or names
+        found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS + 2]
+    called = Counter(name.casefold() for names in found.values() for name in {*names})
+    return {d: [n for n in names if called[n.casefold()] == 1] for d, names in found.items()}
 
 
 def _proper(document: Document, small: set[str]) -> Iterator[str]:
@@ -131,16 +141,21 @@ def _words(title: str) -> list[str]:
 def _titles(document: Document, is_alone: bool) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
-    title = " ".join(_SITE.split(shown)[0].split() or shown.split()).rstrip(":")
+    shown = _REPLY.sub("", shown)
+    whole = " ".join(shown.split(" | ")[0].split())
+    short = " ".join(_SITE.split(shown)[0].split() or shown.split())
+    # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.
+    title = (whole if len(whole.split()) <= _MOST_WORDS else short).rstrip(":")
     if running := _RUNNING.fullmatch(title):
         title = running[1].lower() if running[1].isupper() else running[1]
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
         small = r"\b(?<!^)(?:A|An|And|At|By|For|In|Of|On|Or|The|To|With)\b"
-        title = re.sub(small, lambda found: found[0].lower(), title.title())
+        titled = re.sub(r"\b[^\W\d_]+(?![\w-])", lambda word: word[0].title(), title)
+        title = re.sub(small, lambda found: found[0].lower(), titled)
         title = title if " " in title else ""
     title = _NUMBER.sub("", title)
     is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
-    if title and is_alone and title[-1] not in ".!?" and not is_empty:
+    if title and is_alone and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
         return [f"“{title}”"]
     name = readable_name(document.document_id)
     is_same = name.casefold() == title.casefold()

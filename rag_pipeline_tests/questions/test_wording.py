@@ -99,9 +99,31 @@ SENTENCES: dict[str, set[str]] = {
     "The Customer shall not exceed EUR 900 in a calendar year.": set(),
     "Nobody may smoke in the flat at any time of day.": set(),
     "Breaches are told to the owner and the lead may close them.": set(),
-    "The contract began on 3 May 2021 and was short in the end.": set(),
+    "The contract began on 3 May 2021 and was short in the end.": {
+        "When did the contract begin?",
+        "On what date did the contract begin?",
+    },
+    "Bookings must be cancelled at least two days before the event.": {
+        "How long before the event must bookings be cancelled?"
+    },
+    "The board approved a yearly budget of 4,000 GBP for tools.": {
+        "How much is the yearly budget for tools?"
+    },
+    "Descale the boiler every three months.": {"How often should you descale the boiler?"},
+    "The damage amounts to 18,400 GBP.": {"How much does the damage amount to?"},
+    "Full-time staff receive 25 days of annual leave.": {
+        "How many days of annual leave do full-time staff receive?"
+    },
+    "The parts delivered on 3 May 2021 were made of wood.": set(),
+    "The lease runs for two (2) years and ends on the last day.": {
+        "For how long does the lease run?",
+        "How long does the lease run?",
+    },
+    "The lease of the flat runs for two (2) years from May and ends on the last day.": set(),
     "It must be paid within thirty days of the order at hand.": set(),
-    "The open source run lasted thirty (30) days after the start.": set(),
+    "The open source run lasted thirty (30) days after the start.": {
+        "How long did the open source run last after the start?"
+    },
     "Stable releases are created about every 2 weeks by the team.": set(),
     "The parties may agree a thirty (30) days grace period in writing.": set(),
     "Once the Party no longer requires the data, it shall return them.": set(),
@@ -146,7 +168,6 @@ ODD = (
     "The Buyer may reject a load if ten percent (10%) of the fruit is bruised.\n",
     "The details of the performance may be found here.\n",
     "Furthermore you can prevent the collection of data by a setting.\n",
-    "Der Käufer zahlt 40 % des Preises innerhalb von 14 Tagen nach der Bestätigung an die Firma.\n",
     "El inquilino debe pagar 500 euros al propietario durante los primeros 30 días del año.\n",
 )
 
@@ -194,6 +215,21 @@ GERMAN = {
     "Der Käufer kann mit einer Frist von zwei Wochen kündigen.": None,
     "Falls die Pakete Dinge von anderen, im Lager befindlichen Paketen sind, ist das gut.": None,
     "Darin enthalten ist das Programm für den Versand.": None,
+    "Der Käufer zahlt 40 % des Preises innerhalb von 14 Tagen nach der Lieferung.": (
+        "Innerhalb welcher Frist zahlt der Käufer 40 % des Preises nach der Lieferung?"
+    ),
+    "Herrenlose Räder werden am 1. Juni 2025 vom Hof entfernt.": (
+        "Wann werden herrenlose Räder vom Hof entfernt?"
+    ),
+    "Die Verwaltung holt drei Angebote bis zum 31. März 2025 ein.": (
+        "Bis wann holt die Verwaltung drei Angebote ein?"
+    ),
+    "Die Arbeiten beginnen am 5. Mai 2025 und dauern drei Tage.": "Wann beginnen die Arbeiten?",
+    "Der Verein zahlt dem Trainer 40 Euro pro Stunde.": (
+        "Wie viel zahlt der Verein dem Trainer pro Stunde?"
+    ),
+    "Der Anteil der Windkraft lag bei 38 Prozent.": "Wie hoch war der Anteil der Windkraft?",
+    "Die Praxis ist vom 4. bis zum 15. August 2025 geschlossen.": None,
     "Der Mieter darf keine Hunde in der Wohnung halten.": None,
     "Die Farbe der Wohnung wird nicht beim Mieten bezahlt und zählt zur Miete.": None,
     "Wenn an das Ende der Wohnung gesetzt wird, darf der Mieter das Haus verlassen.": None,
@@ -215,6 +251,7 @@ def test_german_documents_are_asked_about_in_german(sentence: str) -> None:
         ("Darf der Mieter bauen?", "Darf laut „Vertrag“ der Mieter bauen?"),
         ("Was geschieht, wenn es brennt?", "Was geschieht laut „Vertrag“, wenn es brennt?"),
         ("Wie kann man bauen?", "Wie kann man laut „Vertrag“ bauen?"),
+        ("Bis wann gilt das Angebot?", "Bis wann gilt laut „Vertrag“ das Angebot?"),
         ("Was steht zum Thema „Miete“?", "Was steht in „Vertrag“ zum Thema „Miete“?"),
     ],
 )

@@ -1,0 +1,221 @@
+"""Ask for the cells of tables: a row's name and a column's heading give the question.
+
+Tables are Markdown tables, as sheets and Office files become, and CSV files.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from rag_pipeline.answering.quantities.values import quantities
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.quality import dictionary
+
+_MOST = 3
+"""Maximum number of questions about the tables of a document."""
+_LONGEST = 60
+"""Maximum characters of a cell in a question or an answer."""
+_RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
+_NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
+_UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
+_DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
+_DULL = re.compile(
+    r"(?:date|datum|for|to|what|who|how|für|comments?|notes?|remarks?|units?|id|pos|nr|no|"
+    r"bemerkung\w*|notiz\w*|einheit)\W*",
+    re.I,
+)
+_SUM = re.compile(r"(?:grand |sub)?total|sum|summe|gesamt\w*|all|alle|n/?a", re.I)
+_PERSON = re.compile(r"(?:[A-ZÄÖÜ][\w.’'-]*\s?){2,4}")
+_NAMES = re.compile(r"(?:.* )?(?:name|employee|person|member|contact|mitarbeiter\w*|vorname)", re.I)
+_DOER = frozenset(
+    "owner supplier manager teacher instructor trainer author driver customer editor director "
+    "examiner inspector organiser organizer speaker leader lead chair contact assignee vet buyer "
+    "seller manufacturer vendor tester reviewer approver supervisor landlord tenant".split()
+)
+_OF = frozenset(
+    "meaning name title role status weight size colour color length height width age capacity "
+    "author population purpose type model brand location address breed species position job "
+    "profession department area diameter power voltage origin branch office extension "
+    "phone email telephone".split()
+)
+_FOR = frozenset(
+    "price cost fee rate amount total budget salary rent deposit discount charge value quantity "
+    "stock minimum maximum limit target result deadline number code reference room shelf category "
+    "subject warranty delivery duration frequency interval temperature dose dosage remedy cause "
+    "action priority rating score capital turnover revenue profit expiry premium excess cover "
+    "term notice schedule balance allowance".split()
+)
+_MANY = frozenset(
+    "hours weeks days months years places seats participants people items pieces units points "
+    "employees pages copies beds nights kilometres miles".split()
+)
+"""Nouns that head a column: of persons, with "of", with "for", and of numbers."""
+_PERSONAL = re.compile(
+    r".*\b(?:role|position|job|department|branch|office|extension|phone|email|telephone|salary|"
+    r"start date|room|manager|supervisor|team|title)"
+)
+_GENDER = (
+    (r"zeit|menge|nummer|summe|gebühr|ung|heit|keit|schaft|frist|größe|höhe|farbe|klasse|adresse|"
+     r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote", "die"),
+    (r"preis|betrag|wert|ort|raum|termin|anteil|stand|status|satz|beginn|titel|standort|bestand|"
+     r"zustand|grund|tag|lieferant|hersteller|prüfer|leiter|ansprechpartner|trainer|betreuer|"
+     r"verbrauch|umsatz|druck|rabatt|zeitraum", "der"),
+    (r"datum|jahr|gewicht|budget|material|alter|volumen|ergebnis|thema|ziel|fach|gehalt", "das"),
+)  # fmt: skip
+"""Last parts of German nouns, and their article."""
+
+
+class Row(NamedTuple):
+    """A row of a table: its span in the text and its cells."""
+
+    start: int
+    end: int
+    cells: list[str]
+
+
+class Cell(NamedTuple):
+    """A cell that a question asks for: its row, its text, and the question without its mark."""
+
+    row: Row
+    said: str
+    question: str
+    language: str
+
+
+def asked_cells(document: Document) -> Iterator[Cell]:
+    """Yield some cells of a document's tables with their questions, from all columns in turn."""
+    found = [list(_of_table(rows, document.text)) for rows in _tables(document)]
+    turns = ([one[n] for one in found if n < len(one)] for n in range(_MOST))
+    yield from islice((cell for turn in turns for cell in turn), _MOST)
+
+
+def _tables(document: Document) -> Iterator[list[Row]]:
+    if document.media_type in ("text/csv", "text/tab-separated-values"):
+        head = document.text.partition("\n")[0]
+        mark = max(",;\t|", key=head.count)
+        every = list(_lines(document.text))
+        rows = [Row(start, end, next(csv.reader([line], delimiter=mark), []))
+                for start, end, line in every if line.count('"') % 2 == 0]  # fmt: skip
+        yield rows if len(rows) == len(every) else []
+        return
+    for is_row, lines in groupby(_lines(document.text), lambda line: line[2].startswith("|")):
+        if is_row:
+            yield [Row(start, end, [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]])
+                   for start, end, line in lines if not _RULE.fullmatch(line.strip())]  # fmt: skip
+
+
+def _lines(text: str) -> Iterator[tuple[int, int, str]]:
+    for found in re.finditer(r"[^\n]*\S[^\n]*", text):
+        yield *found.span(), found[0].rstrip("\r")
+
+
+def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
+    """Yield questions about a table whose first full row is its head."""
+    at = next((n for n, row in enumerate(rows) if _is_head(row.cells)), None)
+    if at is None or len(rows) - at < 3:
+        return
+    head, body = rows[at].cells, [r for r in rows[at + 1 :] if len(r.cells) <= len(rows[at].cells)]
+    columns = [[r.cells[n].strip() if n < len(r.cells) else "" for r in body]
+               for n in range(len(head))]  # fmt: skip
+    named = 1 if all(re.fullmatch(r"\S*\d\S*|", cell) for cell in columns[0]) else 0
+    # A row of a log has a date and no name: "Rolo, 7 January".
+    is_log = any(_DATE.fullmatch(h) for h in head) or head[named].lower() in _DOER
+    if is_log or not _names_rows(columns[named]):
+        return
+    language = _language(head)
+    often = Counter(name.casefold() for name in columns[named])
+    rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
+    asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
+    is_person = bool(_NAMES.fullmatch(head[named]))
+    plain = [n for n in asked if "under “" not in english(head[n], "X", "1", False)]
+    asked = plain if language == "en" and plain else asked
+    for turn, number in enumerate(sorted(range(len(body)), key=lambda n: f"{n:b}"[::-1])):
+        name = columns[named][number]
+        if often[name.casefold()] > 1 or not _is_name(name) or text.count(name) > 1 or not asked:
+            continue
+        column = asked[turn % len(asked)]
+        said = columns[column][number]
+        words = german if language == "de" else english
+        question = words(head[column], name, said, is_person)
+        if said.strip("-–/? ") and len(said) <= _LONGEST and question:
+            yield Cell(body[number], said, question, language)
+
+
+def _is_head(cells: Sequence[str]) -> bool:
+    words = [c.strip() for c in cells]
+    is_full = len(words) > 1 and all(words) and len({*words}) == len(words)
+    numbers = [w for w in words if _NUMBER.fullmatch(w)]
+    return is_full and all(re.fullmatch(r"\d{4}", number) for number in numbers)
+
+
+def _names_rows(column: Sequence[str]) -> bool:
+    named = [c for c in column if _is_name(c)]
+    return len({*named}) >= 0.8 * len(column)
+
+
+def _is_name(cell: str) -> bool:
+    is_said = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]", cell)
+    return (
+        bool(is_said) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
+    )
+
+
+def _language(head: Sequence[str]) -> str:
+    """Return "de" if the headings have more words of German than of English."""
+    words = re.findall(r"[^\W\d_]{3,}", " ".join(head).casefold())
+    german = sum(w in dictionary("de") or _article(w) != "" for w in words)
+    return "de" if german > sum(w in dictionary("en") for w in words) else "en"
+
+
+def english(heading: str, name: str, said: str, is_person: bool) -> str:
+    """Return the English question for a cell without its mark, or "" if its heading is unfit."""
+    words = [w if w.isupper() or re.search(r"\d", w) else w.lower() for w in _heading(heading)]
+    words = words[-1:] + words[:-1] if re.fullmatch(r".+ (?:19|20)\d\d", " ".join(words)) else words
+    last, shown = (words[-1].lower() if words else ""), " ".join(words)
+    called = name if is_person and _PERSON.fullmatch(name) else f"“{name}”"
+    if is_person and not _PERSONAL.match(shown):
+        return ""
+    if re.fullmatch(r"(?:due|due date|deadline|due by)", shown):
+        return f"when is {called} due" if re.search(r"\d", said) else ""
+    if not words or len(words) > 4:
+        return ""
+    if last in _DOER:
+        of = "for" if last in ("contact", "assignee", "supplier") else "of"
+        return f"who is the {shown} {of} {called}" if re.match(r"[A-ZÄÖÜ]\D+$", said) else ""
+    if last in _MANY and re.fullmatch(r"\d+", said):
+        return f"how many {shown} are listed for {called}"
+    if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
+        return f"what is the {shown} figure for {called}"
+    is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
+    shown += " number" if last in ("phone", "telephone") else ""
+    if is_noun or is_person:
+        return f"what is the {shown} {'of' if last in _OF or is_person else 'for'} {called}"
+    return f"what is listed under “{heading.strip()}” for {called}"
+
+
+def german(heading: str, name: str, said: str, is_person: bool) -> str:
+    """Return the German question for a cell without its mark."""
+    shown = re.sub(r"-?(?:Nr\.?|nummer)$|(?<=^Telefon)$", "nummer", " ".join(_heading(heading)))
+    article, is_number = _article(shown.casefold()), bool(_NUMBER.fullmatch(said))
+    if not article or shown.islower():
+        asks = "welcher Wert steht" if is_number else "was steht"
+        return f"{asks} bei „{name}“ unter „{shown}“"
+    is_sum = re.search(r"preis|kosten|gebühr|betrag|miete|gehalt|rate|summe", shown, re.I)
+    is_one = shown.endswith(("er", "ant", "eiterin")) and re.match(r"[A-ZÄÖÜ]\D+$", said)
+    asks = "wer ist" if is_one else "wie lautet"
+    asks = "wie hoch ist" if is_sum and re.search(r"\d", said) else asks
+    of = f"von {name}" if is_person and _PERSON.fullmatch(name) else f"für „{name}“"
+    return f"{asks} {article} {shown} {of}"
+
+
+def _heading(heading: str) -> list[str]:
+    words = re.sub(r"[_\s]+", " ", heading).strip()
+    return _UNIT.sub("", words).split()
+
+
+def _article(words: str) -> str:
+    last = re.sub(r"\W*(?:netto|brutto|gesamt|(?:19|20)\d\d)$", "", words)
+    return next((a for ends, a in _GENDER if re.fullmatch(rf"(?:.*[\W\w])?(?:{ends})", last)), "")

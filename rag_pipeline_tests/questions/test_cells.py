@@ -1,0 +1,77 @@
+"""Cells are asked for by the name of their row and the heading of their column."""
+
+import pytest
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.cells import asked_cells
+from rag_pipeline.questions.generation import make_questions
+
+PARTS = """part_number,description,unit_price_usd,supplier
+FX-100,Oil filter element,12.40,Donnel & Pike
+BL-310,V-belt 1200 mm,18.75,Rothbury Belts
+PM-902,Water pump,131.00,Ignis Parts
+"""
+STAFF = "| Name | Office | Start date |\n| --- | --- | --- |\n" + "".join(
+    f"| {name} | {office} | {start} |\n"
+    for name, office, start in (
+        ("Amelia Stone", "Leeds", "2019-03-01"),
+        ("Bruno Keller", "York", "2021-09-15"),
+        ("Carla Mendes", "Hull", "2022-01-10"),
+    )
+)
+PRICES = """## Preise
+
+| Bezeichnung | Preis (EUR) | Nitrat (mg) | Prüfer |
+| --- | --- | --- | --- |
+| Rohr 15 mm | 7.4 | 3,1 | H. Adler |
+| Kugelhahn | 14.25 | 2,5 | S. Baumann |
+| Dichtung | 6.1 | 2,2 | K. Vogel |
+"""
+LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
+TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "text", "expected"),
+    [
+        ("parts.csv", "text/csv", PARTS, {
+            ("what is the part number for “Oil filter element”", "FX-100"),
+            ("what is the unit price for “Water pump”", "131.00"),
+            ("who is the supplier for “V-belt 1200 mm”", "Rothbury Belts"),
+        }),
+        ("staff.md", "text/markdown", STAFF, {
+            ("what is the office of Amelia Stone", "Leeds"),
+            ("what is the start date of Carla Mendes", "2022-01-10"),
+            ("what is the office of Bruno Keller", "York"),
+        }),
+        ("preise.md", "text/markdown", PRICES, {
+            ("wie hoch ist der Preis für „Rohr 15 mm“", "7.4"),
+            ("welcher Wert steht bei „Dichtung“ unter „Nitrat“", "2,2"),
+            ("wer ist der Prüfer für „Kugelhahn“", "S. Baumann"),
+        }),
+        # A log has no names of rows, and a sum or a repeated name is no row of its own.
+        ("log.csv", "text/csv", LOG, set()),
+        ("totals.md", "text/markdown", TOTALS, set()),
+    ],
+)  # fmt: skip
+def test_the_questions_about_a_table(name: str, media_type: str, text: str, expected) -> None:
+    document = Document(name, "hash", text, media_type=media_type)
+    cells = list(asked_cells(document))
+    assert {(cell.question, cell.said) for cell in cells} == expected
+    assert all(cell.said in text[cell.row.start : cell.row.end] for cell in cells)
+
+
+def test_the_gold_of_a_cell_is_its_row_and_the_question_names_the_table() -> None:
+    documents = [
+        Document("spare_parts.csv", "p", PARTS, "spare parts", "text/csv"),
+        Document("staff.md", "s", STAFF, "staff list", "text/markdown"),
+    ]
+    rows = make_questions(documents, 6, Lexical()).rows
+    asked = {row["query"].lower(): row for row in rows}
+    (query,) = (q for q in asked if "water pump" in q)
+    assert "what is the unit price for “water pump”" in query
+    assert "the table “spare parts”" in query
+    (span,) = asked[query]["gold_spans"]
+    assert PARTS[span["start"] : span["end"]] == "PM-902,Water pump,131.00,Ignis Parts"
+    assert asked[query]["answer"] == "131.00"
