@@ -5,6 +5,7 @@ A message names the value, the place (file, corpus, variant, document) and the c
 
 import importlib.metadata
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -225,20 +227,31 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 def installation(*extras: str) -> str:
     """Return the command that installs extras. No package index is asked for rag_pipeline.
 
-    In a checkout, the command installs the checkout with the extras, held to its constraints.
-    Otherwise it installs only the requirements of the extras. If the environment has no pip, the
-    command uses uv.
+    The command installs rag_pipeline with the extras from where it came from, such as a checkout
+    or a wheel. If that is gone, it installs only the requirements of the extras. If the environment
+    has no pip, the command uses uv.
     """
+    named = f"[{','.join(extras)}]"
     checkout = Path(__file__).parents[1]
     if (checkout / "pyproject.toml").is_file():
         place = "." if Path.cwd() == checkout else str(checkout)
-        limits = str(Path(place) / "constraints.txt")
-        wanted = ["-c", limits, "-e", f"{place}[{','.join(extras)}]"]
+        wanted = ["-c", str(Path(place) / "constraints.txt"), "-e", f"{place}{named}"]
+    elif origin := _origin():
+        limits = Path(origin, "constraints.txt")
+        wanted = [*(["-c", str(limits)] if limits.is_file() else []), f"{origin}{named}"]
     else:
         wanted = sorted({line for extra in extras for line in _requirements(extra)})
     if importlib.util.find_spec("pip") is None:
         return shlex.join(["uv", "pip", "install", "--python", sys.executable, *wanted])
     return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
+
+
+def _origin() -> str:
+    """Return the file or folder that rag_pipeline was installed from (PEP 610), or "" if none."""
+    record = importlib.metadata.distribution("rag_pipeline").read_text("direct_url.json")
+    url = urlsplit(json.loads(record)["url"] if record else "")
+    path = unquote(url.path) if url.scheme == "file" else ""
+    return path if path and Path(path).exists() else ""
 
 
 def _requirements(extra: str) -> Iterator[str]:

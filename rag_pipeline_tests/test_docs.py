@@ -26,7 +26,7 @@ PAGES = [
     ROOT / "rag_pipeline/skill/SKILL.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-_COMMAND = re.compile(r"(?:^|\s)(?:\.venv/bin/)?rag (?P<arguments>.+)$")
+_COMMAND = re.compile(r"(?:^|\s)rag (?P<arguments>.+)$")
 _RAG: Any = get_command(app)
 _EXAMPLE = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())
 _OF_THE_EXAMPLE = _EXAMPLE["project"]["entry-points"]["rag_pipeline.commands"]
@@ -109,7 +109,7 @@ def test_the_examples_of_help() -> None:
 
 
 def test_commands_are_found_in_pages() -> None:
-    text = "Say `rag plan [--json]`.\n```\nX=$(id) .venv/bin/rag search 'a b' \\\n  c  # why\n```\n"
+    text = "Say `rag plan [--json]`.\n```\nX=$(id) rag search 'a b' \\\n  c  # why\n```\n"
     assert list(blocks(text)) == [["search", "a b", "c"]]
     assert list(mentions(text)) == [["plan", "--json"]]
     assert len(list(blocks((ROOT / "README.md").read_text()))) > 5

@@ -57,7 +57,7 @@ def code_warning(workspace: Workspace) -> str:
         return ""
     kinds = workspace.documents().read_rows(["media_type"])
     files = sum(row["media_type"] in CODE_SUFFIXES.values() for row in kinds)
-    how = f"is cut by lines, not functions: `{installation('code')}` and run again"
+    how = f"is cut by lines, not functions; for the extra `code`: `{installation('code')}`"
     return f"source code in {files:,} document{'s' * (files > 1)} {how}" if files else ""
 
 
