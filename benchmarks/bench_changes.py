@@ -39,8 +39,8 @@ def build(scale: Scale) -> None:
     """Build all that comes before the evaluation, and write the questions."""
     for name in BUILDING:
         STEPS[name](scale)
-    chunks = scale.workspace.chunks(scale.chosen.chunking).open()
-    rows = chunks.search().select(["document_id", "start", "end", "text"]).limit(None).to_arrow()
+    chunks = scale.workspace.chunks(scale.chosen.chunking).dataset()
+    rows = chunks.to_table(["document_id", "start", "end", "text"])
     lines = []
     for number, at in enumerate(np.linspace(0, len(rows) - 1, QUERIES).astype(int)):
         row = rows.slice(at, 1).to_pylist()[0]

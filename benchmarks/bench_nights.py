@@ -120,7 +120,7 @@ def _measure(
     queries: npt.NDArray[np.float32],
     upkeep_seconds: float,
 ) -> Night:
-    lance = table.open()
+    lance = table.dataset()
     probes = vector_index.index_probes(lance)
     vector_index.search(lance, queries[0], _K, probes=probes)  # reads the index into memory
     found, seconds = 0, []
@@ -133,13 +133,12 @@ def _measure(
         seconds.append(min(times))
         true = np.argpartition(-(held @ query), _K)[:_K]
         found += len({f"c{p}" for p in true} & set(nearest.column("chunk_id").to_pylist()))
-    dataset = lance.to_lance()
-    told = indexes(dataset)
+    told = indexes(lance)
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
     return Night(
         recall=found / (_K * len(queries)),
         p95_ms=float(np.percentile(seconds, 95)) * 1000,
-        fragments=len(dataset.get_fragments()),
+        fragments=len(lance.get_fragments()),
         parts=max((t["num_indices"] for t in told), default=0),
         partitions=max((len(t["indices"][0].get("partitions", ())) for t in told), default=0),
         unindexed=max((1 - t["num_indexed_rows"] / len(held) for t in told), default=1.0),

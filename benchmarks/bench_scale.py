@@ -102,7 +102,7 @@ class Scale:
         lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")
         folder = self.workspace.store.local_folder(lexical)
         table = self.workspace.vector_index(self.chosen.vector_key)
-        return Index.open(table.open(), open_lexical_index(folder))
+        return Index.open(table.dataset(), open_lexical_index(folder))
 
     def queries(self, index: Index) -> list[Asked]:
         at = np.linspace(0, len(index) - 1, QUERIES).astype(np.int64)
@@ -186,7 +186,7 @@ def recalled(scale: Scale) -> Result:
     asked = np.array([query.encoded.vectors[0] for query in queries])
     nearest = np.zeros((len(queries), 0), np.int64)
     cosines = np.zeros((len(queries), 0), np.float32)
-    for batch in index.table.search().select(["vector"]).with_row_id(True).to_batches(8192):
+    for batch in index.table.to_batches(["vector"], batch_size=8192, with_row_id=True):
         rows = pa.Table.from_batches([batch])
         found = asked @ vector_index.vectors_of(rows).T
         ids = np.broadcast_to(rows.column("_rowid").to_numpy().astype(np.int64), found.shape)

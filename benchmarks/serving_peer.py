@@ -25,7 +25,7 @@ _COLUMNS = ["chunk_id", "document_id", "start", "end", "text", "title", "_releva
 def copy_table(source: Any, folder: str) -> None:
     """Copy a vector table, and index its texts."""
     columns = ["chunk_id", "document_id", "start", "end", "text", "title", "vector"]
-    rows = source.search().select(columns).to_arrow()
+    rows = source.to_table(columns)
     table = lancedb.connect(folder).create_table(TABLE, rows, mode="overwrite")
     table.create_fts_index("text", with_position=False)
 

@@ -57,9 +57,12 @@ def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, Confi
     found: dict[str, Any] = {}
     wrong: dict[str, ConfigError] = {}
     for name, rivals in sorted(points.items()):
-        own = [point for point in rivals if point.dist and point.dist.name == "rag_pipeline"]
+        own = []
         try:
-            if len(rivals) > 1:
+            if len(rivals) > 1:  # reading a distribution's name is slow
+                own = [
+                    point for point in rivals if point.dist and point.dist.name == "rag_pipeline"
+                ]
                 both = " and ".join(map(_origin, rivals))
                 wrong[name] = ConfigError(
                     f"{group}: both {both} provide {name!r}; uninstall one of them"

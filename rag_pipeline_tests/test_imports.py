@@ -62,10 +62,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("--help", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
         ("--version", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
-        ("plan", {"dagster", "lance", "onnxruntime", "tokenizers", "bm25s"}),
-        ("run", {"lance", "onnxruntime", "tokenizers", "bm25s"}),
-        ("leaderboard", {"dagster", "lance", "onnxruntime", "tokenizers", "bm25s"}),
-        ("search", {"dagster", "lance", "httpx", "jsonschema", "scipy.sparse", *_MEASURING}),
+        ("plan", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
+        ("run", {"lancedb", "onnxruntime", "tokenizers", "bm25s"}),
+        ("leaderboard", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
+        ("search", {"dagster", "lancedb", "httpx", "jsonschema", "scipy.sparse", *_MEASURING}),
     ],
 )
 def test_a_command_imports_only_what_it_uses(built, command, further):

@@ -86,7 +86,7 @@ def _examples(
 ) -> list[Example | None]:
     index = searcher.index
     columns = ["chunk_id", "document_id", "start", "end"]
-    answering = relevant_chunks(queries, index.table.search().select(columns).to_batches())
+    answering = relevant_chunks(queries, index.table.to_batches(columns))
     parsed = [parse_query(index, query.query, settings) for query in queries]
     made = searcher.embed([query.search_text for query in parsed])
     searches = [

@@ -147,7 +147,7 @@ def template_of(module: str, stem: str = "") -> Template:
     Each entry of its optional list `examples` has values for the placeholders and a `reply`.
     """
     path = Path(module).with_name(f"{stem or Path(module).stem}.prompt.yaml")
-    read: Mapping[str, Any] = yaml.safe_load(path.read_bytes())
+    read: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
     user = read["user"].strip()
     turns = []
     for example in read.get("examples", ()):

@@ -80,7 +80,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
         if step.row.unit != "texts" or step.row.table is None or step.store_name not in states:
             continue
         table = step.row.table(workspace, step.key(workspace.config))
-        have = table.open().schema.field("vector").type.list_size
+        have = table.dataset().schema.field("vector").type.list_size
         wanted = table.schema.field("vector").type.list_size
         if have != wanted:
             yield Finding(

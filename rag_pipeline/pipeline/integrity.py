@@ -122,7 +122,7 @@ def _is_pin(workspace: Workspace, path: str) -> bool:
 def _refuses_pins(table: Table) -> bool:
     """Return whether a table can be opened but its pins can't be read."""
     with suppress(StoreError):
-        table.open()
+        table.dataset()
         return _pins(table) is None
     return False
 

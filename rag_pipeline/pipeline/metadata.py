@@ -140,7 +140,7 @@ def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
 
 
 def preview(table: Any) -> Iterator[dict[str, Any]]:
-    """Yield the first 3 rows of a LanceDB table, with texts cut to 120 characters."""
+    """Yield the first 3 rows of a table, with texts cut to 120 characters."""
     wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
     return first_rows(table, columns, _PREVIEW_ROWS)
@@ -148,7 +148,7 @@ def preview(table: Any) -> Iterator[dict[str, Any]]:
 
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
     """Yield columns of the first `limit` rows, with texts cut to 120 characters."""
-    for row in table.search().select(list(columns)).limit(limit).to_list():
+    for row in table.to_table(list(columns), limit=limit).to_pylist():
         yield {name: _shortened(row[name]) for name in columns}
 
 

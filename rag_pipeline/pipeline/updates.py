@@ -66,10 +66,10 @@ def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
             "documents_in_quarantine": quarantine.count(),
             "documents_of_doubtful_text": len(doubtful),
             **examples("text_warnings", doubtful),
-            **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
+            **rows("quarantine", first_rows(quarantine.dataset(), ["document_id", "reason"], 100)),
             "copies": len(copies),
             **examples("same_text", [f"{copy}: as {other}" for copy, other in copies.items()]),
-            "preview": {"rows": [*preview(workspace.documents().open())]},
+            "preview": {"rows": [*preview(workspace.documents().dataset())]},
         },
     )
 
@@ -100,7 +100,7 @@ def table_outcome(partition: TablePartition, state: TableState, report: Report) 
             **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
             **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
             **examples("longer_than_window", sorted(report.too_long)),
-            "preview": {"rows": [*preview(partition.table.open())]},
+            "preview": {"rows": [*preview(partition.table.dataset())]},
         },
     )
 

@@ -103,7 +103,7 @@ def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[s
     """
     pinned, store = release.pinned, workspace.store
     vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
-    schema = _vector_schema(vectors.open(version).schema)
+    schema = _vector_schema(vectors.dataset(version).schema)
     files = {VECTORS: folder / VECTORS}
     _write_rows(vectors, version, schema, files[VECTORS])
     if pinned.documents_version is not None:

@@ -21,7 +21,6 @@ from rag_pipeline.datamodels import GoldSpan, ScoredChunk, SearchRequest
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.imports import import_lancedb
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder
@@ -92,13 +91,13 @@ def open_build(workspace: Workspace, name: str) -> ComparedBuild:
             f"{config.corpus}: {name} has {pinned.rows:,} chunks, and this comparison indexes at "
             f"most {MAX_ROWS:,}. `rag explain` shows a question's result under each configuration"
         )
-    table = workspace.store.table(pinned.vector_table, None).open(pinned.vector_version)
+    table = workspace.store.table(pinned.vector_table, None).dataset(pinned.vector_version)
     lexical = config.lexical
     if pinned.lexical_path is not None:
         lexical = built_with(workspace.store.local_folder(pinned.lexical_path))
     return ComparedBuild(
         name=name,
-        rows=table.search().to_arrow(),
+        rows=table.to_table(),
         lexical=lexical,
         settings=settings,
         documents_version=pinned.documents_version,
@@ -143,12 +142,14 @@ class VariationSearch(AbstractContextManager["VariationSearch"]):
 
     def _index(self, variation: Variation) -> Index:
         engine = variation.settings.retriever.lexical_engine
+        from lance import write_dataset
+
         key = (*variation.key, engine, variation.lexical)
         if key not in self._indexes:
             folder = Path(self._folder.name) / str(len(self._indexes))
             parts = [build.by_document[d] for d, build in variation.rows.items()]
             rows = pa.concat_tables(parts, promote_options="default")
-            table = import_lancedb().connect(folder).create_table("rows", rows)
+            table = write_dataset(rows, folder / "rows.lance")
             lexical = None
             if engine is not None:
                 path = folder / "lexical"

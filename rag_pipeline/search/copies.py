@@ -28,11 +28,11 @@ def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     documents = workspace.documents()
     if not documents.exists():
         return {}
-    table = documents.open(version)
+    table = documents.dataset(version)
     key = documents.identity, int(table.version)
     if workspace.copies[0] != key:
         with reading(table):
-            rows = table.search().select(["document_id", "text_hash"]).to_arrow()
+            rows = table.to_table(["document_id", "text_hash"])
         workspace.copies = key, _found(workspace, rows, key[1])
     return workspace.copies[1]
 
@@ -80,8 +80,9 @@ def copies_matching(workspace: Workspace, version: int, copies: Copies, where: s
     if any(column in where for column in _OF_CHUNKS):
         return set()
     condition = f"({where}) AND {id_filter('document_id', copies)}"
-    query = workspace.documents().open(version).search().where(condition).select(["document_id"])
+    table = workspace.documents().dataset(version)
     try:
-        return set(query.to_arrow().column("document_id").to_pylist())
+        found = table.to_table(["document_id"], condition)
+        return set(found.column("document_id").to_pylist())
     except (RuntimeError, ValueError, OSError):  # the filter fails on a value of a copy
         return set()

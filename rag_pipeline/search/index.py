@@ -17,7 +17,7 @@ from rag_pipeline.search.languages import language_axes, sampled
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
-from rag_pipeline.store.lance import data_files, id_filter
+from rag_pipeline.store.lance import data_files, id_filter, table_name
 
 RESIDENT_BYTES = 400 << 20
 """Maximum size in bytes of the vectors, and of a server's rows, that are kept in memory.
@@ -43,7 +43,7 @@ class Index:
 
     table: Any
     row_ids: vector_index.RowIds
-    """LanceDB's row id at each position."""
+    """Lance's row id at each position."""
     neighbours: Positions
     """Positions of the chunks before and after each chunk in its document, shape (chunks, 2).
 
@@ -63,8 +63,6 @@ class Index:
     _token_weights: Weights | None
     language_axes: Vectors | None = None
     """The axes that the languages of the visible chunks differ along (see `search.languages`)."""
-    dataset: Any | None = None
-    """The table opened by pylance, or None if LanceDB reads rows (see `vector_index.take`)."""
     rows: pa.Table | None = None
     """The row at each position. None outside servers, or if larger than `RESIDENT_BYTES`."""
     documents: PinnedDocuments | None = None
@@ -90,16 +88,16 @@ class Index:
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
         with vector_index.reading(table):
-            rows = table.search().select(columns).with_row_id(True).to_arrow().sort_by("chunk_id")
+            rows = table.to_table(columns, with_row_id=True).sort_by("chunk_id")
             row_ids = rows.column("_rowid").to_numpy()
             by_row_id = np.argsort(row_ids)
             if "token_ids" in table.schema.names:
-                batches = table.search().select(["token_ids"]).to_batches()
+                batches = table.to_batches(["token_ids"])
                 weights = token_weights(batch.column("token_ids") for batch in batches)
             probes = vector_index.index_probes(table)
             vectors = _resident(table, row_ids, by_row_id, before)
         if lexical is not None:
-            terms = _Terms.pair(table.name, rows, lexical)
+            terms = _Terms.pair(table_name(table), rows, lexical)
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
         document_of = documents.indices.to_numpy()
         neighbours = _neighbours(document_of, rows.column("start").to_numpy())
@@ -121,24 +119,23 @@ class Index:
     @property
     def name(self) -> str:
         """Return the name of the table with its version."""
-        return f"{self.table.name}-{self.table.version}"
+        return f"{table_name(self.table)}-{self.table.version}"
 
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
         """Return the index with its rows in memory.
 
-        If the rows exceed `RESIDENT_BYTES`, pylance reads them from disk instead. If `mapped` is
-        given, rows and vectors are in files that several processes map into memory.
+        If the rows exceed `RESIDENT_BYTES`, they are read from disk instead. If `mapped` is given,
+        rows and vectors are in files that several processes map into memory.
         """
-        dataset, vectors = self.table.to_lance(), self.vectors
 
         def read() -> pa.Table | None:
-            return vector_index.rows_of(dataset, self.row_ids, RESIDENT_BYTES)
+            return vector_index.rows_of(self.table, self.row_ids, RESIDENT_BYTES)
 
         if mapped is None:
-            return replace(self, dataset=dataset, rows=read())
-        rows = mapped.rows(self.name, read)
+            return replace(self, rows=read())
+        vectors = self.vectors
         shared = None if vectors is None else mapped.vectors(self.name, vectors)
-        return replace(self, dataset=dataset, rows=rows, vectors=shared)
+        return replace(self, rows=mapped.rows(self.name, read), vectors=shared)
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -167,7 +164,8 @@ class Index:
         Raises StoreError if there are no token vectors.
         """
         if self._token_weights is None:
-            raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
+            name = table_name(self.table)
+            raise StoreError(f"{name} has no token vectors; run `rag run` again")
         return self._token_weights
 
     def positions(self, row_ids: vector_index.RowIds) -> Positions:
@@ -214,7 +212,7 @@ class Index:
             condition = shorter if len(lists[0]) else "1 = 0"
         if self._token_weights is not None:
             with vector_index.reading(self.table):
-                rows = self.table.search().select(["token_ids"]).with_row_id(True).to_batches()
+                rows = self.table.to_batches(["token_ids"], with_row_id=True)
                 weights = token_weights(
                     b.column("token_ids").filter(
                         pa.array(visible[self.positions(b.column("_rowid").to_numpy())])
@@ -275,7 +273,7 @@ class Index:
         """Return columns of the chunks at the given positions, in the order of the positions."""
         if self.rows is not None and {*columns} <= {*self.rows.schema.names}:
             return self.rows.select(columns).take(positions)
-        return vector_index.take(self.table, self.row_ids[positions], columns, self.dataset)
+        return vector_index.take(self.table, self.row_ids[positions], columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +373,8 @@ def _resident(
             row_ids, before.row_ids, assume_unique=True, return_indices=True
         )
         # A row id is a fragment's number and a row of its files, which never change.
-        files = data_files(before.table.to_lance())
-        same = [n for n, own in data_files(table.to_lance()).items() if files.get(n) == own]
+        files = data_files(before.table)
+        same = [n for n, own in data_files(table).items() if files.get(n) == own]
         kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))
         here, there = here[kept], there[kept]
         missing[here] = False
@@ -388,7 +386,7 @@ def _resident(
                 rows = vector_index.take(table, row_ids[missing], ["vector"])
                 vectors[missing] = vector_index.vectors_of(rows)
             return vectors
-    for batch in table.search().select(["vector"]).with_row_id(True).to_batches():
+    for batch in table.to_batches(["vector"], with_row_id=True):
         rows = pa.Table.from_batches([batch])
         at = np.searchsorted(row_ids, rows.column("_rowid").to_numpy(), sorter=by_row_id)
         vectors[by_row_id[at]] = vector_index.vectors_of(rows)

@@ -38,7 +38,7 @@ def _pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)
     engine = workspace.config.engine(configuration)
-    lance = table.open()
+    lance = table.dataset()
     return Pinned(
         vector_table=table.name,
         vector_version=int(lance.version),
@@ -66,7 +66,7 @@ def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = Non
     lexical = None
     if pinned.lexical_path is not None:
         lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
-    index = Index.open(table.open(pinned.vector_version), lexical, before)
+    index = Index.open(table.dataset(pinned.vector_version), lexical, before)
     version = pinned.documents_version
     if version is None:
         return index

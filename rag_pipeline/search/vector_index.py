@@ -1,7 +1,7 @@
 """Make LanceDB rows with unit vectors from contextualized chunks, and search nearest rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import InputError, TextTooLongError
-from rag_pipeline.imports import import_lancedb
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.store import Table
-from rag_pipeline.store.errors import clear_errors, is_of_store
-from rag_pipeline.store.lance import index_names
+from rag_pipeline.store.errors import clear_errors
+from rag_pipeline.store.lance import index_names, table_name
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 FLAT_ROWS = 50_000
@@ -84,7 +83,7 @@ def index_chunks(
 def maintain(table: Table) -> str:
     """Compact a table and train its index if needed. Return the index's kind: `ivf` or `flat`."""
     table.compact()  # also adds new rows to an existing index
-    lance = table.open()
+    lance = table.dataset()
     rows = lance.count_rows()
     sizes = _partition_sizes(lance)
     if not (_is_unfit(lance, rows, sizes) if sizes else rows >= FLAT_ROWS):
@@ -95,10 +94,10 @@ def maintain(table: Table) -> str:
 
     kind = IvfRq if quantised else IvfFlat
     config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
-    lance.create_index("vector", config=config)
-    trained = table.open()
+    table.open().create_index("vector", config=config)
+    trained = table.dataset()
     share = max(_partition_sizes(trained)) / rows
-    trained.to_lance().update_schema_metadata({_LARGEST: repr(share)})
+    trained.update_schema_metadata({_LARGEST: repr(share)})
     return "ivf"
 
 
@@ -107,11 +106,10 @@ def _partition_sizes(lance: Any) -> list[int]:
 
     Only rows in the first part of the index count. All parts have the same partitions.
     """
-    if not any(index.columns == ["vector"] for index in lance.list_indices()):
+    name = index_names(lance).get("vector")
+    if name is None:
         return []
-    dataset = lance.to_lance()
-    name = index_names(dataset)["vector"]
-    parts = dataset.stats.index_stats(name)["indices"]
+    parts = lance.stats.index_stats(name)["indices"]
     return [int(partition["size"]) for partition in parts[0]["partitions"]]
 
 
@@ -148,71 +146,52 @@ def search(
     `probes` is `index_probes` of the table, if the caller knows it. If `refine` is False, the
     search compares only quantised vectors. Raises InputError if `where` is invalid.
     """
-    query = (
-        lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
-        .distance_type("cosine")
-        .select([*columns, "_distance"])
-        .with_row_id(True)
-        .limit(k)
-    )
+    nearest = {"column": "vector", "q": np.asarray(vector, np.float32), "k": k, "metric": "cosine"}
     probes = index_probes(lance) if probes is None else probes
     if probes:
-        query = query.nprobes(probes)
+        nearest["nprobes"] = probes
         if refine:
-            query = query.refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
-    if where:
-        query = query.where(where, prefilter=True)
-    return _filtered(lance, query, where)
+            nearest["refine_factor"] = max(_REFINE, -(-_REFINED_ROWS // k))
+    return _filtered(lance, where, [*columns, "_distance"], nearest=nearest, prefilter=True)
 
 
 def matching(lance: Any, where: str) -> RowIds:
     """Return the row ids that match a filter."""
-    query = lance.search().where(where).select(["start"]).with_row_id(True)
-    row_ids: RowIds = _filtered(lance, query, where).column("_rowid").to_numpy()
+    row_ids: RowIds = _filtered(lance, where, ["start"]).column("_rowid").to_numpy()
     return row_ids
 
 
 def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
     """Return those of the given row ids whose rows match a filter. Read no other rows."""
+    from lance import write_dataset
+
     found = [np.empty(0, np.uint64)]
     for first in range(0, max(len(row_ids), 1), _FILTERED):
         some = row_ids[first : first + _FILTERED]
-        rows = take(lance, some, COLUMNS).drop_columns("_rowid")
-        copied = import_lancedb().connect("memory://").create_table("rows", rows)
+        rows = take(lance, some, COLUMNS)
+        copied = write_dataset(rows, "memory://rows")
         found.append(some[matching(copied, where).astype(np.int64)])
     return np.concatenate(found)
 
 
-def take(
-    lance: Any, row_ids: RowIds, columns: Sequence[str], dataset: Any | None = None
-) -> pa.Table:
-    """Return columns of the rows with the given ids, in the order of `row_ids`.
-
-    `dataset` is the same table version opened by pylance, which needs a third of the processor time
-    that LanceDB needs.
-    """
+def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
+    """Return columns of the rows with the given ids, in the order of `row_ids`."""
     with reading(lance):
-        if dataset is not None:
-            return dataset._take_rows(row_ids.tolist(), list(columns))
-        query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
-        rows = query.to_arrow()
-    order = np.argsort(rows.column("_rowid").to_numpy())
-    ranks = np.argsort(np.argsort(row_ids))
-    return rows.take(order[ranks])
+        return lance._take_rows(row_ids.tolist(), list(columns))
 
 
-def rows_of(dataset: Any, row_ids: RowIds, most: int) -> pa.Table | None:
+def rows_of(lance: Any, row_ids: RowIds, most: int) -> pa.Table | None:
     """Return the rows with the given ids, in that order, with the columns that a search reads.
 
-    `dataset` is the table opened by pylance. Return None if the rows would need more than
-    `most` bytes, as estimated from the first thousand rows.
+    Return None if the rows would need more than `most` bytes, as estimated from the first thousand
+    rows.
     """
-    tokens = [name for name in ("token_vectors",) if name in dataset.schema.names]
-    some = row_ids[:1000].tolist()
-    sample = dataset._take_rows(some, [*COLUMNS, *tokens])
+    tokens = [name for name in ("token_vectors",) if name in lance.schema.names]
+    some = row_ids[:1000]
+    sample = take(lance, some, [*COLUMNS, *tokens])
     if sample.nbytes * len(row_ids) > most * max(len(some), 1):
         return None
-    return dataset._take_rows(row_ids.tolist(), sample.schema.names).combine_chunks()
+    return take(lance, row_ids, sample.schema.names).combine_chunks()
 
 
 def vectors_of(table: pa.Table) -> Vectors:
@@ -222,25 +201,19 @@ def vectors_of(table: pa.Table) -> Vectors:
     return flat.reshape(len(column), column.type.list_size)
 
 
-@contextmanager
-def reading(lance: Any) -> Iterator[None]:
-    """Turn LanceDB's errors about a damaged table into a StoreError that names the repair."""
-    try:
-        yield
-    except BaseException as error:
-        if not is_of_store(error):
-            raise
-        # Read the version only after an error, because it waits for LanceDB's own thread.
-        with clear_errors(f"{lance.name}, version {lance.version}", "search"):
-            raise
+def reading(lance: Any) -> AbstractContextManager[None]:
+    """Turn Lance's errors about a damaged table into a StoreError that names the repair."""
+    return clear_errors(f"{table_name(lance)}, version {lance.version}", "search")
 
 
-def _filtered(lance: Any, query: Any, where: str | None) -> pa.Table:
+def _filtered(lance: Any, where: str | None, columns: list[str], **options: Any) -> pa.Table:
+    """Return columns and row ids of the rows that match a filter, if there is one."""
+    options = {"columns": columns, "filter": where or None, "with_row_id": True, **options}
     if not where:
         with reading(lance):
-            return query.to_arrow()
+            return lance.to_table(**options)
     try:
-        return query.to_arrow()
+        return lance.to_table(**options)
     except (RuntimeError, ValueError, OSError) as error:
         reason = " ".join(str(error).split()).split(", /")[0][:200]
         raise InputError(f"--where {where[:200]!r}: {reason}") from None

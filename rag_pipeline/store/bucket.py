@@ -13,11 +13,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rag_pipeline.calls.database import cache_folder
 from rag_pipeline.errors import StoreError
-from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store import folders
 from rag_pipeline.store.files import Files, Lock
 from rag_pipeline.store.hashes import FileHash, Hashes
@@ -29,9 +28,6 @@ from rag_pipeline.store.s3 import (
     s3_client,
     split_url,
 )
-
-if TYPE_CHECKING:
-    import lancedb
 
 _LOST = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey"}
 _RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
@@ -52,12 +48,8 @@ class BucketFiles(Files):
         self.calls_folder = cache_folder() / _digest(url)
         self._copies = cache_folder() / "folders"
 
-    def connect(self) -> "lancedb.DBConnection":
-        """Return the LanceDB database of the tables."""
-        connection: lancedb.DBConnection = import_lancedb().connect(
-            f"{self.address}/tables", storage_options=lance_options()
-        )
-        return connection
+    def _lance_options(self) -> dict[str, str]:
+        return lance_options()
 
     def write(self, path: str, content: bytes) -> None:
         """Write an object, or replace it."""

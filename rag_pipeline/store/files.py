@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,34 @@ class Files:
         self.calls_folder = Path(url)
         self.calls_folder.mkdir(parents=True, exist_ok=True)
 
-    def connect(self) -> "lancedb.DBConnection":
-        """Return the LanceDB database of the tables."""
-        connection: lancedb.DBConnection = import_lancedb().connect(f"{self.root}/tables")
+    @cached_property
+    def database(self) -> "lancedb.DBConnection":
+        """Return the LanceDB database of the tables, for writing."""
+        connection: lancedb.DBConnection = import_lancedb().connect(
+            f"{self.address}/tables", storage_options=self._lance_options()
+        )
         return connection
+
+    def open_table(self, name: str, version: int | None = None) -> Any:
+        """Open the newest or another version of a table for reading.
+
+        pylance reads with a third of the processor time that LanceDB needs, and without LanceDB's
+        own imports of 0.7 seconds. Raise ValueError if there is no such version.
+        """
+        import lance
+
+        place, options = f"{self.address}/tables/{name}.lance", self._lance_options()
+        return lance.dataset(place, version, storage_options=options, session=self._session)
+
+    @cached_property
+    def _session(self) -> Any:
+        """Return the caches of index and file metadata that all opened tables share."""
+        import lance
+
+        return lance.Session()
+
+    def _lance_options(self) -> dict[str, str] | None:
+        return None
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, or None if the file does not exist."""

@@ -22,6 +22,11 @@ def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
         yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
 
 
+def table_name(lance: Any) -> str:
+    """Return the name of the table that a Lance dataset belongs to."""
+    return str(lance.uri).rstrip("/").rpartition("/")[2].removesuffix(".lance")
+
+
 def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
     """Return the data files of each fragment of a Lance dataset, by the fragment's id.
 

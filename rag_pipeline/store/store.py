@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +18,6 @@ from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.store.states import StateCache, read_once
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
-
-if TYPE_CHECKING:
-    import lancedb
 
 SHARED_CALLS = ".calls"
 """The folder of a bucket for large answers, which all corpora share (see `calls.cache`)."""
@@ -44,13 +40,9 @@ class Store:
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise ConfigError(f"store: {url}: {one_line(error)}") from None
 
-    @cached_property
-    def _database(self) -> "lancedb.DBConnection":
-        return self.files.connect()
-
     def table(self, name: str, schema: pa.Schema) -> Table:
         """Return a handle on a table that may not exist yet."""
-        return Table(self._database, name, schema, self._keep_versions, self._states)
+        return Table(self.files, name, schema, self._keep_versions, self._states)
 
     def tables(self) -> list[str]:
         """Return the names of all tables, sorted."""

@@ -1,4 +1,7 @@
-"""Read and write LanceDB tables whose rows belong to documents."""
+"""Read and write LanceDB tables whose rows belong to documents.
+
+LanceDB writes. pylance reads, because it needs less processor time.
+"""
 
 import os
 import random
@@ -14,6 +17,7 @@ import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
+from rag_pipeline.store.files import Files
 from rag_pipeline.store.lance import data_files, id_filters, index_names, indexes
 from rag_pipeline.store.states import DocumentState, StateCache, TableState, read_once
 
@@ -42,14 +46,14 @@ _REBASES = 20
 class Table:
     """Read and write a LanceDB table whose rows belong to documents."""
 
-    _database: "lancedb.DBConnection"
+    _files: Files
     name: str
     schema: pa.Schema
     _keep_versions: timedelta = KEEP_VERSIONS
     _states: StateCache = field(default_factory=StateCache)
     at: int | None = None
     """The version to read, or None for the newest version."""
-    _opened: "lancedb.table.Table | None" = None
+    _opened: Any | None = None
     """The version `at`, if it stays open for many reads."""
 
     def fixed(self) -> "Table":
@@ -58,7 +62,7 @@ class Table:
 
     def opened(self, version: int) -> "Table":
         """Return this table at a version that stays open, which saves 5 ms per read."""
-        return replace(self, at=version, _opened=self.open(version))
+        return replace(self, at=version, _opened=self.dataset(version))
 
     def ensure(self) -> None:
         """Create the table, or replace a table with other columns."""
@@ -68,7 +72,7 @@ class Table:
                 try:
                     self._database.create_table(self.name, schema=self._stamped())
                 except ValueError:  # another process was first
-                    self.open()
+                    self.dataset()
             elif not self._fits(table.schema):
                 self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
 
@@ -87,45 +91,52 @@ class Table:
         """Return whether the table has been created."""
         return self._open_if_created() is not None
 
-    def _created(self) -> "lancedb.table.Table | None":
+    @property
+    def _database(self) -> "lancedb.DBConnection":
+        return self._files.database
+
+    def _created(self) -> Any | None:
         """Return the newest version, or None if there is no table."""
         with clear_errors(self.name, "read"):
             try:
-                return self._database.open_table(self.name)
+                return self._files.open_table(self.name)
             except (ValueError, FileNotFoundError):
                 return None
 
-    def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
+    def _open_if_created(self, version: int | None = None) -> Any | None:
         """Open the newest or a pinned version. Return None if there is no table."""
         version = self.at if version is None else version
         if self._opened is not None and version == self.at:
             return self._opened
-        newest = read_once((self._database.uri, self.name, "if created"), self._created)
-        return newest if newest is None or version is None else self.open(version)
+        newest = read_once((self._files.address, self.name, "if created"), self._created)
+        return newest if newest is None or version is None else self.dataset(version)
 
-    def open(self, version: int | None = None) -> "lancedb.table.Table":
-        """Open the newest or a pinned version. Raise StoreError if it can't be read."""
+    def dataset(self, version: int | None = None) -> Any:
+        """Open the newest or a pinned version for reading. Raise StoreError if that fails."""
         wanted = self.at if version is None else version
-        key = self._database.uri, self.name, wanted
+        key = self._files.address, self.name, wanted
         return read_once(key, lambda: self._open_at(wanted))
 
-    def _open_at(self, version: int | None) -> "lancedb.table.Table":
+    def _open_at(self, version: int | None) -> Any:
         try:
-            table = self._database.open_table(self.name)
-            if version is not None:
-                table.checkout(version)
+            table = self._files.open_table(self.name, version)
             len(table.schema)  # an unknown type of a column ends Lance's thread here
             return table
         except BaseException as error:
             if not is_of_store(error):
                 raise
             what = self.name if version is None else f"{self.name} at version {version}"
-            raise StoreError(f"{self._database.uri}: no table {what}: {one_line(error)}") from None
+            raise StoreError(f"{self._files.address}: no table {what}: {one_line(error)}") from None
+
+    def open(self) -> "lancedb.table.Table":
+        """Open the newest version for writing. Raise StoreError if that fails."""
+        with clear_errors(self.name, "open"):
+            return self._database.open_table(self.name)
 
     def has_version(self, version: int, whole: bool = False) -> bool:
         """Return whether a version opens. If `whole` is True, its `state` must be readable, too."""
         with suppress(StoreError):
-            table = self.open(version)
+            table = self.dataset(version)
             if whole:
                 self._read_state(table)
             return True
@@ -134,17 +145,17 @@ class Table:
     @property
     def version(self) -> int:
         """Return the newest version's number."""
-        return int(self.open().version)
+        return int(self.dataset().version)
 
     @property
     def identity(self) -> str:
         """Return the random id that the table got when it was created."""
-        return _identity_of(self.open().schema)
+        return _identity_of(self.dataset().schema)
 
     def files(self) -> dict[int, set[str]]:
         """Return the files of each existing version, as paths below the table's folder."""
         with clear_errors(self.name, "read"):
-            rows = self.open().to_lance().tracked_files().read_all()
+            rows = self.dataset().tracked_files().read_all()
         found: dict[int, set[str]] = {}
         for row in rows.select(["version", "path"]).to_pylist():
             found.setdefault(row["version"], set()).add(row["path"])
@@ -153,7 +164,7 @@ class Table:
     def documents_since(self, known: Collection[str]) -> tuple[set[str], list[str]]:
         """Return the ids of documents with rows in files other than `known`, and all data files."""
         with clear_errors(self.name, "read"):
-            lance = self.open().to_lance()
+            lance = self.dataset()
             files = data_files(lance)
             fragments = lance.get_fragments()
             new = [f for f in fragments if not set(known).issuperset(files[f.fragment_id])]
@@ -184,7 +195,7 @@ class Table:
         key = (self.name, _identity_of(table.schema), int(table.version))
         return self._states.get(key, lambda: self._read_state(table))
 
-    def _read_state(self, table: "lancedb.table.Table") -> dict[str, DocumentState]:
+    def _read_state(self, table: Any) -> dict[str, DocumentState]:
         state: dict[str, DocumentState] = {}
         for row in self._counted(table, ["document_id", "content_hash", "fingerprint"]):
             name, count = row["document_id"], row["count_all"]
@@ -194,10 +205,10 @@ class Table:
                 state[name] = DocumentState(row["content_hash"], row["fingerprint"], count)
         return state
 
-    def _counted(self, table: "lancedb.table.Table", columns: list[str]) -> list[dict[str, Any]]:
+    def _counted(self, table: Any, columns: list[str]) -> list[dict[str, Any]]:
         """Return the distinct rows of some columns, each with its number under `count_all`."""
         with clear_errors(self.name, "read"):
-            rows = table.search().select(columns).to_arrow()
+            rows = table.to_table(columns)
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
         return list(groups.to_pylist())
 
@@ -213,11 +224,8 @@ class Table:
         if table is None:
             return
         for where in [None] if document_ids is None else id_filters(document_ids):
-            query = table.search().select(list(columns))
-            if where is not None:
-                query = query.where(where)
             with clear_errors(self.name, "read"):
-                yield from query.to_batches(batch_rows)
+                yield from table.to_batches(list(columns), where, batch_size=batch_rows)
 
     def read_rows(
         self,
@@ -245,7 +253,7 @@ class Table:
             written: list[Any] = []
             until, pause = time.monotonic() + _PATIENCE_SECONDS, 0.02
             while time.monotonic() < until:
-                lance = self.open().to_lance()
+                lance = self.dataset()
                 if rows and not written:
                     written = write_fragments(rows, lance)
                 if self._committed(lance, document_ids, written):
@@ -311,14 +319,13 @@ class Table:
         with clear_errors(self.name):
             from lance.commit import CommitConflictError
 
-            table = self.open()
+            table = self.dataset()
             rows = int(table.count_rows())
             with suppress(CommitConflictError):
-                self._merge(table.to_lance(), rows)
-            if rows >= SORTED_ROWS and "document_id" not in index_names(table.to_lance()):
-                from lancedb.index import BTree  # LanceDB is loaded when a table is opened
-
-                self.open().create_index("document_id", config=BTree())
+                self._merge(table, rows)
+            merged = self.dataset()
+            if rows >= SORTED_ROWS and "document_id" not in index_names(merged):
+                merged.create_scalar_index("document_id", "BTREE")
         self.drop_versions()
 
     def _merge(self, lance: Any, rows: int) -> None:
@@ -335,7 +342,7 @@ class Table:
                     num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
                 )
         if worn:
-            self.open().to_lance().optimize.compact_files()
+            self.dataset().optimize.compact_files()
 
     def drop_versions(self, dry_run: bool = False) -> int:
         """Drop unpinned versions older than the retention time, and return the bytes freed.
@@ -343,7 +350,7 @@ class Table:
         If `dry_run` is True, drop nothing and return the number of bytes that would be freed.
         """
         with clear_errors(self.name):
-            lance = self.open().to_lance()
+            lance = self.dataset()
             clean = lance.explain_cleanup_old_versions if dry_run else lance.cleanup_old_versions
             done = clean(self._keep_versions, error_if_tagged_old_versions=False)
             return int((done.stats if dry_run else done).bytes_removed)
@@ -351,13 +358,13 @@ class Table:
     def examine(self) -> TableState:
         """Return the newest version's state from its files, or raise StoreError if it is torn."""
         with clear_errors(self.name, "read"):
-            table = self.open()
-            table.to_lance().validate()
+            table = self.dataset()
+            table.validate()
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
         """Return the sorted ids of the documents that have a row more than once."""
-        table = self.open()
+        table = self.dataset()
         columns = [name for name in ("document_id", "chunk_id") if name in table.schema.names]
         counted = self._counted(table, columns)
         return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
@@ -366,7 +373,7 @@ class Table:
         """Return the newest version that can be read, or None if there is none."""
         try:
             with clear_errors(self.name, "read"):
-                versions = [int(v["version"]) for v in self.open().list_versions()]
+                versions = [int(v["version"]) for v in self.dataset().versions()]
         except StoreError:
             return None
         return next((v for v in sorted(versions, reverse=True) if self.has_version(v, True)), None)
@@ -374,12 +381,12 @@ class Table:
     def restore(self, version: int) -> None:
         """Make the content of an earlier version the newest version."""
         with clear_errors(self.name):
-            self.open().restore(version)
+            self.dataset(version).restore()
 
     def pin(self, tag: str, version: int) -> None:
         """Protect a version from clean-up under a tag, and move the tag if it exists."""
         with clear_errors(self.name):
-            tags = self.open().tags
+            tags = self.dataset().tags
             if tag in tags.list():
                 tags.update(tag, version)
             else:
@@ -388,14 +395,14 @@ class Table:
     def unpin(self, tag: str) -> None:
         """Remove a tag, so that the next clean-up may drop its version."""
         with clear_errors(self.name):
-            tags = self.open().tags
+            tags = self.dataset().tags
             if tag in tags.list():
                 tags.delete(tag)
 
     def pins(self) -> dict[str, int]:
         """Return the pinned versions by tag."""
         with clear_errors(self.name, "read"):
-            return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
+            return {name: int(tag["version"]) for name, tag in self.dataset().tags.list().items()}
 
 
 def _identity_of(schema: pa.Schema) -> str:

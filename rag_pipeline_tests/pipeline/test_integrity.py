@@ -94,7 +94,7 @@ def test_a_table_of_which_lance_panics_is_told(workspace):
     assert b"int64" in file.read_bytes()
     file.write_bytes(file.read_bytes().replace(b"int64", b"int\x164"))
     with pytest.raises(StoreError, match=VECTORS):
-        workspace.store.table(VECTORS, None).open()
+        workspace.store.table(VECTORS, None).dataset()
     assert VECTORS in {f.place for f in inspect(workspace, full=True)}
     assert repaired(workspace)
 

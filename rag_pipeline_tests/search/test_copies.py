@@ -34,7 +34,7 @@ def indexed(corpus: Corpus) -> set[str]:
     table = corpus.workspace.store.table(
         release.pinned.vector_table, corpus.workspace.documents().schema
     )
-    rows = table.open(release.pinned.vector_version).search().select(["document_id"]).to_arrow()
+    rows = table.dataset(release.pinned.vector_version).to_table(["document_id"])
     return set(rows.column("document_id").to_pylist())
 
 

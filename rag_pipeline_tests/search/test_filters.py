@@ -25,7 +25,7 @@ def table(tmp_path_factory):
     stored = Store(str(tmp_path_factory.mktemp("store")), "tiny").table("v", rows.schema)
     stored.ensure()
     stored.replace([], rows.to_batches())
-    return stored.open()
+    return stored.dataset()
 
 
 def kept(table, where):

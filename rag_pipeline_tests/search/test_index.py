@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.errors import StoreError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import index as module
 from rag_pipeline.search import vector_index
@@ -65,16 +64,16 @@ def embed_again(table, rows):
 def test_vectors_of_files_that_both_have_are_not_read_again(index, table, rows, read):
     embed_again(table, [row for row in rows if row["document_id"] == "name3.txt"])
     table.drop(["name5.txt"])
-    after = Index.open(table.open(), None, index)
+    after = Index.open(table.dataset(), None, index)
     assert sum(read) == 6, "the changed document's chunks"
-    whole = Index.open(table.open(), None)
+    whole = Index.open(table.dataset(), None)
     assert sum(read) == 6 + len(whole) == 6 + len(rows) - 6
     assert np.array_equal(after.vectors, whole.vectors)
     changed = after.at([row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"])
     assert (after.vectors[changed] == 0.25).all()
 
     read.clear()
-    back = Index.open(table.open(index.table.version), None, after)
+    back = Index.open(table.dataset(index.table.version), None, after)
     assert sum(read) == 12, "of the earlier version, what the later one has not"
     assert np.array_equal(back.vectors, index.vectors)
 
@@ -90,29 +89,9 @@ def test_rows_with_the_same_numbers_in_another_table_are_read(index, rows, tmp_p
 def test_where_much_is_new_all_is_read(index, table, rows, read, monkeypatch):
     monkeypatch.setattr("rag_pipeline.search.index._TAKEN", 5)
     embed_again(table, rows[:6])
-    after = Index.open(table.open(), None, index)
+    after = Index.open(table.dataset(), None, index)
     assert sum(read) == len(rows)
-    assert np.array_equal(after.vectors, Index.open(table.open(), None).vectors)
-
-
-class _Lance:
-    name = "v"
-    asked = 0
-
-    @property
-    def version(self):
-        self.asked += 1
-        return 7
-
-
-def test_a_tables_version_is_asked_for_only_where_reading_fails():
-    lance = _Lance()
-    with vector_index.reading(lance):
-        pass
-    assert lance.asked == 0
-    said = "v, version 7: cannot search: torn"
-    with pytest.raises(StoreError, match=said), vector_index.reading(lance):
-        raise OSError("torn")
+    assert np.array_equal(after.vectors, Index.open(table.dataset(), None).vectors)
 
 
 def test_a_server_reads_the_same_rows(index, monkeypatch):
@@ -123,12 +102,12 @@ def test_a_server_reads_the_same_rows(index, monkeypatch):
     in_memory = index.for_server()
     assert in_memory.rows.num_rows == len(index)
     assert in_memory.take(positions, columns).to_pylist() == rows
-    # Other columns, and all rows of a larger table, are read by pylance.
+    # Other columns, and all rows of a larger table, are read from disk.
     assert in_memory.take(positions, ["vector"]).num_rows == 3
     monkeypatch.setattr(module, "RESIDENT_BYTES", in_memory.rows.nbytes // 2)
-    by_pylance = index.for_server()
-    assert by_pylance.rows is None
-    assert by_pylance.take(positions, columns).to_pylist() == rows
+    from_disk = index.for_server()
+    assert from_disk.rows is None
+    assert from_disk.take(positions, columns).to_pylist() == rows
 
 
 def test_processes_of_a_server_map_the_same_files(index, tmp_path):

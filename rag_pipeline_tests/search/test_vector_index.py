@@ -74,7 +74,7 @@ def test_tokens_are_kept_as_sign_bits_beside_the_distinct_ids():
 def test_the_nearest_by_cosine_come_first(tmp_path):
     table = table_of(tmp_path, np.eye(4, dtype=np.float32))
     query = np.array([0.1, 0.9, 0.3, 0.0], np.float32)
-    found = vector_index.search(table.open(), query, 3)
+    found = vector_index.search(table.dataset(), query, 3)
     assert found.column("chunk_id").to_pylist() == ["c1", "c2", "c0"]
     cosine = 0.9 / np.linalg.norm(query)
     assert 1 - found.column("_distance")[0].as_py() == pytest.approx(cosine, abs=1e-6)
@@ -90,7 +90,7 @@ def test_the_nearest_by_cosine_come_first(tmp_path):
     ],
 )
 def test_a_filter_is_applied_before_ranking(tmp_path, where, ids):
-    table = table_of(tmp_path, np.eye(4, dtype=np.float32)).open()
+    table = table_of(tmp_path, np.eye(4, dtype=np.float32)).dataset()
     query = np.array([0.1, 0.9, 0.3, 0.0], np.float32)
     assert vector_index.search(table, query, 2, where).column("chunk_id").to_pylist() == ids
     kept = vector_index.matching(table, where)
@@ -99,8 +99,8 @@ def test_a_filter_is_applied_before_ranking(tmp_path, where, ids):
 
 
 def test_rows_are_taken_in_the_order_asked_for(tmp_path):
-    table = table_of(tmp_path, np.eye(9, dtype=np.float32)).open()
-    rows = table.search().select(["chunk_id"]).with_row_id(True).to_arrow()
+    table = table_of(tmp_path, np.eye(9, dtype=np.float32)).dataset()
+    rows = table.to_table(["chunk_id"], with_row_id=True)
     ids, row_ids = rows.column("chunk_id").to_pylist(), rows.column("_rowid").to_numpy()
     order = np.array([7, 2, 8, 0, 3])
     taken = vector_index.take(table, row_ids[order], ["chunk_id", "vector"])
@@ -110,7 +110,7 @@ def test_rows_are_taken_in_the_order_asked_for(tmp_path):
 
 
 def test_a_filter_that_cannot_be_read_is_explained(tmp_path):
-    table = table_of(tmp_path, np.eye(4, dtype=np.float32)).open()
+    table = table_of(tmp_path, np.eye(4, dtype=np.float32)).dataset()
     with pytest.raises(InputError, match=r"--where 'nope = 1': .*No field named nope"):
         vector_index.search(table, np.zeros(4, np.float32), 2, "nope = 1")
 
@@ -128,7 +128,7 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
     found = hits = 0
     for query in vectors[:50]:
         exact = {f"c{n}" for n in np.argsort(-(vectors @ query))[:10]}
-        near = vector_index.search(large.open(), query, 10).column("chunk_id").to_pylist()
+        near = vector_index.search(large.dataset(), query, 10).column("chunk_id").to_pylist()
         hits += len(exact & set(near))
         found += 10
     assert hits / found >= 0.95
@@ -157,10 +157,10 @@ def test_partitions_are_trained_anew_when_the_table_outgrows_them(tmp_path, monk
     table = table_of(tmp_path, np.eye(16, dtype=np.float32))
     add(table, unit(chance.normal(size=(600 - 16, 16))))
     vector_index.maintain(table)
-    assert vector_index.index_probes(table.open()) == 24, "all of them, as they are few"
+    assert vector_index.index_probes(table.dataset()) == 24, "all of them, as they are few"
     add(table, unit(chance.normal(size=(2400, 16))))
     vector_index.maintain(table)
-    assert vector_index.index_probes(table.open()) == 54, "the square root of 3,000"
+    assert vector_index.index_probes(table.dataset()) == 54, "the square root of 3,000"
 
 
 def test_partitions_are_trained_anew_when_one_of_them_fills(tmp_path, monkeypatch):
@@ -171,6 +171,6 @@ def test_partitions_are_trained_anew_when_one_of_them_fills(tmp_path, monkeypatc
     # Then a new subject comes, whose vectors lie close together.
     add(table, unit(np.eye(1, 16) + 0.05 * chance.normal(size=(1500, 16))))
     vector_index.maintain(table)
-    sizes = vector_index._partition_sizes(table.open())
+    sizes = vector_index._partition_sizes(table.dataset())
     assert sum(sizes) == 3500
     assert max(sizes) < 700, "the new subject is not in one partition"

@@ -79,7 +79,7 @@ def test_a_missing_table_is_empty_to_read_and_named_when_opened(store):
     assert (table.exists(), table.count(), table.state()) == (False, 0, {})
     assert list(table.read(["text"])) == []
     with pytest.raises(StoreError, match=r"no table chunks\.none"):
-        table.open()
+        table.dataset()
 
 
 def test_a_new_dimension_starts_the_table_afresh(store):
@@ -91,7 +91,7 @@ def test_a_new_dimension_starts_the_table_afresh(store):
     store.table("v", schema(4)).ensure()
     assert store.table("v", schema(4)).version == old
     store.table("v", schema(8)).ensure()
-    assert store.table("v", schema(8)).open().schema.field("vector").type.list_size == 8
+    assert store.table("v", schema(8)).dataset().schema.field("vector").type.list_size == 8
 
 
 def _rebuild(arguments):

@@ -99,7 +99,7 @@ def index_of(
             [], vector_index.index_chunks([part], partial(given, made), table.schema, "f")
         )
     build_lexical_index(engine, [batch], Lexical(language="none"), folder / "lexical")
-    return Index.open(table.open(), open_lexical_index(folder / "lexical"))
+    return Index.open(table.dataset(), open_lexical_index(folder / "lexical"))
 
 
 def documents_of(folder: Path, texts: Mapping[str, str]) -> tuple[Table, PinnedDocuments]:

@@ -115,7 +115,7 @@ def _packaged() -> Prices:
 
 def _parse(text: str, file: Path) -> Prices:
     try:
-        return Prices.model_validate(yaml.safe_load(text) or {})
+        return Prices.model_validate(yaml.load(text, yaml.CSafeLoader) or {})
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:

@@ -78,7 +78,7 @@ class DryStore(Store):
 
     def table(self, name: str, schema: pa.Schema) -> DryTable:
         """Return a table that reads and holds rows in the memory of this store."""
-        table = DryTable(self._database, name, schema, self._keep_versions, self._states)
+        table = DryTable(self.files, name, schema, self._keep_versions, self._states)
         table.made = self._rows.setdefault(name, {})
         return table
 
