@@ -21,6 +21,7 @@ from rag_pipeline.assistant import Assistant, open_assistant
 from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.memory import release_memory
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.guards import log_to_stderr
 from rag_pipeline.serving.local import listening_to_user
@@ -64,6 +65,7 @@ def serve_here(
     own = _for_many_searches(corpora)
     app = build_app(own, settings)
     own.warm(lambda: bool(app.state.opened.closed))
+    release_memory()  # opening models frees 100 MB
     server = StoppableServer(listening(app, settings), settings.drain_seconds)
     server.run([*bound(settings), *local])
 

@@ -153,7 +153,7 @@ def _tokenizer() -> "Tokenizer":
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     file = _file()
-    made = Tokenizer(models.Unigram(file.vocabulary, file.unknown, byte_fallback=False))
+    made = Tokenizer(models.Unigram(file.vocabulary(), file.unknown, byte_fallback=False))
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     return made
 

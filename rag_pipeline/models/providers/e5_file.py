@@ -32,16 +32,9 @@ class E5File:
         with path.open("rb") as file:
             self._raw = raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         at = 44  # after the format's name and version, and nine numbers of the architecture
-        pieces, *_, self.unknown, length = struct.unpack_from("<5iQ", raw, at)
-        at += 28
-        ends = np.frombuffer(raw, np.uint32, pieces + 1, at).tolist()
-        at += 4 * (pieces + 1)
-        scores = np.frombuffer(raw, np.float32, pieces, at).tolist()
-        at += 4 * pieces
-        blob = raw[at : at + length]
-        words = (blob[a:b].decode() for a, b in pairwise(ends))
-        self.vocabulary = list(zip(words, scores, strict=True))
-        at += length
+        self._pieces, *_, self.unknown, self._length = struct.unpack_from("<5iQ", raw, at)
+        self._vocabulary = at + 28
+        at = self._vocabulary + 8 * self._pieces + 4 + self._length
         count, length = struct.unpack_from("<2I", raw, at)
         at += 8
         end = at + length
@@ -61,6 +54,17 @@ class E5File:
             _, *place = struct.unpack_from("<BIQQ", raw, at + 2 + size)
             self._tensors[name] = (place[0], place[1], place[2])
             at += size + 23
+
+    def vocabulary(self) -> list[tuple[str, float]]:
+        """Return each piece of a word with its score. The list takes 50 MB."""
+        raw, pieces, at = self._raw, self._pieces, self._vocabulary
+        ends = np.frombuffer(raw, np.uint32, pieces + 1, at).tolist()
+        at += 4 * (pieces + 1)
+        scores = np.frombuffer(raw, np.float32, pieces, at).tolist()
+        at += 4 * pieces
+        blob = raw[at : at + self._length]
+        words = (blob[a:b].decode() for a, b in pairwise(ends))
+        return list(zip(words, scores, strict=True))
 
     def floats(self, name: str) -> npt.NDArray[np.float32]:
         """Return a tensor of floats as a flat array."""
