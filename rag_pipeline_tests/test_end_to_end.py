@@ -131,25 +131,6 @@ def test_without_queries_the_first_configuration_is_served(tmp_path, run_dagster
     assert corpus.search("hotel", k=1)[0].document_id == "policy/travel.md"
 
 
-def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_all):
-    retrievers = {
-        "dense": {"method": "dense"},
-        "lexical": {"method": "lexical"},
-        "hybrid": {"method": "hybrid"},
-    }
-    rule = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "*"}
-    file = write_corpus(tmp_path, retrievers=retrievers, configurations=[rule])
-    for method in retrievers:
-        serve = f"recursive_150.none.minilm.{method}.none"
-        write_file(tmp_path, retrievers=retrievers, configurations=[rule], serve=serve)
-        run_all(file)
-        corpus = Corpus.load(file)
-        for where in ("document_id LIKE 'policy/%'", "title = 'Sick leave'"):
-            found = corpus.search("agreement of Acme and Cedar on leave", k=20, where=where)
-            assert all(chunk.document_id.startswith("policy/") for chunk in found)
-    assert json.dumps(Corpus.load(file).release().settings["retriever"])
-
-
 def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_dagster):
     gold = {"How expensive may a hotel be?": "policy/travel.md", "Sick leave?": "policy/leave.md"}
     lines = [

@@ -28,7 +28,6 @@ from rag_pipeline_tests.testing.chunking import Embedding
 from rag_pipeline_tests.testing.formats import docx_bytes, pptx_bytes, repacked, xlsx_bytes
 
 RUNS = {
-    "stars": "* a\n",
     "numbers": "1. a\n",
     "dashes": "- a\n",
     "fences": "```\n",
@@ -39,10 +38,8 @@ RUNS = {
     "blank lines": "\n",
     "dots": ".",
     "spaced dots": ". ",
-    "semicolons": "; ",
     "closing brackets": ".)",
     "blanks": " ",
-    "emoji": "😀",
     "one word": "ab",
     "Chinese": "合同。",
     "clauses": "1.1 Term. (a) yes; and (b) no.\n",
@@ -53,7 +50,6 @@ CHUNKINGS = {
     "recursive": RecursiveChunking(method="recursive"),
     "recursive by tokens": RecursiveChunking(method="recursive", max_tokens=100),
     "markdown": MarkdownChunking(method="markdown"),
-    "markdown by tokens": MarkdownChunking(method="markdown", max_tokens=100),
     "sentences": SentencesChunking(method="sentences", overlap=100),
     "sentences by tokens": SentencesChunking(method="sentences", max_tokens=100, overlap=20),
     "semantic": SemanticChunking(method="semantic"),

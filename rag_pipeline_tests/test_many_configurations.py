@@ -71,54 +71,6 @@ def build(workspace: Workspace) -> CallCounts:
     return counts
 
 
-def test_a_sweep_pays_for_each_distinct_call_once(tmp_path: Path, server: ModelServer) -> None:
-    file = write_corpus(
-        tmp_path,
-        chunkings={
-            "small": {"method": "recursive", "max_characters": 100},
-            "large": {"method": "recursive", "max_characters": 200},
-            "markdown": {"method": "markdown"},
-        },
-        embeddings=embeddings(server),
-        retrievers={"dense": {"method": "dense", "k": 20}},
-        configurations=[
-            {"chunking": "*", "contextualizer": "*", "embedding": "*", "retriever": "dense"}
-        ],
-    )
-    workspace = Workspace(load_config(file))
-    configurations = list(workspace.config.all_configurations.values())
-    assert len(configurations) == 12
-    counts = build(workspace)
-
-    wanted = 0
-    distinct: set[tuple[str, str, str]] = set()
-    models = {"own": "own", "voyage": "voyage-3.5"}
-    for configuration in configurations:
-        model = models[configuration.embedding]
-        table = workspace.contextualized_chunks(configuration.context_key)
-        for batch in table.read(["context", "text"]):
-            texts = [indexed_text(row["context"], row["text"]) for row in batch.to_pylist()]
-            wanted += len(texts)
-            distinct.update((model, "document", text) for text in texts)
-        wanted += len(QUERIES)
-        distinct.update((model, "query", query) for _, query, *_ in QUERIES)
-    sent = [
-        (body["model"], text)
-        for path, body, _ in server.requests
-        if path == "embeddings"
-        for text in body["input"]
-    ]
-    assert sorted(sent) == sorted((model, text) for model, _, text in distinct)
-    assert counts == CallCounts(made=len(distinct), saved=wanted - len(distinct))
-    assert counts.saved > 30, "configurations have much in common"
-
-    before = len(server.requests)
-    for configuration in configurations:
-        workspace.store.drop_table(f"vector_index.{configuration.vector_key}")
-    again = build(workspace)
-    assert (again.made, len(server.requests)) == (0, before), "built anew from what was paid for"
-
-
 def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     tmp_path: Path, server: ModelServer
 ) -> None:

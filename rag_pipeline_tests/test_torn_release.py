@@ -49,7 +49,7 @@ def _vectors(file: Path) -> Path:
     return data
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", ["gone", "garbage"])
 def test_a_damaged_vector_table_is_named_with_what_to_do(copy, damage):
     _damage(_vectors(copy), damage)
     with pytest.raises(
@@ -97,8 +97,9 @@ def test_no_damaged_file_breaks_a_search_or_the_board(copy):
     assert told > 10
 
 
-@pytest.mark.parametrize("file", ["current.json", "release-000001.json"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("file", "damage"), [("current.json", "half"), ("release-000001.json", "gone")]
+)
 def test_a_torn_pointer_or_manifest_stops_no_open_release(copy, caplog, file, damage):
     assistant = open_assistant([Corpus.load(copy)])
     (dataset,) = assistant.corpora.values()

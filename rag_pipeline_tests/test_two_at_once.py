@@ -64,15 +64,7 @@ def test_two_loads_at_once_refuse_a_document_once(tmp_path, config, beside):
     assert workspace.quarantine("documents").count() == 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "documents",
-        "chunks.recursive_150",
-        "contextualized_chunks.recursive_150.none",
-        "vector_index.recursive_150.none.minilm",
-    ],
-)
+@pytest.mark.parametrize("name", ["documents", "vector_index.recursive_150.none.minilm"])
 def test_rows_that_are_there_twice_are_found_and_mended(config, name):
     list(run(config, "plain"))
     workspace = Workspace(config)

@@ -1,25 +1,16 @@
 """Faults of a chat server and killed runs, through the real client."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rag_pipeline.calls import CallCache
 from rag_pipeline.errors import CallsStoppedError
-from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
+from rag_pipeline_tests.testing.faulty_calls import run_killed
 from rag_pipeline_tests.testing.model_calls import asked, chat
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
-
-
-def test_with_a_third_of_the_requests_failing_every_prompt_is_answered_in_order_and_paid_once(
-    tmp_path: Path,
-) -> None:
-    occurred = run_with_faults(tmp_path, 150)
-    assert occurred.total() > 150 * 0.2
-    assert len(occurred) == 11, "every kind of fault has occurred"
 
 
 def test_a_run_killed_at_concurrency_32_makes_at_most_32_calls_again(database_place: str) -> None:

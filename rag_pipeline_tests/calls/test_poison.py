@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedError
+from rag_pipeline.errors import CallsStoppedError, TextsFailedError
 from rag_pipeline.models.chat import Prompt, _key
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing import model_calls
 from rag_pipeline_tests.testing.model_calls import asked
 from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short
@@ -79,19 +78,6 @@ def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: Call
     assert cache.failures(_keys(settings, ["p1"])) == {}
 
 
-def test_texts_beside_a_poison_one_are_embedded(cache: CallCache) -> None:
-    texts = [f"t{n}" for n in range(40)]
-    with serving(faults=poison(Fault(500), "t7")) as server:
-        embedder = embedding(server.url)
-        for _ in range(3):
-            with pytest.raises(TextsFailedError, match=r"HTTP 500.*begins 't7'") as failure:
-                embed(texts, embedder, cache)
-            assert set(failure.value.failed) == {"t7"}
-        assert sorted(server.answered) == sorted(set(texts) - {"t7"})
-        assert len(embed([t for t in texts if t != "t7"], embedder, cache)) == 39
-        assert max(server.billed.values()) == 1
-
-
 def test_a_document_all_of_whose_texts_are_refused_stops_no_second_run(cache: CallCache) -> None:
     texts = ["t0", "t1", "t2"]
     with serving(faults=poison(Fault(400, "flagged"), *texts)) as server:
@@ -117,14 +103,3 @@ def test_a_server_that_is_always_a_vector_short_stops_the_run(cache: CallCache) 
             embed([f"t{n}" for n in range(8)], embedding(server.url, patience_seconds=60), cache)
         # Halves to a single text, and eight tries of each of three texts.
         assert server.billed.total() <= 8 + 7 + 3 * 8
-
-
-def test_a_poison_query_leaves_the_others_scored(cache: CallCache) -> None:
-    queries = [RerankInput(f"q{n}", ("one", "two")) for n in range(10)]
-    with serving(faults=poison(Fault(500), "q9")) as server:
-        scorer = model_calls.scorer(server.url, patience_seconds=0.3)
-        for _ in range(3):
-            *good, bad = score_passages(queries, scorer, cache)
-            assert isinstance(bad, ProviderError)
-            assert not any(isinstance(one, ProviderError) for one in good)
-        assert max(server.billed.values()) == 1

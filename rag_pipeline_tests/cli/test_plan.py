@@ -14,15 +14,11 @@ from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
-    read_questions,
     rule,
     write_corpus,
     write_documents,
     write_file,
-    write_questions,
 )
-
-SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
 
 
 def planned(file: Path) -> dict[Step, Any]:
@@ -157,46 +153,6 @@ def configurations(chunking: str) -> list[dict[str, Any]]:
     return [{**c, "chunking": chunking} for c in attributes()["configurations"]]
 
 
-def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
-    tmp_path: Path, built_file: Path, run_all: Any
-) -> None:
-    file, settings = built_file, {"method": "markdown", "max_characters": 200}
-    write_file(tmp_path, chunkings={"new": settings}, configurations=configurations("new"))
-    plan = planned(file)
-    results = {r.step: r for r in run_all(file)}
-    for step, before in plan.items():
-        assert before.calls == results[step].calls.made, step
-        assert before.exact
-        if before.runs and step.row.open_partition:
-            assert before.chunks == results[step].metadata["rows_written"], step
-    assert sum(f.calls for f in plan.values()) > 0
-
-
-def test_a_semantic_chunking_is_known_as_far_as_its_sentences_are(
-    tmp_path: Path, built_file: Path, run_all: Any
-) -> None:
-    file = built_file
-
-    def semantic(threshold: float) -> None:
-        chunkings = {"semantic": {**SEMANTIC, "threshold": threshold}}
-        write_file(tmp_path, chunkings=chunkings, configurations=configurations("semantic"))
-
-    semantic(1.0)
-    plan = planned(file)
-    chunks, vectors = Step("chunks", "semantic"), Step("vector_index", "semantic.none.minilm")
-    assert plan[chunks].calls
-    assert plan[chunks].chunks is None
-    assert plan[vectors].calls is None
-    results = {r.step: r for r in run_all(file)}
-    assert plan[chunks].calls == results[chunks].calls.made
-
-    semantic(0.1)
-    plan = planned(file)
-    results = {r.step: r for r in run_all(file)}
-    assert plan[chunks].calls == results[chunks].calls.made == 0, "no sentence again"
-    assert {s: f.calls for s, f in plan.items()} == {s: r.calls.made for s, r in results.items()}
-
-
 def test_a_large_corpus_is_sampled_and_says_so(
     tmp_path: Path, run_all: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,30 +173,6 @@ def test_a_large_corpus_is_sampled_and_says_so(
     assert scaled.chunks == pytest.approx(exact.chunks, rel=0.02)
     outcome = rag("plan", file)
     assert "~" in outcome.out, "counts of texts are scaled"
-
-
-def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
-    tmp_path: Path, run_all: Any
-) -> None:
-    def retriever(k: int) -> None:
-        hybrid = {"method": "hybrid", "split_query": True, "k": k}
-        write_file(tmp_path, retrievers={"hybrid": hybrid, "dense": {"method": "dense"}})
-
-    file = write_corpus(tmp_path)
-    line = {"query_id": "q5", "query": "Acme Rockets and Birch Paper NDA; how long does it last?"}
-    write_questions(tmp_path, [*read_questions(tmp_path), line])
-    retriever(20)
-    split, whole = Step("retrieval_run", "default"), Step("retrieval_run", "plain")
-    plan = planned(file)
-    assert (plan[split].calls, plan[split].exact) == (5, False)
-    assert (plan[whole].calls, plan[whole].exact) == (0, False), "a part may be embedded before"
-    run_all(file)
-    (tmp_path / "store" / "calls.sqlite").unlink()
-    retriever(10)
-    plan = planned(file)
-    results = {r.step: r for r in run_all(file)}
-    assert (plan[split].calls, plan[split].exact) == (5, True)
-    assert plan[split].calls == results[split].calls.made
 
 
 def test_why_something_is_made_anew(

@@ -44,15 +44,6 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     assert told in Path("report.html").read_text()
 
 
-def test_the_same_documents_give_the_same_questions(documents: Path) -> None:
-    rag("init", "mine", "--documents", "docs")
-    rag("questions")
-    first = Path("queries.jsonl").read_text()
-    again = rag("questions", "mine")
-    assert "replacing" in again.out
-    assert Path("queries.jsonl").read_text() == first
-
-
 def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> None:
     write_corpus(here)
     before = Path("queries.jsonl").read_text()

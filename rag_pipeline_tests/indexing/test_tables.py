@@ -5,7 +5,6 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing import lexical, tables
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
@@ -115,28 +114,6 @@ def test_after_an_edit_a_lexical_index_reads_the_edited_documents_alone(
     assert found == {"new.txt", "nda/acme.txt"}
     stored = workspace.contextualized_chunks(key).open().to_arrow().column("chunk_id").to_pylist()
     assert sorted(grown.chunk_ids.to_pylist()) == sorted(stored)
-
-
-def test_a_store_that_cannot_be_written_loses_nothing(tmp_path, workspace):
-    indexing.update_documents(workspace)
-    before = rows(workspace.documents())
-    write_documents(tmp_path / "documents", {"new.txt": "A new document."})
-    table = workspace.documents()
-    original = type(table).open
-
-    class Full:
-        def __getattr__(self, name):
-            raise OSError(28, "No space left on device")
-
-    try:
-        type(table).open = lambda self, version=None: Full()
-        with pytest.raises((StoreError, OSError), match="No space left"):
-            table.replace(["new.txt"], [original(table).to_arrow().to_batches()[0]])
-    finally:
-        type(table).open = original
-    assert rows(workspace.documents()) == before
-    indexing.update_documents(workspace)
-    assert "new.txt" in workspace.documents().state()
 
 
 @contextmanager

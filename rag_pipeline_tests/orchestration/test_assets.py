@@ -54,7 +54,7 @@ def one_document_a_shard(monkeypatch):
     monkeypatch.setattr(tables, "MAX_SHARD_DOCUMENTS", 1)
 
 
-@pytest.mark.parametrize("error", [StoreError("torn"), ProviderError("busy"), OSError("gone")])
+@pytest.mark.parametrize("error", [ProviderError("busy"), OSError("gone")])
 def test_a_shard_that_may_do_better_is_tried_again_alone(loaded, instance, monkeypatch, error):
     one_document_a_shard(monkeypatch)
     built = failing(monkeypatch, [error, error])

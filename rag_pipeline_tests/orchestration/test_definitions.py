@@ -79,15 +79,6 @@ def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
             assert list(read.partitions_subset.get_partition_keys()) == [own]
 
 
-def test_every_asset_says_what_it_is(graph):
-    for name in PARTITIONS:
-        node = graph.get(dg.AssetKey(["sample", name]))
-        assert node.group_name == "sample"
-        assert node.kinds, name
-        assert node.tags["corpus"] == "sample"
-        assert node.description and node.description.endswith("."), name
-
-
 def test_the_checks_and_which_of_them_block(graph):
     nodes = [graph.get(key) for key in graph.asset_check_keys]
     assert {(n.key.asset_key.path[1], n.key.name, n.blocking) for n in nodes} == CHECKS
@@ -140,11 +131,6 @@ def test_loading_the_project_imports_nothing_heavy(tmp_path):
     assert int(frozen) > 100_000
     assert int(collections) < 50, "what was loaded was looked through for garbage"
     assert result.stderr == "", "a user's terminal stays clean"
-
-
-def test_the_projects_own_corpora_are_loaded_as_components(graph):
-    metadata = graph.get(dg.AssetKey(["sample", "chunks"])).metadata
-    assert {"dagster/component_origin", "dagster/code_references"} <= set(metadata)
 
 
 def test_a_scaffolded_python_file_beside_the_corpora_is_loaded(tmp_path):
@@ -220,20 +206,6 @@ def test_a_backfill_of_partitions_side_by_side_is_one_run(config):
                 single = one_run and row.partitioned_by is not None
                 expected = dg.BackfillPolicy.single_run() if single else None
                 assert graph.get(key).backfill_policy == expected, name
-
-
-def test_owners_come_from_the_corpus_file(tmp_path):
-    config = load_config(write_corpus(tmp_path, owners=["team:search", "ada@example.com"]))
-    graph = build_definitions(config).resolve_asset_graph()
-    for key in graph.materializable_asset_keys:
-        assert graph.get(key).owners == ["team:search", "ada@example.com"]
-
-
-def test_nothing_starts_by_itself_without_a_schedule(config):
-    repository = build_definitions(config).get_repository_def()
-    assert repository.schedule_defs == []
-    running = [s.name for s in repository.sensor_defs if s.default_status.value == "RUNNING"]
-    assert running == ["tiny__observed_inputs"], "which starts no run"
 
 
 def test_a_corpus_without_bm25_has_no_lexical_index(tmp_path):

@@ -2,7 +2,6 @@
 
 import os
 
-import boto3
 import dagster as dg
 import pytest
 
@@ -203,25 +202,16 @@ def made_at(instance, name):
     return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
 
 
-@pytest.mark.parametrize("place", ["here", "elsewhere", "in a bucket"])
-def test_the_assets_that_make_the_files_come_first_and_are_inputs(
-    tmp_path, instance, place, request
-):
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_the_assets_that_make_the_files_come_first_and_are_inputs(tmp_path, instance, place):
     settings = {"configurations": [rule("one", "recursive_150")], "deps": ["raw/files"]}
-    if place == "in a bucket":
-        request.getfixturevalue("bucket")
-        settings["documents"] = {"s3": "s3://bucket/raw/"}
     file = write_corpus(tmp_path, **settings)
     maker = dg.AssetKey(["raw", "files"])
     documents = {**DOCUMENTS, "new.txt": "The fee is 12 euros."}
 
     @dg.asset(key=maker)
     def files():
-        if place == "in a bucket":
-            for name, text in documents.items():
-                boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text)
-        else:
-            write_documents(tmp_path / "documents", documents)
+        write_documents(tmp_path / "documents", documents)
         return dg.MaterializeResult(data_version=dg.DataVersion("1"))
 
     definitions = build_definitions(load_config(file), one_run=True)

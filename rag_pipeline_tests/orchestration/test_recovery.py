@@ -106,31 +106,6 @@ def test_after_interruptions_it_waits_longer_each_time_until_the_code_is_loaded_
     assert len(asked(loaded, instance)[0]) == 1
 
 
-@pytest.mark.parametrize("queued", [False, True])
-def test_a_cancel_holds_until_something_changes_or_somebody_asks(loaded, instance, queued):
-    (request,), _ = asked(loaded, instance)
-    # A person's run has no tag as long as it is in the queue.
-    instance.report_run_canceled(started(instance, {} if queued else request.tags))
-    for _ in range(2):
-        found, reason = asked(loaded, instance)
-        assert found == []
-        assert reason == (
-            "the changed files are not loaded: its last run was canceled; start "
-            "tiny__update_documents, or change a file or a setting"
-        )
-    write_documents(loaded.parent / "documents", {"newer.txt": "The fee is 13 euros."})
-    (request,), _ = asked(loaded, instance)
-    instance.report_run_canceled(started(instance, request.tags))
-    assert asked(loaded, instance)[0] == []
-    write_file(loaded.parent, configurations=[ONE], budget_usd=1)
-    assert len(asked(loaded, instance)[0]) == 1
-    instance.report_run_canceled(started(instance, request.tags))
-    assert asked(loaded, instance)[0] == []
-    by_hand = started(instance, {}, dg.DagsterRunStatus.STARTED)
-    instance.report_run_failed(by_hand)
-    assert len(asked(loaded, instance)[0]) == 1
-
-
 def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance):
     (loaded.parent / "documents").rename(loaded.parent / "gone")
     (request,), _ = asked(loaded, instance)

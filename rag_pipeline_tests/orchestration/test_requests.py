@@ -140,56 +140,6 @@ def test_an_empty_store_is_built_upstream_first(tmp_path, settle):
     ]
 
 
-def test_a_changed_threshold_rebuilds_what_follows_from_it(tmp_path, built, settle):
-    assert settle(built) == []
-    write_file(tmp_path, **settings(threshold=0.5))
-    changed = [
-        ("chunks", "semantic"),
-        ("contextualized_chunks", "semantic.none"),
-        ("vector_index", "semantic.none.minilm"),
-        ("retrieval_run", "two"),
-        ("answer_presence", "two"),
-        ("answers", "two"),
-        ("leaderboard", None),
-    ]
-    first = settle(built)
-    assert first[:7] == changed and set(first[7:]) <= {("release", None)}
-    # And back again: nothing is left of the first build, so all of it is asked for once more.
-    write_file(tmp_path, **settings(threshold=1.0))
-    assert settle(built)[:7] == changed
-
-
-def test_a_new_embedding_is_built_beside_the_others(tmp_path, built, settle):
-    changes = settings()
-    changes["configurations"].append(rule("three", "short", embedding="other"))
-    embeddings = {"minilm": {"provider": "minilm"}, "other": {"provider": "minilm"}}
-    write_file(tmp_path, **changes, embeddings=embeddings)
-    asked = settle(built)
-    assert asked[:5] == [
-        ("vector_index", "short.none.other"),
-        ("retrieval_run", "three"),
-        ("answer_presence", "three"),
-        ("answers", "three"),
-        ("leaderboard", None),
-    ]
-    assert set(asked[5:]) <= {("release", None)}
-
-
-def test_a_changed_query_measures_again_and_builds_nothing(tmp_path, built, settle):
-    file = tmp_path / "queries.jsonl"
-    file.write_text(file.read_text().replace("How expensive may", "How costly can"))
-    assert settle(built)[:8] == [
-        ("queries", None),
-        ("retrieval_run", "one"),
-        ("retrieval_run", "two"),
-        ("answer_presence", "one"),
-        ("answer_presence", "two"),
-        ("answers", "one"),
-        ("answers", "two"),
-        ("leaderboard", None),
-    ]
-
-
 def test_what_runs_and_what_follows_it_is_not_asked_for(tmp_path, built, instance):
     write_file(tmp_path, **settings(threshold=0.5))
     (request,), _ = ask(built, instance)

@@ -79,21 +79,12 @@ def edit(folder):
     write_documents(folder / "documents", {"policy/travel.md": text})
 
 
-def add(folder):
-    write_documents(folder / "documents", {"new.txt": "The fee is 12 euros."})
-
-
 def delete(folder):
     (folder / "documents" / "policy" / "leave.md").unlink()
 
 
 def threshold(folder):
     write_file(folder, **settings(120))
-
-
-def model(folder):
-    other = {"provider": "minilm", "token_vectors": True}
-    write_file(folder, **settings(embeddings={"minilm": other}))
 
 
 def query(folder):
@@ -124,7 +115,7 @@ def wanted(file, home):
 
 @pytest.mark.long
 def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkeypatch):
-    for change in (edit, add, delete, threshold, model, query, None):
+    for change in (edit, delete, threshold, query, None):
         with monkeypatch.context() as patch:
             if change is None:
                 patch.setattr(RecursiveChunking, "code_version", 99)

@@ -4,10 +4,8 @@ from typing import Any
 import pytest
 
 from rag_pipeline.config import Key, load_config
-from rag_pipeline.pipeline.driver import make
-from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS, asset_of, configurations_of
-from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
 
 
@@ -57,16 +55,6 @@ def test_what_reads_a_partition_is_told_by_its_asset_not_by_its_name(tmp_path):
     assert readers("answers", "plain") == ("plain",)
     assert readers("chunks", "gone") == ()
     assert readers("documents", "") == readers("search", "") == ("plain", "short")
-
-
-def test_every_step_is_current_once_it_is_made(workspace: Workspace) -> None:
-    config = workspace.config
-    for step in steps(config):
-        assert plan_step(workspace, step).must_run, step
-        assert all(not plan_step(workspace, before).must_run for before in upstream(config, step))
-        made = make(workspace, step)
-        assert made.version, step
-        assert not plan_step(workspace, step).must_run, step
 
 
 def test_a_step_has_the_key_of_its_configuration(config):

@@ -11,10 +11,6 @@ from rag_pipeline_tests.testing.pdf_set import MadePdf, makers
 MAKERS = dict(makers())
 
 
-def test_the_set_has_more_than_thirty_files():
-    assert len(MAKERS) >= 30
-
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_made_pdf_is_read_as_written(name):
     made: MadePdf = MAKERS[name]()

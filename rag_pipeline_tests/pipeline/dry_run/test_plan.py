@@ -13,14 +13,12 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.orchestration import one_run
 from rag_pipeline.pipeline.driver import make
 from rag_pipeline.pipeline.dry_run import (
     RERANKING,
     PlannedStep,
     RunPlan,
     needed_calls,
-    pays,
     plan_run,
 )
 from rag_pipeline.pipeline.planning import Step, steps
@@ -318,17 +316,6 @@ def test_what_a_store_needs_are_the_calls_that_a_plan_would_look_up(
     # All that was asked so far is of the texts as they are: prompts, texts and passages.
     with sqlite3.connect(workspace.store.calls_path) as connection:
         assert needed == {key for (key,) in connection.execute("SELECT key FROM rag_answers")}
-
-
-def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelServer) -> None:
-    settings = settings_for(tmp_path, server.url, budget_usd=0.002)
-    settings["configurations"] = settings["configurations"][:1]
-    file = write(tmp_path, **settings)
-    with pytest.raises(BudgetError, match=r"contextualized_chunks recursive_150\.llm: a run would"):
-        list(one_run.run(load_config(file)))
-    assert server.requests == [], "and nothing was asked"
-    workspace = Workspace(load_config(file))
-    assert not pays(workspace, Step("chunks", "recursive_150"))
 
 
 def test_a_step_s_budget_counts_exactly_its_own_calls(tmp_path: Path, server: ModelServer) -> None:
