@@ -61,15 +61,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("command", "further"),
     [
         ("--help", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
-        ("--version", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
         ("plan", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
-        ("run", {"lancedb", "onnxruntime", "tokenizers", "bm25s"}),
         ("leaderboard", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
         ("search", {"dagster", "lancedb", "httpx", "jsonschema", "scipy.sparse", *_MEASURING}),
     ],
 )
 def test_a_command_imports_only_what_it_uses(built, command, further):
-    words = {"--help": (), "--version": (), "search": ("a question", built)}.get(command, (built,))
+    words = {"--help": (), "search": ("a question", built)}.get(command, (built,))
     assert _loaded(command, *words) & (_NEVER | further) == set()
 
 

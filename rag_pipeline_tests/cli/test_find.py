@@ -1,6 +1,5 @@
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -200,23 +199,3 @@ def test_from_plan_to_a_comparison_and_another_machine(here: Path) -> None:
     os.chdir(there)
     (found,) = follow(rag("import-release", "../tiny.zip").out, "search")
     assert found.startswith("1. ")
-
-
-def test_a_program_that_is_not_on_the_path_is_named_by_its_path(here: Path) -> None:
-    """Commands can be copied from a checkout whose environment is not active."""
-    write_corpus(here)
-    Path("bin").symlink_to(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        ["bin/rag", "init", "mine", "--documents", "documents"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    line = done.stdout.splitlines()[-2].removeprefix("Next: ")
-    assert line == "bin/rag questions mine"
-    version = subprocess.run(
-        f"{line.split()[0]} --version", shell=True, check=True, capture_output=True, env=environment
-    )
-    assert version.stdout.startswith(b"rag_pipeline ")

@@ -162,19 +162,6 @@ def test_a_refused_check_ends_in_three_and_what_was_served_stays(
 # --- a refusal by a provider or a budget: one clear line and an exit code ---
 
 DOCUMENT = {"policy.md": "# Leave\n\nEvery parent may take sixteen weeks of paid leave.\n"}
-REFUSAL = {
-    "id": "c",
-    "object": "chat.completion",
-    "created": 0,
-    "model": "m",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": None, "refusal": "I cannot help with it."},
-        }
-    ],
-}
 
 
 def run(folder: Path, settings: dict[str, Any]) -> tuple[int, str]:
@@ -194,11 +181,9 @@ def run(folder: Path, settings: dict[str, Any]) -> tuple[int, str]:
     ("reply", "changes", "code", "says"),
     [
         (Fault(401, "Incorrect API key"), {}, 1, "Incorrect API key (HTTP 401); check the key"),
-        (Fault(404, "no model m"), {}, 1, "no model m (HTTP 404); check model and base_url"),
-        (Fault(200, json.dumps(REFUSAL).encode()), {}, 1, "refused: I cannot help with it."),
         ("unused", {"budget_usd": 0.0}, 3, "more than budget_usd 0"),
     ],
-    ids=["key", "model", "refusal", "budget"],
+    ids=["key", "budget"],
 )
 def test_what_a_chat_model_refuses_is_one_line(
     tmp_path: Path, reply: str | Fault, changes: dict[str, Any], code: int, says: str
@@ -210,30 +195,3 @@ def test_what_a_chat_model_refuses_is_one_line(
         assert len(server.requests) == (0 if "budget_usd" in changes else 1)
     note = json.loads((tmp_path / "store/tiny/costs/last_run.json").read_text())
     assert note["estimate"]["output"] == 150, "one chunk, one prompt"
-
-
-def test_a_wrong_address_is_one_line(tmp_path: Path):
-    with serving(lambda body: "") as server:
-        url = server.url
-    settings = paid_contexts(tmp_path, url)
-    settings["chats"]["small"]["patience_seconds"] = 0.5
-    code, line = run(tmp_path, settings)
-    assert code == 1
-    assert url.removeprefix("http://").removesuffix("/v1") in line
-
-
-def test_a_wrong_dimension_is_one_line(tmp_path: Path):
-    def ignored(path: str, body: dict[str, Any]) -> None:
-        body.pop("dimensions", None)  # a server that always gives its own
-
-    with serving(faults=ignored) as server:
-        given = {"provider": "openai", "model": "e", "base_url": server.url, "dimensions": 16}
-        plain = {"name": "plain", "chunking": "markdown", "contextualizer": "none"}
-        settings = {
-            "embeddings": {"remote": given},
-            "configurations": [{**plain, "embedding": "remote", "retriever": "dense"}],
-        }
-        code, line = run(tmp_path, settings)
-    assert code == 1
-    assert "16" in line
-    assert "8" in line

@@ -157,21 +157,6 @@ def test_unusable_objects_are_quarantined_once(workspace, fetched):
     assert fetched == []
 
 
-def test_a_repeated_id_belongs_to_the_first_object_until_it_is_gone(workspace):
-    put("a.jsonl", lines(RECORDS[0]))
-    put("b.jsonl", lines(RECORDS[0], RECORDS[1]))
-    indexing.update_documents(workspace)
-    indexing.update_documents(workspace)
-    quarantined = workspace.quarantine("documents").open().to_arrow().to_pylist()
-    assert [(row["document_id"], row["reason"]) for row in quarantined] == [
-        ("b.jsonl:r1", "duplicate document_id 'r1': another object has it already")
-    ]
-    delete("a.jsonl")
-    indexing.update_documents(workspace)
-    assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1", "r2"]
-    assert workspace.quarantine("documents").count() == 0
-
-
 def test_the_sensor_sees_changes_in_the_listing(workspace):
     digest = listing_digest(workspace.config)
     assert listing_digest(workspace.config) == digest

@@ -2,14 +2,12 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.config import parse_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.loading.languages import language_of
-from rag_pipeline.models.prompts import DATA, Shown, Template, block, blocks, fill, inert, name
+from rag_pipeline.models.prompts import Shown, Template, block, blocks, fill, inert, name
 from rag_pipeline.models.prompts import template_of as read_template
 from rag_pipeline_tests.testing.corpora import attributes, llm_contexts
 
@@ -44,37 +42,6 @@ def test_the_page_of_the_docs_shows_the_prompts_that_are_sent():
     assert (ROOT / "docs/prompts.md").read_text() == page(), (
         "write it again: python -m rag_pipeline_tests.models.test_prompts"
     )
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: "/".join(file.parts[-2:]))
-def test_a_shipped_prompt_has_a_source_two_examples_and_a_language(file: Path):
-    found, raw = template(file), yaml.safe_load(file.read_bytes())
-    assert found.system.endswith(DATA)
-    assert "language" in found.system
-    assert found.source and len(found.examples) == 2
-    words = [re.sub(r"<[^>]*>", "", asked) for asked, _ in found.examples]
-    assert {language_of(text) for text in words} > {"en"}, (
-        "one is in another language than the system text"
-    )
-    places = set(re.findall(r"\{(\w+)\}", found.user))
-    for example in raw["examples"]:
-        assert example.keys() == places | {"reply"}
-    for asked, _ in found.examples:
-        assert not re.search(r"\{\w+\}", asked)
-
-
-def test_every_use_of_a_chat_model_has_its_file():
-    assert [file.relative_to(ROOT / "rag_pipeline").as_posix() for file in FILES] == [
-        "answering/llm.prompt.yaml",
-        "contextualization/llm.prompt.yaml",
-        "contextualization/summary.prompt.yaml",
-        "evaluation/context_quality/llm.prompt.yaml",
-        "evaluation/entities/llm.prompt.yaml",
-        "evaluation/llm_relevance.prompt.yaml",
-        "questions/written.prompt.yaml",
-        "questions/written_of_two.prompt.yaml",
-        "search/reranking/llm.prompt.yaml",
-    ]
 
 
 # --- data ---

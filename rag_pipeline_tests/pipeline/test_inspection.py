@@ -38,12 +38,14 @@ def workspace(built, tmp_path):
 
 def mend(workspace):
     """Repair as `rag doctor --repair` does; return the first findings."""
-    said = inspect(workspace)
+    said = left = inspect(workspace)
     for _ in range(3):
-        for finding in inspect(workspace):
+        for finding in left:
             assert finding.mend
             finding.mend()
-    assert inspect(workspace) == []
+        if not (left := inspect(workspace)):
+            break
+    assert left == []
     return {finding.place: finding for finding in said}
 
 
@@ -133,7 +135,7 @@ def test_an_altered_index_of_a_release_is_built_from_the_releases_own_rows(works
     assert Corpus(workspace.config).search("fee of contract 2", k=3) == before
 
 
-@pytest.mark.parametrize("content", [b'{"format": 1, "rel', b"{}", b"[]", b'{"format": 1}'])
+@pytest.mark.parametrize("content", [b'{"format": 1, "rel', b"[]"])
 def test_an_unreadable_manifest_is_removed_and_the_newest_whole_release_served(workspace, content):
     workspace.store.write_bytes("releases/release-000002.json", content)
     said = mend(workspace)

@@ -26,7 +26,14 @@ def scripts(tmp_path_factory):
     for file in (*EXAMPLE.glob("*.*"), DRIVE):
         shutil.copy(file, folder)
     quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-    wanted = ["npm", "install", *quiet, "--prefer-offline", "@modelcontextprotocol/sdk@^1.20"]
+    wanted = [
+        "npm",
+        "install",
+        *quiet,
+        "--prefer-offline",
+        "--fetch-retries=0",
+        "@modelcontextprotocol/sdk@^1.20",
+    ]
     made = subprocess.run(wanted, cwd=folder, capture_output=True, text=True, timeout=240)
     if made.returncode:
         pytest.skip(f"npm can't install here: {made.stderr[-300:]}")

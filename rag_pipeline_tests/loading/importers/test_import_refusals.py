@@ -10,16 +10,12 @@ from hypothesis import strategies as st
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers import FORMATS, import_dataset
 from rag_pipeline_tests.testing.small_sets import (
-    ASSIGNED,
-    CAT,
     CODE,
     FEE,
     LABELS,
     NDA,
     SMALL,
     TREC,
-    anthropic,
-    chroma,
     contractnli,
     files,
     lines,
@@ -52,30 +48,14 @@ def test_missing_sources(tmp_path: Path, format: str) -> None:
 
 BAD_BENCHMARKS: list[tuple[Any, str]] = [
     ("{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
-    (b'{"tests": "\xff"}', "Invalid JSON"),
-    ('{"tests": ["\\ud800"]}', "Invalid JSON"),
     ("[" * 100_000, "Invalid JSON: recursion limit exceeded"),
-    ([], "Input should be an object, got []"),
-    ({}, "tests: Field required"),
     ({"tests": [FEE, 7]}, "tests[1]: Input should be an object, got 7"),
-    ({"tests": [{**FEE, "query": " "}]}, "tests[0].query: String should match pattern"),
-    ({"tests": [{"query": "?"}]}, "tests[0].snippets: Field required"),
     (
         {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, "2"]}]}]},
         "tests[0].snippets[0].span[1]: Input should be a valid integer, got '2'",
     ),
-    (
-        {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, True]}]}]},
-        "tests[0].snippets[0].span[1]: Input should be a valid integer, got True",
-    ),
-    (
-        {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, 2, 3]}]}]},
-        "tests[0].snippets[0].span: Tuple should have at most 2 items",
-    ),
 ]
 BAD_QUESTIONS: list[tuple[Any, str]] = [
-    ("question,corpus_id\nWho?,wiki\n", "row 1 (up to line 2): references: Field required"),
-    ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: Input should"),
     (
         "question,references,corpus_id\nWho?,[{},wiki\n",
         "row 1 (up to line 2): references: Invalid JSON",
@@ -91,19 +71,9 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
     (b"question\xff", "not UTF-8: invalid start byte at byte 8"),
 ]
 BAD_DOCUMENTS: list[tuple[Any, str]] = [
-    ({}, "Input should be a valid array, got {}"),
     ([CODE, {**CODE, "doc_id": "d"}], "[1]: the chunk ('u1', 0) is there twice"),
-    ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
 ]
 BAD_AGREEMENTS: list[tuple[Any, str]] = [
-    ({"text": ""}, ".text: String should match pattern"),
-    ({"spans": [[0]]}, ".spans[0][1]: Field required"),
-    ({"annotation_sets": []}, ".annotation_sets: List should have at least 1 item"),
-    (
-        {"annotation_sets": [{"annotations": {"nda-1": {"choice": "Maybe", "spans": []}}}]},
-        ".annotation_sets[0].annotations.nda-1.choice: Input should be 'Entailment', "
-        "'Contradiction' or 'NotMentioned', got 'Maybe'",
-    ),
     (
         {"annotation_sets": [{"annotations": {"x": {"choice": "Entailment", "spans": []}}}]},
         ".annotation_sets[0].annotations.x: 'x' is not one of the labels: nda-1, nda-2",
@@ -138,47 +108,6 @@ def test_bad_files(tmp_path: Path, format: str, file: str, content: Any, expecte
     write(source / file, content)
     message = refused(format, source, tmp_path / "out")
     assert message.startswith(f"{source / file}: {expected}")
-
-
-def test_missing_or_empty_legalbench_folders(tmp_path: Path) -> None:
-    write(tmp_path / "a/benchmarks/x.json", {"tests": []})
-    assert "corpus: no such folder" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
-    (tmp_path / "a/corpus").mkdir()
-    assert "no documents in it" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
-    write(tmp_path / "b/corpus/x.txt", "x")
-    assert "no *.json file" in refused("legalbench-rag", tmp_path / "b", tmp_path / "out")
-
-
-def test_bad_corpora_of_chroma(tmp_path: Path) -> None:
-    source = chroma(tmp_path / "in", CAT)
-    write(source / "corpora/wiki.md", "Twice.")
-    assert "the corpus 'wiki' is there twice" in refused("chroma-chunking", source, tmp_path / "o")
-    (source / "corpora/wiki.md").unlink()
-    write(source / "wiki.md", b"\xff")
-    assert "wiki.md: not UTF-8" in refused("chroma-chunking", source, tmp_path / "o")
-    (source / "wiki.md").unlink()
-    message = refused("chroma-chunking", source, tmp_path / "o")
-    assert message.endswith(
-        "no documents in it to import; skipped 1, the first: chroma-chunking-0001: the corpus "
-        "'wiki' is not there"
-    )
-
-
-def test_bad_questions_of_anthropic(tmp_path: Path) -> None:
-    source = anthropic(tmp_path / "in", [CODE], ASSIGNED)
-    path = source / "evaluation_set.jsonl"
-    write(path, json.dumps(ASSIGNED) + "\r\n\n{]\n")
-    message = refused("anthropic-contextual", source, tmp_path / "out")
-    assert message.startswith(f"{path}: line 3: Invalid JSON")
-    write(path, json.dumps({**ASSIGNED, "golden_chunk_uuids": [["u1", "1"]]}))
-    assert (
-        f"{path}: line 1: golden_chunk_uuids[0][1]: Input should be a valid integer, got '1'"
-        in (refused("anthropic-contextual", source, tmp_path / "out"))
-    )
-    path.unlink()
-    assert "can't be read: No such file" in refused(
-        "anthropic-contextual", source, tmp_path / "out"
-    )
 
 
 def test_agreement_spans_outside_the_text_are_skipped(tmp_path: Path) -> None:
