@@ -28,16 +28,6 @@ def test_nothing_is_served_before_the_first_release(corpus_file):
     assert corpus.releases() == []
 
 
-def test_an_open_corpus_picks_up_a_new_release(tmp_path, built_file, run_all):
-    corpus = Corpus.load(built_file)
-    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
-    edit(tmp_path, 250)
-    run_all(built_file)
-    assert corpus.reopen().release_id == "release-000002"
-    assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
-    assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
-
-
 def priority():
     """Return the priority value of this thread; 0 where threads have none."""
     linux = sys.platform == "linux"

@@ -124,17 +124,6 @@ def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_p
         assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
 
 
-def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):
-    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0))
-    workspace = Workspace(load_config(file))
-    load_and_chunk(workspace)
-    with pytest.raises(BudgetError, match="more than budget_usd 0"):
-        require_budget(workspace, plan_run(workspace))
-    with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
-        indexing.update(workspace, "contextualized_chunks", "markdown.llm")
-    assert server.requests == []
-
-
 def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     tmp_path, server: ModelServer, capsys
 ):

@@ -41,13 +41,6 @@ SUBJECTS = {
     "notice": "Contracts with {firm} end {n} months after written notice. Email is not enough.",
     "expenses": "Expenses reach the {firm} accountants within {n} days. Receipts are attached.",
 }
-OTHERS = {
-    "parking": "Visitors of {firm} park behind the hall on level {n}. Bicycles have racks.",
-    "keys": "Lost keys cost {n}0 dollars at {firm}. The janitor replaces locks on Mondays.",
-    "laptops": "Each laptop from {firm} lasts {n} summers. Stickers are welcome.",
-    "canteen": "Soup is served daily by {firm} until {n} o'clock. Bread comes free.",
-    "records": SUBJECTS["data"],
-}
 QUESTIONS = {
     f"{firm}-{subject}": text.format(firm=firm)
     for number, firm in enumerate(FIRMS)
@@ -97,16 +90,6 @@ def edited(folder: Path, url: str) -> dict[str, Any]:
     return {}
 
 
-def added(folder: Path, url: str) -> dict[str, Any]:
-    (folder / "documents/Maple.md").write_text(document("Maple", 30, OTHERS))
-    return {}
-
-
-def deleted(folder: Path, url: str) -> dict[str, Any]:
-    (folder / "documents/Dune.md").unlink()
-    return {}
-
-
 def with_configuration(folder: Path, url: str) -> dict[str, Any]:
     settings = settings_for(folder, url)
     new = rule("third", "markdown", "none", "minilm", "hybrid", reranker="llm")
@@ -114,16 +97,10 @@ def with_configuration(folder: Path, url: str) -> dict[str, Any]:
     return {**settings, "configurations": [*settings["configurations"], new]}
 
 
-def with_threshold(folder: Path, url: str) -> dict[str, Any]:
-    settings = settings_for(folder, url)
-    settings["chunkings"]["semantic"]["threshold"] = 0.3
-    return settings
-
-
 Edit = Callable[[Path, str], dict[str, Any]]
 
 
-@pytest.mark.parametrize("change", [edited, added, deleted, with_configuration, with_threshold])
+@pytest.mark.parametrize("change", [edited, with_configuration])
 def test_planned_calls_are_near_the_calls_that_the_server_logs(
     tmp_path: Path, template: tuple[Path, ModelServer], change: Edit
 ) -> None:
