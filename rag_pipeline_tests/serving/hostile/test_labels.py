@@ -26,8 +26,8 @@ from rag_pipeline_tests.testing.labelled import (
 )
 from rag_pipeline_tests.testing.leaks import FILTERS, PATHS, http_paths, leaked, outcome
 
-CASES = int(os.environ.get("RAG_LEAK_CASES", "250"))
-REQUESTS = 240
+CASES = int(os.environ.get("RAG_LEAK_CASES", "120"))
+REQUESTS = 160
 COMPARED = [(), ("hr",), ("board",)]
 """Labels whose answers are compared with a corpus that has only their documents."""
 
