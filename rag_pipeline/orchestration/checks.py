@@ -74,7 +74,7 @@ def _check(
             asset=key,
             name=check.name,
             blocking=check.blocking,
-            description=" ".join((check.run.__doc__ or "").split()),
+            description=" ".join((check.run.__doc__ or "").partition("\n\n")[0].split()),
             partitions_def=partitions,
             retry_policy=retries,
         )(execute)  # type: ignore[arg-type]

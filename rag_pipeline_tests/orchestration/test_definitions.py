@@ -82,7 +82,11 @@ def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
 def test_the_checks_and_which_of_them_block(graph):
     nodes = [graph.get(key) for key in graph.asset_check_keys]
     assert {(n.key.asset_key.path[1], n.key.name, n.blocking) for n in nodes} == CHECKS
-    assert all(node.description for node in nodes)
+    about = {node.key.name: node.description for node in nodes}
+    assert all(about.values())
+    assert about["chunks_is_sound"] == (
+        "Expect unique chunk ids, valid offsets, and the document's text at these offsets."
+    )
 
 
 def test_the_jobs_schedules_and_sensors(definitions):
