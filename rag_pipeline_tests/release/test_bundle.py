@@ -349,14 +349,14 @@ def test_a_bundle_with_one_wrong_bit_is_refused_or_read_correctly(exported, tmp_
         heads = [entry.header_offset + n for entry in archive.infolist() for n in range(0, 30, 5)]
     bad, refused = tmp_path / "bad.zip", 0
     first, rest, last = (end, end + 57), (end, len(raw), 7), (len(raw) - 22, len(raw))
-    for place in [*heads, *range(0, end, 251), *range(*first), *range(*rest), *range(*last)]:
+    for place in [*heads, *range(0, end, 1009), *range(*first), *range(*rest), *range(*last)]:
         bad.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << place % 8]) + raw[place + 1 :])
         try:
             bundle.import_release(workspace, bad)
         except InputError as error:
             assert str(error).startswith(f"{bad}: ")
             refused += 1
-    assert refused > 400
+    assert refused > 150
     assert all(one == taken[0] for one in taken), "names and contents, from whatever was accepted"
     assert contents(tmp_path / "there") == before
     monkeypatch.undo()

@@ -170,6 +170,5 @@ def test_a_servers_first_answer_is_prepared_before_it_is_asked(built_file, caplo
     own = open_assistant([corpus])
     own.warm()
     assert corpus.opened().release.release_id == "release-000001"
-    assert corpus._served.searcher.index.dataset is not None
     assert caplog.text == ""
     assert own.ask(QUERY["query"]).text
