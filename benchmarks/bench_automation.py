@@ -103,14 +103,14 @@ def trial(folder: Path, wanted: Callable[[str], bool]) -> None:
     for corpus in (theirs, *also):
         rag(corpus, "run", "-q")
     corpora = [small(folder / name, name) for name in NAMES]
-    print(f"{'':44} {'runs':>5} {'steps':>6} {'daemon':>18} {'rag run':>18}", flush=True)
+    print(f"{'':44} {'runs':>5} {'steps':>6} {'their processes':>18} {'daemon':>9} {'rag run':>18}")
     with daemon_of(corpora) as daemon:
         for what, happens, same in _events(daemon, theirs, also):
             if not wanted(what):
                 continue
             cost = daemon.costs_of(*happens)
             line = f"{what:44} {cost.runs:5} {cost.steps:6} "
-            line += f"{cost.seconds:6.1f} s {cost.cpu:5.1f} CPU"
+            line += f"{cost.seconds:6.1f} s {cost.cpu:5.1f} CPU {cost.idle_cpu:5.1f} CPU"
             least = [found for happen in same if isinstance(found := happen(), Cost)]
             if least:
                 seconds, cpu = sum(one.seconds for one in least), sum(one.cpu for one in least)
@@ -163,10 +163,10 @@ def rest(folder: Path) -> None:
     for on in (True, False):
         with daemon_of([corpus], fast=False, on=on) as daemon:
             time.sleep(60)
-            before = daemon.cpu()
+            before = sum(daemon.cpu())
             time.sleep(REST_SECONDS)
             sensors = "on" if on else "off"
-            spent = daemon.cpu() - before
+            spent = sum(daemon.cpu()) - before
             print(f"at rest, sensors {sensors}: {spent:.1f} CPU s in {REST_SECONDS} s", flush=True)
 
 

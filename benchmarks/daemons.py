@@ -21,7 +21,13 @@ from rag_pipeline.orchestration.recovery import process_of
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    many_documents,
+    rule,
+    write_corpus,
+    write_documents,
+)
 from rag_pipeline_tests.testing.dagster_projects import HOME, command, running, wait_for
 from rag_pipeline_tests.testing.servers import free_port
 
@@ -69,12 +75,16 @@ _RELOAD = """mutation ($name: String!) {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an event cost: `runs` and `steps` in Dagster, wall and CPU seconds."""
+    """What an event cost: `runs` and `steps` in Dagster, wall and CPU seconds.
+
+    `cpu` counts the processes of runs. `idle_cpu` counts the daemon, its code server and sensors.
+    """
 
     runs: int
     steps: int
     seconds: float
     cpu: float
+    idle_cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +133,12 @@ class Corpus:
 
 
 def small(folder: Path, name: str) -> Corpus:
-    """Write a corpus of four documents and three configurations."""
+    """Write a corpus of fourteen documents and three configurations."""
     folder.mkdir(parents=True)
     chosen = [rule("one"), rule("two", "markdown"), rule("three", contextualizer="structural")]
-    return Corpus(write_corpus(folder, corpus=name, configurations=chosen))
+    file = write_corpus(folder, corpus=name, configurations=chosen)
+    write_documents(folder / "documents", many_documents(10, "Office"))
+    return Corpus(file)
 
 
 def rag(corpus: Corpus, *arguments: str, check: bool = True) -> Cost:
@@ -162,7 +174,8 @@ class Daemon:
         self.log, self.fault = self.folder / "daemon.log", self.folder / "fault"
         self.known: set[str] = set()
         self._processes = ExitStack()
-        self._leader, self._port, self._spent = 0, 0, 0.0
+        self._leader, self._port = 0, 0
+        self._spent: dict[tuple[int, int], tuple[bool, float]] = {}
 
     def start(self) -> None:
         """Start the daemon and the UI's server, and wait until it has loaded the corpora."""
@@ -176,19 +189,27 @@ class Daemon:
     def stop(self) -> None:
         self._processes.close()
 
-    def cpu(self) -> float:
-        """Return the CPU seconds of all processes so far, without the UI's server."""
-        return self._spent + _cpu_of_session(self._leader)
+    def cpu(self) -> tuple[float, float]:
+        """Return the CPU seconds so far of runs, and of all else without the UI's server."""
+        self._look()
+        runs = sum(cpu for is_run, cpu in self._spent.values() if is_run)
+        return runs, sum(cpu for _, cpu in self._spent.values()) - runs
+
+    def _look(self) -> None:
+        """Keep the CPU seconds of each process. Those of an ended one are from the last look."""
+        for pid, started, name, cpu in _processes_of(self._leader):
+            if name and "webserver" not in name:  # an ended one has no name
+                self._spent[pid, started] = "multiprocessing" in name, cpu
 
     def costs_of(self, *events: Callable[[], object]) -> Cost:
         """Let something happen, and return what its runs cost until nothing is stale."""
         self.wait(self._is_at_rest)
         self.known = {run.run_id for run in self.instance.get_runs()}
-        cpu, started = self.cpu(), time.time()
+        before, started = self.cpu(), time.time()
         for event in events:
             event()
         self.wait(lambda: bool(self.new()) and self._is_at_rest())
-        cpu = self.cpu() - cpu
+        runs, others = (now - then for now, then in zip(self.cpu(), before, strict=True))
         log = self.instance.event_log_storage
         taken = [log.get_concurrency_info(key) for key in log.get_concurrency_keys()]
         assert not any(pool.active_slot_count for pool in taken), "a slot is left"
@@ -198,7 +219,7 @@ class Daemon:
             len(self.instance.all_logs(record.dagster_run.run_id, of_type=made))
             for record in self.new()
         )
-        return Cost(len(self.new()), count, ended - started, cpu)
+        return Cost(len(self.new()), count, ended - started, runs, others)
 
     def new(self, *statuses: dg.DagsterRunStatus) -> list[dg.RunRecord]:
         """Return the runs since the event, in any status or one of these."""
@@ -207,7 +228,11 @@ class Daemon:
         return [record for record in found if record.dagster_run.run_id not in self.known]
 
     def wait(self, found: Callable[[], bool]) -> None:
-        wait_for(found, SECONDS, self.log)
+        def has_come() -> bool:
+            self._look()
+            return found()
+
+        wait_for(has_come, SECONDS, self.log)
 
     def started(self) -> dg.DagsterRun:
         """Wait for a run at work and return it."""
@@ -229,8 +254,7 @@ class Daemon:
     def kill_machine(self) -> None:
         """Kill the daemon, its servers and its run, as a power cut does, and start the daemon."""
         self.started()
-        self._spent = self.cpu()
-        for pid, _, _ in _processes_of(self._leader):
+        for pid, *_ in _processes_of(self._leader):
             os.kill(pid, signal.SIGKILL)
         self.stop()
         self.start()
@@ -241,7 +265,8 @@ class Daemon:
         good = file.read_text()
         file.write_text("this is no Python")
         corpus.edit()
-        time.sleep(BROKEN_SECONDS)
+        end = time.time() + BROKEN_SECONDS
+        self.wait(lambda: time.time() > end)
         file.write_text(good)
         self._ask(_RELOAD, {"name": file.name})
 
@@ -295,13 +320,8 @@ def daemon_of(corpora: list[Corpus], fast: bool = True, on: bool = True) -> Iter
             daemon.stop()
 
 
-def _cpu_of_session(leader: int) -> float:
-    """Return the CPU seconds of the processes of a session and of those that they waited for."""
-    return sum(cpu for _, name, cpu in _processes_of(leader) if "webserver" not in name)
-
-
-def _processes_of(leader: int) -> Iterator[tuple[int, str, float]]:
-    """Yield the id, command line and CPU seconds of each process of a session."""
+def _processes_of(leader: int) -> Iterator[tuple[int, int, str, float]]:
+    """Yield the id, start, command line and CPU seconds of each process of a session."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
@@ -309,5 +329,5 @@ def _processes_of(leader: int) -> Iterator[tuple[int, str, float]]:
         except OSError:
             continue  # it has ended meanwhile
         if int(fields[3]) == leader:
-            cpu = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-            yield int(status.parent.name), name, cpu
+            cpu = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+            yield int(status.parent.name), int(fields[19]), name, cpu

@@ -51,8 +51,7 @@ def defs() -> dg.Definitions:
         if tree is not None:
             parts = [*folder.rglob("*.py"), *folder.rglob("defs.yaml")]
             names = {part.relative_to(folder).parts[0] for part in parts} - {"__init__.py"}
-            others = sorted(names - {file.parent.name for file in own})
-            built += map(tree.build_defs, others)
+            built += map(tree.build_defs, sorted(names - {file.parent.name for file in own}))
     return dg.Definitions.merge(*built, dg.Definitions(executor=chosen_executor()))
 
 
