@@ -18,6 +18,7 @@ from rag_pipeline.cli.options import (
     option,
 )
 from rag_pipeline.errors import InputError, import_extra
+from rag_pipeline.memory import collection_paused
 
 app = typer.Typer()
 
@@ -130,9 +131,10 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
                 f"`rag serve` runs with an earlier {escape(shown_path(file))}, so this command "
                 f"works alone, which is slower; restart the server to serve the edited file"
             )
-        from rag_pipeline.corpus import Corpus
+        with collection_paused():
+            from rag_pipeline.corpus import Corpus
 
-        made = WORK[work](Corpus.load(file), **asked)
+            made = WORK[work](Corpus.load(file), **asked)
     return made
 
 
