@@ -105,20 +105,6 @@ def test_a_thousand_open_paragraphs_are_not_deep(tmp_path: Path) -> None:
     assert load(tmp_path / "a.html", "<p>x" * 1000).text == "\n\n".join(["x"] * 1000)
 
 
-@pytest.mark.parametrize(
-    ("name", "raw"),
-    [
-        ("a.docx", docx_bytes()),
-        ("a.pptx", pptx_bytes()),
-        ("a.xlsx", xlsx_bytes()),
-        ("a.pdf", pdf_bytes("one", "two")),
-        ("a.html", b"<h1>x</h1><p>y"),
-    ],
-)
-def test_the_same_bytes_give_the_same_document(tmp_path: Path, name: str, raw: bytes) -> None:
-    assert load(tmp_path / name, raw) == load(tmp_path / name, raw)
-
-
 def test_menus_and_footers_of_a_page_are_left_out() -> None:
     page = (
         "<body><nav>Home Shop</nav><div role=navigation>Menu</div><main><h1>Pumps</h1><p>They turn."

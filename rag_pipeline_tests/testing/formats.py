@@ -4,6 +4,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from datetime import date
+from functools import cache
 from typing import Any
 
 import docx
@@ -13,6 +14,7 @@ from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
 
+@cache
 def docx_bytes(title: str = "", *, body: str = "Two years.") -> bytes:
     file = docx.Document()
     file.core_properties.title = title
@@ -25,6 +27,7 @@ def docx_bytes(title: str = "", *, body: str = "Two years.") -> bytes:
     return saved(file)
 
 
+@cache
 def pptx_bytes(title: str = "Roadmap") -> bytes:
     file = pptx.Presentation()
     slide = file.slides.add_slide(file.slide_layouts[1])
@@ -33,6 +36,7 @@ def pptx_bytes(title: str = "Roadmap") -> bytes:
     return saved(file)
 
 
+@cache
 def xlsx_bytes() -> bytes:
     file = openpyxl.Workbook()
     file.active.title = "Fees"
