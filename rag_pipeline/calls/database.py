@@ -5,6 +5,7 @@ the connection to Postgres is lost, or if two transactions block each other.
 """
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -211,6 +212,9 @@ class Database:
                 if not (was_open and _may_pass(error)) or time.monotonic() > until:
                     reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
                     cure = f"; start it, or name another by {VARIABLE}" if self.is_shared else ""
+                    if not self.is_shared and "disk I/O error" in reason:  # the disk may be full
+                        free = shutil.disk_usage(self.path.parent).free
+                        cure = f"; {free:,} bytes are free there"
                     raise StoreError(f"{self.place}: calls: {reason}{cure}") from None
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
