@@ -54,8 +54,12 @@ vars(minilm)["_pass"] = _remembering(vars(minilm)["_pass"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the files with the longest tests first: at the end one process would wait for them."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Start the files with the longest tests first, and then those beside this file.
+
+    At the end one process would wait for them.
+    """
+    here = Path(__file__).parent
+    items.sort(key=lambda i: (i.get_closest_marker("long") is None, i.path.parent != here))
 
 
 @pytest.fixture(autouse=True)
