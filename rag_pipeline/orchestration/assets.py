@@ -39,6 +39,7 @@ from rag_pipeline.orchestration.names import (
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.staleness import (
+    Newest,
     found_current,
     input_key,
     input_mapping,
@@ -202,9 +203,9 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
             data_version=dg.DataVersion(one.version),
         )
     if several:
-        graph = context.job_def.asset_layer.asset_graph
+        graph, read = context.job_def.asset_layer.asset_graph, Newest()
         for step, outcome in made.items():
-            yield materialization(workspace, context.instance, step, outcome, graph)
+            yield materialization(workspace, context.instance, step, outcome, graph, read)
     if failed:
         said = [f"{s}: {e}" if several else str(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))

@@ -4,7 +4,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,9 @@ class RagPipeline(dg.Component):
         # A Dagster resource is a descriptor, so normal attribute access would evaluate it.
         s3 = inspect.getattr_static(self, "s3")
         if s3 is not None:
-            self.config.documents.read_with(cache(partial(_opened, s3)))
+            self.config.documents.read_with(
+                cache(lambda: s3.process_config_and_initialize().get_client())
+            )
         try:
             with blaming(self.config.where):
                 return build_definitions(
@@ -146,10 +148,6 @@ class RagPipeline(dg.Component):
                 )
         except UnexpectedError as error:
             return definitions_of_mistake(Path(self.config.where), error)
-
-
-def _opened(s3: "S3Resource") -> Any:
-    return s3.process_config_and_initialize().get_client()
 
 
 class _Mistaken(RagPipeline):

@@ -8,7 +8,7 @@ from typing import Any, cast
 import dagster as dg
 
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.staleness import Graph, version_tags
+from rag_pipeline.orchestration.staleness import Graph, Newest, version_tags
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.metadata import (
     Details,
@@ -74,13 +74,14 @@ def materialization(
     step: Step,
     outcome: Materialized,
     graph: Graph,
+    read: Newest,
 ) -> dg.AssetMaterialization:
-    """Return the materialization of one step, for an op that makes several steps."""
+    """Return the materialization of one step, for an op that makes several steps of an asset."""
     return dg.AssetMaterialization(
         asset_key(workspace.config, step.asset),
         partition=step.partition,
         metadata=metadata_of(outcome.metadata),
-        tags=version_tags(workspace, instance, step, outcome.version, graph),
+        tags=version_tags(workspace, instance, step, outcome.version, graph, read),
     )
 
 

@@ -14,7 +14,7 @@ from rag_pipeline.orchestration.internals import (
     ResolutionException,
     TranslatorResolvingInfo,
 )
-from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.planning import steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 
 
@@ -86,18 +86,13 @@ def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.Partiti
 
     Return None if one of the assets has no partitions.
     """
-    source, target = ASSETS[before], ASSETS[after]
-    if source.partitioned_by is None or target.partitioned_by is None:
+    if ASSETS[before].partitioned_by is None or ASSETS[after].partitioned_by is None:
         return None
-    chosen = config.all_configurations.values()
-    made = target.keys(config, chosen)
     targets: dict[str, set[str]] = {}
-    for configuration in chosen:
-        key = configuration.key.at(target.partitioned_by)
-        if key in made and source.applies(config, configuration):
-            targets.setdefault(str(configuration.key.at(source.partitioned_by)), set()).add(
-                str(key)
-            )
+    for step in steps(config):
+        for read in upstream(config, step) if step.asset == after else ():
+            if read.asset == before:
+                targets.setdefault(str(read.partition), set()).add(str(step.partition))
     return dg.StaticPartitionMapping(targets)
 
 

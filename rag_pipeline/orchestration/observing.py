@@ -7,9 +7,9 @@ corpus file again. So a changed threshold or model needs no reload, but new part
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import dagster as dg
 
@@ -135,23 +135,20 @@ class Observer:
             self._agreed = {}
         return self._graph[1]
 
-    def observe(self, context: Context) -> list[Step]:
-        """Report the changes, and return the stale steps."""
+    def observe(self, context: Context, made: Collection[Step] = ()) -> list[Step]:
+        """Report the changes after a run that made some steps, and return the stale steps."""
         stale = stale_steps(self.now())
-        self._reconcile(context, stale)
+        self._reconcile(context, stale, 0, math.inf, made)
         return list(stale)
 
-    def _reconcile(
-        self, context: Context, stale: Mapping[Step, str], start: int = 0, seconds: float = math.inf
-    ) -> int:
+    def _reconcile(self, context: Context, stale: Mapping[Step, str], *more: Any) -> int:
         graph = self.graph(context)  # it may replace `_agreed`
-        workspace, instance = self.now(), context.instance
-        return reconcile(workspace, instance, graph, stale, self._agreed, start, seconds)
+        return reconcile(self.now(), context.instance, graph, stale, self._agreed, *more)
 
-    def observe_after(self, context: dg.OpExecutionContext) -> None:
+    def observe_after(self, context: dg.OpExecutionContext, made: Collection[Step]) -> None:
         """Observe after a run. Log an error, because it must not fail the run."""
         try:
-            self.observe(context)
+            self.observe(context, made)
         except Exception as error:  # noqa: BLE001 (the run itself succeeded)
             said = f"files and settings are not observed: {type(error).__name__}: {error}"
             context.log.warning(said)

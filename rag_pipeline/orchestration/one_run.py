@@ -50,6 +50,7 @@ from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
 from rag_pipeline.orchestration.staleness import (
+    Newest,
     found_current,
     observe_for_the_first_time,
     version_made,
@@ -135,7 +136,7 @@ class Work:
         """Yield Dagster's events for the driver's events, and log the rest."""
         workspace, instance = self.plan.workspace, context.instance
         config, graph = workspace.config, self.observer.graph(context)
-        observe_for_the_first_time(workspace, instance, wanted)
+        read = Newest()
         left_out: dict[Step, int] = {}
         for event in drive(
             workspace,
@@ -150,11 +151,13 @@ class Work:
             step, key = event.step, asset_key(config, event.step.asset)
             match event:
                 case Made(outcome=outcome):
+                    if not read:
+                        observe_for_the_first_time(workspace, instance, wanted)
                     same = step == DOCUMENTS and version_made(workspace, instance, step)
                     if same == outcome.version:  # no asset behind it has to wait for an event
                         yield found_current(workspace, step, metadata_of(outcome.metadata))
                     else:
-                        yield materialization(workspace, instance, step, outcome, graph)
+                        yield materialization(workspace, instance, step, outcome, graph, read)
                 case Checked(check=check, result=result):
                     yield evaluation(key, step, check, result)
                 case Done(ran=False) if config.schedule is not None and step.row.watched:
@@ -182,7 +185,8 @@ class Work:
         """Observe the steps that are still stale, and delete runs past their time."""
         workspace = self.plan.workspace
         if self._last is not None:
-            self.observer.observe_after(self._last)
+            # A load may have left an observation instead.
+            self.observer.observe_after(self._last, self.plan.made - {DOCUMENTS})
             if self.keep_going:
                 tag = left_over(workspace, instance, _unmakeable(self.failed))
                 instance.add_run_tags(run.run_id, {LEFT_TAG: tag})

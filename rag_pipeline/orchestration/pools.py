@@ -17,13 +17,12 @@ from rag_pipeline.pipeline.planning import steps
 _POLL_SECONDS = 1.0
 
 
-def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
-    """Return the pool of the op that makes an asset, or of the op that makes a whole corpus.
+def pool_of(config: CorpusConfig, asset: str) -> str:
+    """Return the pool of the op that makes an asset.
 
     An op has one pool. If it calls several providers, the pool's name joins their names.
     """
-    counted = (step for step in steps(config) if asset in (None, step.asset))
-    called = {called_vendor(config, step) for step in counted}
+    called = {called_vendor(config, step) for step in steps(config) if step.asset == asset}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)
 

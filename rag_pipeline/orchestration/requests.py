@@ -101,7 +101,8 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
     config = workspace.config
     found = Survey()
     canceled = canceled_steps(instance, config)
-    left = _left(instance, config)
+    runs = instance.get_runs(dg.RunsFilter(job_name=update_job_name(config)), limit=_LOOKED_AT)
+    left = next((run.tags[LEFT_TAG].split() for run in runs if LEFT_TAG in run.tags), ())
     running = set(running_steps(instance, config))
     loaded = _last_load(instance, config)
     for step in steps(config):
@@ -115,7 +116,9 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             found.stuck[step] = f"it reads {stuck[0]}"
         else:
             try:
-                if _settled(workspace, step):
+                # Comparing documents would hash every file; another sensor compares their listing.
+                stale = bool(step.row.reads) and plan_step(workspace, step).must_run
+                if not stale and passed(workspace, step):
                     continue
                 inputs = _inputs(workspace, step, loaded)
             except Exception as error:  # noqa: BLE001 (a plugin's own)
@@ -252,12 +255,6 @@ def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collec
     return " ".join(left)
 
 
-def _left(instance: dg.DagsterInstance, config: CorpusConfig) -> Collection[str]:
-    wanted = dg.RunsFilter(job_name=update_job_name(config))
-    runs = instance.get_runs(wanted, limit=_LOOKED_AT)
-    return next((run.tags[LEFT_TAG].split() for run in runs if LEFT_TAG in run.tags), ())
-
-
 def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     """Return the hash of a step's inputs.
 
@@ -367,12 +364,6 @@ def _steps_of_backfill(config: CorpusConfig, backfill: PartitionBackfill) -> lis
         return [step for step in found if names is None or step.partition in names]
     targets = {*data.target_subset.iterate_asset_partitions()}
     return [s for s in found if (asset_key(config, s.asset), s.partition) in targets]
-
-
-def _settled(workspace: Workspace, step: Step) -> bool:
-    # Comparing documents would hash every file; another sensor compares their listing.
-    stale = bool(step.row.reads) and plan_step(workspace, step).must_run
-    return not stale and passed(workspace, step)
 
 
 def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:

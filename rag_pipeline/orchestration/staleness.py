@@ -12,8 +12,7 @@ only when it changes, because other assets may wait for it.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -33,6 +32,9 @@ from rag_pipeline.workspace import Workspace
 
 Graph = Any
 """Dagster's asset graph of a corpus."""
+
+Newest = dict[dg.AssetKey, dg.EventLogRecord | None]
+"""The newest events of assets."""
 
 Agreed = dict[Step, tuple[object, ...]]
 """The states of steps on which Dagster's staleness agreed with `rag plan`."""
@@ -89,11 +91,17 @@ def build_inputs(
 
 
 def version_tags(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step, version: str, graph: Graph
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step,
+    version: str,
+    graph: Graph,
+    read: Newest,
 ) -> dict[str, str]:
     """Return the tags of a materialization that name the versions of its inputs in the graph.
 
     Dagster writes these tags for an asset's own op, but not for an event that another op yields.
+    `read` keeps the events of the inputs for further partitions of the asset.
     """
     node = graph.get(asset_key(workspace.config, step.asset))
     tags = {
@@ -101,17 +109,17 @@ def version_tags(
         data_version.CODE_VERSION_TAG: node.code_version or "",
         data_version.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
     }
-    for key, record in _newest(instance, sorted(node.parent_keys)).items():
-        read = _version(record) or data_version.DEFAULT_DATA_VERSION.value
+    if not read:
+        read |= _newest(instance, sorted(node.parent_keys))
+    for key, record in read.items():
+        seen = _version(record) or data_version.DEFAULT_DATA_VERSION.value
         pointer = str(record.storage_id) if record else data_version.NULL_EVENT_POINTER
-        tags[data_version.get_input_data_version_tag(key)] = read
+        tags[data_version.get_input_data_version_tag(key)] = seen
         tags[data_version.get_input_event_pointer_tag(key)] = pointer
     return tags
 
 
-def _newest(
-    instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
-) -> dict[dg.AssetKey, dg.EventLogRecord | None]:
+def _newest(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> Newest:
     """Return the newest materialization of each asset, or else its newest observation."""
     entries = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(keys)}
     made = {k: entries[k].last_materialization_record if k in entries else None for k in keys}
@@ -143,6 +151,7 @@ def reconcile(
     agreed: Agreed,
     start: int = 0,
     seconds: float = math.inf,
+    made: Container[Step] = (),
 ) -> int:
     """Observe changed inputs and report current steps, from step number `start` on.
 
@@ -150,17 +159,23 @@ def reconcile(
     that is left after `seconds`, or 0 if none is left. Afterwards Dagster's staleness agrees with
     `rag plan`. Call it only while no run is active. `agreed` keeps the state of every step on which
     Dagster agreed. Such a step is looked up only after an event of the step or of its inputs.
+    Dagster agrees on the current steps in `made`, because the run that calls this made them.
     """
     ends, every = time.monotonic() + seconds, steps(workspace.config)
+    statuses = Statuses(instance, graph)
     while start < len(every):
-        own = [s for s in every[start : start + _AT_ONCE] if s.asset == every[start].asset]
+        some = [s for s in every[start : start + _AT_ONCE] if s.asset == every[start].asset]
+        start += len(some)
+        if not (own := [step for step in some if step in stale or step not in made]):
+            continue
         observe_for_the_first_time(workspace, instance, own)
         states = _states(workspace, instance, graph, own, stale)
         doubtful = [step for step in own if agreed.get(step) != states[step]]
         if doubtful:
-            written = _reconcile(workspace, instance, graph, doubtful, stale)
+            written = _reconcile(workspace, instance, graph, doubtful, stale, statuses)
             agreed.update((step, states[step]) for step in doubtful if step not in written)
-        start += len(own)
+            if written:  # Dagster's answers may differ now
+                statuses = Statuses(instance, graph)
         if time.monotonic() > ends and start < len(every):
             return start
     return 0
@@ -207,13 +222,14 @@ def _reconcile(
     graph: Graph,
     own: Sequence[Step],
     stale: Mapping[Step, str],
+    statuses: "Statuses",
 ) -> set[Step]:
     """Observe and report partitions of one asset, and return the steps that got an event.
 
     The assets before it must be done.
     """
     source = input_key(workspace.config)
-    statuses, observed = Statuses(instance, graph), set[Step]()
+    observed = set[Step]()
     for step in own:
         key = asset_key(workspace.config, step.asset)
         fresh = statuses.is_fresh(key, step.partition)
@@ -287,7 +303,7 @@ def _version_read(
 
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
     """Return whether something other than a run in Dagster changed a step, such as a rollback."""
-    version = _version_now(workspace, step)
+    version = step.row.version and step.row.version(workspace)
     return version is not None and version != version_made(workspace, instance, step)
 
 
@@ -295,10 +311,6 @@ def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step)
     """Return the data version of the last materialization of a step, or None without one."""
     key = asset_key(workspace.config, step.asset)
     return _version(instance.get_latest_data_version_record(key, False, step.partition))
-
-
-def _version_now(workspace: Workspace, step: Step) -> str | None:
-    return step.row.version(workspace) if step.row.version else None
 
 
 def found_current(
@@ -323,39 +335,35 @@ def unchanged(
     key = asset_key(workspace.config, step.asset)
     record = instance.get_latest_data_version_record(key, False, step.partition)
     before = record.event_log_entry.asset_materialization if record else None
-    version = _version_now(workspace, step) or _version(record) or made_from(workspace, step, {})
+    version = (step.row.version and step.row.version(workspace)) or _version(record)
+    version = version or made_from(workspace, step, {})
     metadata: Mapping[str, Any] = before.metadata if before else {}
     return dg.AssetMaterialization(
         key,
         partition=step.partition,
         description="Found current: nothing had to be made.",
         metadata={k: 0 if k in _COUNTS else v for k, v in metadata.items()} | {"unchanged": True},
-        tags=version_tags(workspace, instance, step, version, graph),
+        tags=version_tags(workspace, instance, step, version, graph, {}),
     )
 
 
-class Statuses:
+class Statuses(LoadingContext):
     """Staleness of partitions as Dagster reports it, cached at the first read."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
-        loading = _Loading(instance)
-        self._resolver = data_version.CachingStaleStatusResolver(instance, graph, loading)
+        self._instance, self._loaders = instance, dict[type, Any]()
+        self._resolver = data_version.CachingStaleStatusResolver(instance, graph, self)
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        """Return the Dagster instance."""
+        return self._instance
+
+    @property
+    def loaders(self) -> dict[type, Any]:
+        """Return the cached batches of events."""
+        return self._loaders
 
     def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
         """Return whether Dagster calls a partition fresh."""
         return self._resolver.get_status(key, partition) is data_version.StaleStatus.FRESH
-
-
-class _Loading(LoadingContext):
-    """The context in which Dagster looks up staleness."""
-
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self._instance = instance
-
-    @property
-    def instance(self) -> dg.DagsterInstance:
-        return self._instance
-
-    @cached_property
-    def loaders(self) -> dict[type, Any]:
-        return {}

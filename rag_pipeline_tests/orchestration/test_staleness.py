@@ -178,9 +178,9 @@ def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, hom
     asked = []
     real = staleness._reconcile
 
-    def noted(workspace, instance, graph, own, stale):
+    def noted(workspace, instance, graph, own, *more):
         asked.extend(own)
-        return real(workspace, instance, graph, own, stale)
+        return real(workspace, instance, graph, own, *more)
 
     monkeypatch.setattr(staleness, "_reconcile", noted)
     assert observer.observe_at_rest(context) == ("everything is current", 0)
