@@ -6,7 +6,7 @@ and sentences of a known form (`forms`). Documents in other languages yield no f
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, get_args
@@ -179,7 +179,11 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     words = Counter(re.findall(r"\b[a-zäöüß]+\b", text))
     large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
     proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
-    small = (dictionary("en") if language == "en" else frozenset(words)) - proper
+    vocabulary = dictionary("en") if language == "en" else frozenset(words)
+
+    def is_small(word: str) -> bool:
+        return word in vocabulary and word not in proper
+
     persons = set(_PERSON.findall(text))
     for number, (start, end) in enumerate(spans):
         raw, last = text[start:end], before
@@ -189,7 +193,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             level_start, before = end, ""
             if language == "en":
                 # A title capitalizes words that the text does not: "Payment Information".
-                in_text = all(w.casefold() in small for w in title.split() if not w.islower())
+                in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
                 title = title.lower() if in_text else title
             heading = title
             continue
@@ -225,7 +229,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
                 sentence = sentence[:1].lower() + sentence[1:]
             elif first not in ("Herr", "Frau"):
                 continue
-        found = document.document_id, begin, end, _small(sentence, small)
+        found = document.document_id, begin, end, _small(sentence, is_small)
         about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
         past = _section_end(spans, number, text) if is_topic else None
@@ -311,10 +315,10 @@ def _lacks_ligature(word: str, listed: Set[str]) -> bool:
     return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 
-def _small(text: str, small: frozenset[str]) -> str:
+def _small(text: str, is_small: Callable[[str], bool]) -> str:
     """Return a text with its first word in lower case, unless the document capitalizes it."""
     first = text.partition(" ")[0]
-    is_common = small.issuperset(first.casefold().split("-")) and not first[1:2].isupper()
+    is_common = all(map(is_small, first.casefold().split("-"))) and not first[1:2].isupper()
     return text[:1].lower() + text[1:] if is_common else text
 
 
