@@ -210,6 +210,12 @@ class MissingExtraError(ProviderError):
         super().__init__(f"{package} is not installed; run: {installation(*extras)}")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural."""
+    many = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"
+
+
 def first_problem(error: "ValidationError") -> str:
     """Return the path of the first wrong field in the model, and the message of its error."""
     first = error.errors(include_input=False, include_url=False)[0]

@@ -41,6 +41,7 @@ from rag_pipeline.client.records import Step
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.indexing import not_searched
 from rag_pipeline.release.opening import FIRST_QUERY
 from rag_pipeline.search.staged import LocalExpansion
 
@@ -384,6 +385,16 @@ class _Answering:
             detail["verified"] = sum(c.supports for c in answer.citations)
         self.is_whole &= not self._by_model.warnings
         standing = standing_warnings(complete(question, self.turns), found, answer)
+        warnings = [*self._by_model.warnings, *standing]
+        if not answer.answered and self.document_id is None and self.where is None:
+            seen = (c for c in self.chosen if isinstance(c, ReleasedCorpus))
+            warnings += [
+                aside
+                for one in seen
+                # A caller with labels is not told the names of files.
+                if one.caller.labels is None
+                and (aside := not_searched(one.corpus.workspace, self._query))
+            ]
         return AssistedAnswer(
             query=question,
             text=answer.text,
@@ -395,7 +406,7 @@ class _Answering:
             confidence=answer.confidence,
             problems=answer.problems,
             doubted=answer.doubted,
-            warnings=(*self._by_model.warnings, *standing),
+            warnings=tuple(warnings),
             table=answer.table,
             trace=tuple(self._trace),
         )

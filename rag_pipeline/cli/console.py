@@ -28,6 +28,8 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from rag_pipeline.errors import counted as counted
+
 _WIDE = 200
 _PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "✓": "+", "→": ">", "·": "-", "‘": "'"})
 
@@ -138,11 +140,6 @@ def new_table(*names: str, title: str | None = None, numbers: Collection[str] = 
     for name in names:
         table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
     return table
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def megabytes(size: int) -> str:

@@ -1,12 +1,14 @@
 """Warn about doubtful texts of documents, and about chunks longer than an embedding reads."""
 
+import re
 from collections.abc import Mapping
 
-from rag_pipeline.errors import installation
+from rag_pipeline.errors import counted, installation
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.unseen import unseen_warning
+from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
@@ -49,6 +51,28 @@ def refused_documents(workspace: Workspace) -> list[str]:
     """Return a line for every file that could not be read as a document, sorted by id."""
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
+
+
+def not_searched(workspace: Workspace, query: str) -> str:
+    """Return a sentence about the files that no search reads, or "" if there are none.
+
+    It names up to 2 files whose names share the most words with the query, or else numbers.
+    """
+    rows = list(workspace.quarantine("documents").read_rows(["document_id", "reason"]))
+    aside = {row["document_id"]: row["reason"].partition(";")[0] for row in rows}
+    excluded = workspace.config.documents.exclude
+    aside |= dict.fromkeys(excluded, "left out by documents.exclude")
+    asked = _words(query)
+    alike = {name: n for name in aside if (n := len(asked & _words(name)))}
+    if named := sorted(alike, key=lambda name: (-alike[name], name))[:2]:
+        return f"not searched: {', '.join(f'{name} ({aside[name]})' for name in named)}"
+    parts = [f"{counted(len(rows), 'document')} in quarantine"] if rows else []
+    parts += [f"what documents.exclude leaves out, {', '.join(excluded[:2])}"] if excluded else []
+    return f"not searched: {'; '.join(parts)}" if parts else ""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(default_tokenizer().tokenize(re.sub(r"[\W_]+", " ", text)))
 
 
 def code_warning(workspace: Workspace) -> str:

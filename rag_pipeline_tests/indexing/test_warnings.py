@@ -1,12 +1,12 @@
-"""Warnings about chunks over the embedding's window."""
+"""Warnings about chunks over the embedding's window, and about files that no search reads."""
 
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import window_warnings
+from rag_pipeline.indexing import not_searched, window_warnings
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import index
-from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.corpora import write_documents, write_file
 
 # A word of the model's vocabulary each: 400 tokens in 2,000 characters.
 LONG = "rent " * 400
@@ -42,3 +42,22 @@ def test_chunks_longer_than_the_window_are_reported(tmp_path, chunking, expected
     assert window_warnings(workspace) == [], "nothing is chunked yet"
     index(workspace, "recursive_150")
     assert window_warnings(workspace) == expected
+
+
+def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):
+    write_documents(tmp_path / "documents", {"fees.txt": "Fees are due.", "tax_returns.xlsx": "x"})
+    excluded = ["logs/web-shop.log"]
+    file = write_file(tmp_path, queries=None, documents={"path": "documents", "exclude": excluded})
+    workspace = Workspace(load_config(file))
+    index(workspace, "recursive_150")
+    left_out = "logs/web-shop.log (left out by documents.exclude)"
+    assert (
+        not_searched(workspace, "Which requests did the shop log?") == f"not searched: {left_out}"
+    )
+    assert not_searched(workspace, "Who signs the tax return?") == (
+        "not searched: tax_returns.xlsx (corrupt .xlsx: File is not a zip file)"
+    )
+    assert not_searched(workspace, "Who is the landlord?") == (
+        "not searched: 1 document in quarantine; what documents.exclude leaves out, "
+        "logs/web-shop.log"
+    )
