@@ -128,6 +128,9 @@ def resolve(workspace: Workspace, name: str) -> Reference:
 
 def _show_differences(one: Reference, other: Reference, found: dict[str, Comparison]) -> None:
     console.print(f"[bold]A[/bold] {escape(one.label)}\n[bold]B[/bold] {escape(other.label)}")
+    if all(difference.n <= 1 for difference in found.values()):
+        console.print("One question can't tell A from B; to make more: rag questions")
+        return
     table = new_table()
     table.pad_edge = False
     table.add_column("metric", no_wrap=True)

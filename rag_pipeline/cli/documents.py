@@ -49,6 +49,16 @@ def refusals(workspace: Workspace) -> list[Refusal]:
     return sorted(refusal._replace(reason=here(refusal.reason)) for refusal in found)
 
 
+def coverage(workspace: Workspace) -> str:
+    """Return a line with the number of documents, and of those that are not indexed themselves."""
+    documents, copies = len(workspace.documents().state()), len(find_copies(workspace))
+    parts = [f"{counted(documents, 'document')}: {documents - copies:,} indexed"]
+    if copies:
+        parts.append(f"{copies:,} with the same text as one of these")
+    refused = workspace.quarantine("documents").count()
+    return ", ".join(parts) + (f"; {refused:,} more in quarantine" if refused else "")
+
+
 def _quarantines(workspace: Workspace) -> list[str]:
     named = [step.store_name for step in steps(workspace.config) if step.row.table is not None]
     return list(dict.fromkeys(named))
@@ -99,7 +109,7 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
             {**record, "warnings": doubts, "indexed_as": indexed, "page": page, "text": text}
         )
         return
-    pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
+    pages = f"{counted(int(document.metadata['pages']), 'page')}, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
     say(f"[dim]{visible(about)}[/dim]")
     if quality := text_quality(document.metadata):

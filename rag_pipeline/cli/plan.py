@@ -22,6 +22,7 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.costs import estimate_lines
+from rag_pipeline.cli.documents import coverage
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
@@ -84,9 +85,8 @@ def show_plan(file: Path, as_json: bool) -> None:
         console.print(line)
     for line in _largest(workspace, found, changes, file):
         say(line)
-    if refused := refused_documents(workspace):
-        look = command(rag("quarantine", file=file, corpus=config.corpus))
-        say(f"{counted(len(refused), 'document')} in quarantine, not indexed: {look}")
+    if refused_documents(workspace):
+        say(f"{coverage(workspace)}: {command(rag('quarantine', file=file, corpus=config.corpus))}")
     if config.budget_usd is not None and not is_known(found):
         console.print(
             f"budget_usd {config.budget_usd:g} is checked once the numbers behind '?' are known; "

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import (
+    command,
     console,
     counted,
     indented,
@@ -22,13 +23,13 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.costs import keep_outcome
-from rag_pipeline.cli.documents import refusals
+from rag_pipeline.cli.documents import coverage, refusals
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
-from rag_pipeline.cli.passages import show_chunks
+from rag_pipeline.cli.passages import show_answer
 from rag_pipeline.cli.tables import show_leaderboard
-from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.config import CorpusConfig, ExtractiveAnswers, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
 from rag_pipeline.evaluation.results import QUERIES
@@ -114,12 +115,12 @@ def _run(
     calls = CallCounts()
     for result in ran:
         calls.add(result.calls)
-    told = f"everything is current: {len(results)} steps checked, nothing to do"
+    told = f"everything is current: {counted(len(results), 'step')} checked, nothing to do"
     if ran:
         current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
         told = (
-            f"{len(ran)} of {len(results)} steps run{current}; {calls.made:,} texts sent to "
-            f"models, {calls.saved:,} taken from the cache"
+            f"{len(ran)} of {len(results)} steps run{current}; "
+            f"{counted(calls.made, 'text')} sent to models, {calls.saved:,} taken from the cache"
         )
     console.print(f"{told}; {time.perf_counter() - started:.1f} s")
     if costs:
@@ -177,6 +178,7 @@ def summarize_run(
 
 
 def _show_problems(workspace: Workspace) -> None:
+    say(f"\n{coverage(workspace)}")
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
@@ -206,12 +208,16 @@ def _show_release(config: CorpusConfig, board: Board) -> None:
 
 
 def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
-    """Print the next commands. With `search`, first search for a query as an example."""
+    """Print the next commands. With `search`, first ask a query as an example, if it is free."""
     corpus = Corpus(config)
-    if search and (question := next(iter(corpus.questions(count=1)), None)):
-        say(f"[bold]{indented(visible(question), '')}[/bold]")
-        found = corpus.search(question, k=1)
-        show_chunks(found, question, corpus.places(found))
+    answers = config.evaluation.answers
+    is_free = not config.assistant.chat and isinstance(answers, ExtractiveAnswers)
+    if search and is_free and (question := next(iter(corpus.questions(count=1)), None)):
+        from rag_pipeline.assistant import open_assistant
+
+        say(command(rag("ask", question, file=file, corpus=config.corpus)))
+        show_answer(open_assistant([corpus]).ask(question), trace=False)
+        console.print()
     measured = config.queries_path is not None
     following = (
         (("ask", "your question"), ""),

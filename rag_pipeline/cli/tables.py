@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, indented, new_table, say, show_next
+from rag_pipeline.cli.console import command, console, counted, indented, new_table, say, show_next
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.evaluation.intervals import Summary
@@ -43,6 +43,9 @@ def show_leaderboard(board: Board) -> None:
     by, rows = board.sorted_by, board.configurations
     if rows and not board.is_measured:
         say(f"{board.corpus}: nothing is measured without questions; to make some: rag questions")
+        return
+    if rows and all(row.summary(by).n <= 1 for row in rows):
+        say(f"{board.corpus}: one question can't tell configurations apart; more: rag questions")
         return
     against = board.references if console.width >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}
@@ -132,15 +135,15 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
     for release in releases:
         mark = "*" if release.release_id == serving else " "
         created = release.created.removesuffix("+00:00").replace("T", " ")
-        what = f"{escape(release.configuration)}, {release.pinned.rows:,} chunks"
+        what = f"{escape(release.configuration)}, {counted(release.pinned.rows, 'chunk')}"
         say(f"{mark} [bold]{release.release_id}[/bold]  {created}  {what}")
         say(escape(indented("; ".join(release.reasons), "    ")))
 
 
 def show_import(report: "ImportReport", destination: Path) -> None:
     """Print the counts and skipped parts of an import, and the command that makes a corpus."""
-    chunks = f", {report.chunks:,} chunks" if report.chunks else ""
-    documents = f"{report.documents:,} documents, {report.queries:,} queries{chunks}"
+    chunks = f", {counted(report.chunks, 'chunk')}" if report.chunks else ""
+    documents = f"{counted(report.documents, 'document')}, {report.queries:,} queries{chunks}"
     say(f"{escape(str(destination))}: {documents}")
     if report.reanchored:
         console.print(f"  {report.reanchored:,} spans are not at the offsets of the data set")

@@ -119,6 +119,8 @@ def save_answers(
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
         "calibration": asdict(calibration),
+        # Only a placed calibration has no `auc`.
+        "placed_by": 0 if calibration.auc else calibration.answerable + calibration.unanswerable,
     }
     return ANSWERS.keep(workspace, configuration, source, columns, counts, made, more)
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.loading.folder import ListedFile
+from rag_pipeline.loading.images import IMAGE_TYPES
 from rag_pipeline.loading.languages import languages_of
 from rag_pipeline.loading.sources import (
     SourceFile,
@@ -89,7 +90,8 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
     own = {path: len(text) for path, text in read if _DATA.search(path)}
     characters = dict[str, float]()
     for file in light:
-        known = lengths.get(PurePosixPath(file.relative).suffix) or whole
+        suffix = PurePosixPath(file.relative).suffix
+        known = lengths.get(suffix) or ((0, 1) if suffix.lower() in IMAGE_TYPES else whole)
         estimate = sizes[file.relative] * known[0] / max(1, known[1])
         characters[file.relative] = own.get(file.relative, estimate)
     for path, count in _dumps(characters).items():
@@ -129,12 +131,13 @@ def _read_sample(
             try:
                 text = source.load().text
             except RagPipelineError as error:
+                text = ""
                 scans += [file.relative] if "scanned" in str(error) else []
-                continue
             of_suffix = lengths[PurePosixPath(file.relative).suffix]
             of_suffix[0] += len(text)
             of_suffix[1] += source.n_bytes
-            texts.append((file.relative, text))
+            if text:
+                texts.append((file.relative, text))
     return texts, scans, lengths, 0
 
 

@@ -270,7 +270,11 @@ _ROWS = (
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         activity="answer every query",
-        shown_counts=(("queries", "answers"), ("missing_judgements", "missing")),
+        shown_counts=(
+            ("queries", "answers"),
+            ("missing_judgements", "missing"),
+            ("placed_by", "other questions tried, to know when nothing answers"),
+        ),
     ),
     _results_asset(results.ENTITY_SCORES)(
         update=updates.entity_scores,

@@ -11,7 +11,7 @@ from typing import Any
 from rag_pipeline import indexing, report
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
-from rag_pipeline.errors import NotReleasedError, UnexpectedError
+from rag_pipeline.errors import NotReleasedError, UnexpectedError, counted
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.answers import update_answers
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
@@ -246,7 +246,7 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
 def answers(workspace: Workspace, key: Key) -> Materialized:
     """Answer every query from a configuration's run, and save the answers."""
     note = update_answers(workspace, workspace.config.configuration(key))
-    names = ("queries", "unanswered", "flagged")
+    names = ("queries", "unanswered", "flagged", "placed_by")
     return Materialized(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})
 
 
@@ -296,7 +296,7 @@ def shards_of_table(
 
     def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
         todo = indexing.plan(open_partition(workspace, key))
-        told = f"{len(todo.stale)} documents stale, {len(todo.orphaned)} orphaned, "
+        told = f"{counted(len(todo.stale), 'document')} stale, {len(todo.orphaned)} orphaned, "
         told += f"{todo.waiting} waiting, {todo.current} current"
         return todo.shards, {"orphaned": list(todo.orphaned)}, told
 

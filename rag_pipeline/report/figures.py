@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from rag_pipeline.errors import counted
 from rag_pipeline.evaluation.intervals import UNMEASURED, Summary
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.scores import answer_metrics
@@ -83,7 +84,7 @@ def stage_figure(effect: StageEffect) -> Figure:
 
 def _n(counts: Sequence[int]) -> str:
     low, high = counts[0], counts[-1]
-    return f"n = {low} queries" if low == high else f"n = {low} to {high} queries"
+    return f"n = {counted(low, 'query')}" if low == high else f"n = {low} to {high} queries"
 
 
 def quality_lines(content: Content) -> list[QualityLine]:

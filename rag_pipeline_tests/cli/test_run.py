@@ -81,7 +81,8 @@ def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -
     # The shortest of the questions that are answered by their first chunk.
     tail = outcome.out.split("Serving release-000001: ")[1]
     assert "default finds the answer among the first 5 chunks for 4 of 4 questions (100 %" in tail
-    assert "1. policy/" in tail or "1. nda/" in tail
+    assert "[1] policy/" in tail or "[1] nda/" in tail, "as `rag ask` answers"
+    assert "\n4 documents: 4 indexed\n" in outcome.out
     assert "rag ask 'your question' " in tail
 
 
@@ -138,7 +139,7 @@ def test_without_queries_no_question_is_made_up(
     assert "  load files: 4 of 4 documents" in said("plan", file)
     shown = said("run", file)
     assert "  embed chunks: " in shown, "a line tells the progress of a long stage"
-    assert "1. " not in shown.split("Serving release-000001")[1]
+    assert "[1]" not in shown.split("Serving release-000001")[1]
     assert "configurations by" not in shown, "nothing is measured"
     told = "tiny: nothing is measured without questions; to make some: rag questions\n"
     assert said("leaderboard", file) == told

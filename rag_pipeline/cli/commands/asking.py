@@ -217,7 +217,7 @@ def optimize(
     verdict = "adopted" if made.adopted else "not adopted; the prompts in use stay"
     say(
         f"prompts {made.number} ({made.model}): {made.metric} {before} before, "
-        f"{after} after on {made.validated} queries: {verdict}"
+        f"{after} after on {counted(made.validated, 'query')}: {verdict}"
     )
     console.print(f"cost: {opened.workspace.ledger.spent() - spent:.4f} USD")
 
@@ -308,6 +308,8 @@ def serve(
         caller=read_caller(labels),
     )
     import_extra("fastmcp", "fastmcp", "serve")
+    named_corpora = ", ".join(one.name for one in opened)
+    errors.print(f"opening {named_corpora}: the release, its indexes and models …", markup=False)
     from rag_pipeline.serving.server import serve_http, serve_stdio
 
     (serve_stdio if transport == "stdio" else serve_http)(opened, settings)
