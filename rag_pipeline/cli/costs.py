@@ -10,7 +10,7 @@ from typing import Any, cast
 from rich.markup import escape
 
 from rag_pipeline.calls.costs import GROUPS, ChargedTokens, Group, Totals, totals_by
-from rag_pipeline.cli.console import console, new_table, print_json, say
+from rag_pipeline.cli.console import console, counted, new_table, print_json, say
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.pipeline.dry_run import ERROR, PlannedStep, RunPlan, is_known
@@ -75,7 +75,7 @@ def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
         tokens = sum((f.tokens for f in own), ChargedTokens())
         asks = sum(f.asks or 0 for f in own)
         texts = sum(f.calls or 0 for f in own)
-        parts = [f"{asks:,} prompts"] * (asks > 0) + [f"{texts:,} texts"] * (texts > 0)
+        parts = [counted(asks, "prompt")] * (asks > 0) + [counted(texts, "text")] * (texts > 0)
         if not is_known(own):
             parts.append("an unknown number ('?') until documents are loaded and cut")
         if not parts:

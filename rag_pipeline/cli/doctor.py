@@ -62,7 +62,7 @@ def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callabl
     def corpus_file() -> str:
         file = find()
         loaded.append(load_config(file))
-        return f"{file}: {len(loaded[0].all_configurations)} configurations"
+        return f"{file}: {counted(len(loaded[0].all_configurations), 'configuration')}"
 
     yield "corpus file", corpus_file
     if not loaded:
@@ -152,7 +152,7 @@ def _inputs(config: CorpusConfig) -> str:
     if "://" in config.store_url or Path(config.store_url).exists():
         lost = left_out(Workspace(config))
     count = len(read_queries(config.queries_path))
-    return f"{count} queries in {config.queries_path}" + (f"; {lost}" if lost else "")
+    return f"{counted(count, 'query')} in {config.queries_path}" + (f"; {lost}" if lost else "")
 
 
 def _disk(config: CorpusConfig) -> str:
@@ -209,7 +209,7 @@ def _call_cache(config: CorpusConfig) -> str:
     found = "none yet"
     if database.exists:
         database.check()
-        found = f"{database.place}: {len(cache):,} answers"
+        found = f"{database.place}: {counted(len(cache), 'answer')}"
     if "://" not in config.store_url or database.is_shared:
         return found
     return (
@@ -224,4 +224,4 @@ def _release(config: CorpusConfig) -> str:
     corpus = Corpus(config)
     served = corpus.release()
     corpus.search("ready", k=1)
-    return f"{served.release_id}: {served.configuration}, {served.pinned.rows:,} chunks"
+    return f"{served.release_id}: {served.configuration}, {counted(served.pinned.rows, 'chunk')}"

@@ -62,7 +62,7 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
         counts = {"asked": asked.total(), "distinct": len(asked), "questions": added}
         print_json({"file": str(target), **counts})
         return
-    different = f"{asked.total()} questions, {len(asked)} different"
+    different = f"{counted(asked.total(), 'question')}, {len(asked)} different"
     say(f"{different}: {added} representative ones are in {visible(shown_path(target))}")
     for one in found[:_PASSAGES]:
         say(f"  {one.asked} x  {visible(one.query)}")

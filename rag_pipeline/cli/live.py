@@ -1,5 +1,6 @@
 """Show the progress of a run: a bar on a terminal, else a line every 10 seconds."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -108,6 +109,11 @@ class Live:
         )
 
 
+def _of(count: int, words: str) -> str:
+    """Return words that follow a number. For 1, their first noun is in singular."""
+    return re.sub(r"^(\w+)s\b", r"\1", re.sub("^querie", "query", words)) if count == 1 else words
+
+
 def _line(name: str, finished: Sequence[Done]) -> str:
     """Return the line of a step, or of a stage with several steps."""
     metadata: Counter[str] = Counter()
@@ -118,7 +124,7 @@ def _line(name: str, finished: Sequence[Done]) -> str:
                 same = key.startswith("documents_")
                 metadata[key] = max(metadata[key], value) if same else metadata[key] + value
     words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
-    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata[key]]
+    parts = [f"{n:,} {_of(n, word)}" for key, word in words if (n := metadata[key])]
     last = finished[-1]
     if last.metadata.get("release"):
         parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")

@@ -82,7 +82,8 @@ def make_and_write(
     human, synthetic = files.counts(files.read_questions(target))
     if human and not add and output is None:
         raise InputError(
-            f"{target}: holds {human} questions that people asked; add synthetic ones with --add "
+            f"{target}: holds {counted(human, 'question')} that people "
+            f"asked; add synthetic ones with --add "
             f"(every figure then says how many are synthetic), or write elsewhere: --output"
         )
     workspace = Workspace(config)
@@ -100,7 +101,7 @@ def make_and_write(
     made = _make(workspace, documents, wanted, chat, errors if as_json else console)
     if not made.rows:
         told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
-        facts = f"the rules found {made.facts} facts in {len(documents)} documents"
+        facts = f"the rules found {counted(made.facts, 'fact')} in {len(documents)} documents"
         why = (
             f"no question passed; {facts} (they read English and German). Write questions yourself"
         )

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import STAGES, fingerprint
-from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.errors import InputError, StoreError, counted
 from rag_pipeline.evaluation.best_of_many import BestOfMany, best_of_many
 from rag_pipeline.evaluation.comparison import (
     Reference,
@@ -185,7 +185,7 @@ class Board:
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
             verdict = f" ({verdict})" if gain else ""
             more = f", {amount} {self.references['baseline']}{verdict}"
-        share = f"{round(found.mean * found.n)} of {found.n} questions"
+        share = f"{round(found.mean * found.n)} of {counted(found.n, 'question')}"
         percent = f"({100 * found.mean:.0f} %{sure})"
         return f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
 

@@ -67,7 +67,8 @@ def unseen_warning(stored: object) -> str:
     told: dict[str, list[str]] = {words: [] for words in _TOLD.values()}
     for reason, count in counts.items():
         start = next(start for start in _TOLD if reason.startswith(start))
-        told[_TOLD[start]].append(f"{count:,} {reason}")
+        said = re.sub(r"s\b", "", reason, count=1) if start and count == 1 else reason
+        told[_TOLD[start]].append(f"{count:,} {said}")
     return "; ".join(f"{words}: {', '.join(own)}" for words, own in told.items() if own)
 
 

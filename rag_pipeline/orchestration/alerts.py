@@ -10,7 +10,7 @@ from typing import Literal
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.errors import ConfigError, RagPipelineError, counted
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.observing import following
@@ -141,7 +141,7 @@ def _problems(
         problems.append(f"changed files are not loaded: {unloaded}")
     quarantined = workspace.quarantine("documents").count()
     if quarantined:
-        problems.append(f"{quarantined} documents in quarantine")
+        problems.append(f"{counted(quarantined, 'document')} in quarantine")
     return problems
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
+from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, counted
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
     INTERRUPTS,
@@ -177,7 +177,7 @@ class Work:
         config, said = self.plan.workspace.config, []
         for step, error in errors.items():
             behind = len(readers(config, step))
-            also = f", and {behind} steps that read it" if behind else ""
+            also = f", and {counted(behind, 'step')} that read it" if behind else ""
             said.append(f"{step}{also}: {error}")
         return failure(said[:_NAMED], list(errors.values()))
 

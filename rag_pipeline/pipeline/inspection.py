@@ -10,7 +10,7 @@ from functools import partial
 
 from rag_pipeline import release as releases
 from rag_pipeline.config import CorpusConfig, Key
-from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError, counted
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.pipeline.driver import refused
 from rag_pipeline.pipeline.integrity import (
@@ -120,7 +120,7 @@ def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Findi
 def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> Finding:
     return Finding(
         table.name,
-        f"{len(documents)} documents have {problem}: {', '.join(documents[:5])}",
+        f"{counted(len(documents), 'document')} with {problem}: {', '.join(documents[:5])}",
         "remove their rows; the next run makes them again",
         partial(table.drop, documents),
     )

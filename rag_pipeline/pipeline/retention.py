@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rag_pipeline import release as releases
 from rag_pipeline.config.configurations import LEVELS, Key
-from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.errors import RagPipelineError, StoreError, counted
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import steps
@@ -242,7 +242,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
     if not dry_run:
         cache.touch(list(cache.unused(_unused_since(workspace)) - gone))
         cache.prune(keys)
-    yield Freed("calls", f"{len(gone):,} answers", "long unused and needed by no text", size)
+    yield Freed("calls", counted(len(gone), "answer"), "long unused and needed by no text", size)
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:

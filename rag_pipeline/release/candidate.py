@@ -12,6 +12,7 @@ from rag_pipeline.errors import (
     StoreError,
     UnexpectedError,
     blaming,
+    counted,
 )
 from rag_pipeline.evaluation.comparison import (
     Reference,
@@ -121,7 +122,7 @@ def _choose_best(
     best, used = best_of(measured, order, load_groups(workspace))
     mean = mean_of_known(values[best][q] for q in common) or 0.0
     left_out = len(values) - len(complete)
-    queries, configurations = f"{len(common)} queries", f"{len(evaluated)} configurations"
+    queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
     reason = f"best {metric}: {mean:.4f} over {queries}, of {configurations}"
     if len(used) > 1:
         reason += f"; several cannot be told apart by {metric}, so {', '.join(used[1:])} decided"
@@ -289,7 +290,8 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
         lost += (1 - lost) * todo.missing_share
         if not todo.is_usable:
             problems.append(
-                f"{asset} {partition.key} is not current ({len(todo.stale)} documents stale, "
+                f"{asset} {partition.key} is not current ("
+                f"{counted(len(todo.stale), 'document')} stale, "
                 f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
                 + (
                     "; `rag quarantine` says why models fail"

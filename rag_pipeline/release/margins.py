@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rag_pipeline.config import Gate
+from rag_pipeline.errors import counted
 from rag_pipeline.evaluation.intervals import difference_interval, few_groups, smallest_loss
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
 
@@ -93,7 +94,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
 
 
 def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
-    text = f"on {n} questions"
+    text = f"on {counted(n, 'question')}"
     if found.missing:
         text += f" ({found.missing} missing, counted as lost)"
     if found.synthetic:

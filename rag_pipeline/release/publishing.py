@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_pipeline.config import Configuration
-from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
+from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError, counted
 from rag_pipeline.evaluation.answers import load_calibration
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import RUN
@@ -90,7 +90,8 @@ def _new_release(
     note = RUN.note(workspace, configuration.name)
     pinned = Pinned(**note["pinned"])
     if changed := _changed_documents(workspace, pinned):
-        reason = f"{len(changed)} documents changed during its run ({', '.join(changed[:5])})"
+        documents = counted(len(changed), "document")
+        reason = f"{documents} changed during its run ({', '.join(changed[:5])})"
         corpus, name = workspace.config.corpus, configuration.name
         raise CheckFailedError(f"{corpus}: {name} is not released: {reason}; run again")
     rows = load_leaderboard(workspace).configurations

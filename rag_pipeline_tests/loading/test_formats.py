@@ -165,7 +165,7 @@ def test_mails_of_outlook(tmp_path: Path, html: bool) -> None:
     assert document.title == "Kündigung"
     assert document.metadata["date"] == "2024-03-04"
     assert document.media_type == "application/vnd.ms-outlook"
-    assert unseen_warning(document.metadata["unseen"]) == "not read: 1 attachments"
+    assert unseen_warning(document.metadata["unseen"]) == "not read: 1 attachment"
 
 
 def test_epubs_are_read_in_reading_order(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_hidden_rows_columns_and_sheets_are_read_and_marked():
         "| pump | 9 | 4 |\n| valve (hidden row) | 7 | 3 |\n\n"
         "## Pay (hidden sheet)\n\n| name | salary |\n| --- | --- |"
     )
-    expected = "read and marked: 1 hidden columns, 1 hidden rows, 1 hidden sheets"
+    expected = "read and marked: 1 hidden column, 1 hidden row, 1 hidden sheet"
     assert warnings_of(found.metadata) == [expected]
 
 

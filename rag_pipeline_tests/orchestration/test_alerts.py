@@ -147,7 +147,7 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
 
     cursor = tick(None)
     assert [m["text"] for m in webhook.received] == [
-        "tiny: standing still: 1 documents in quarantine"
+        "tiny: standing still: 1 document in quarantine"
     ]
     assert tick(cursor) == cursor
     assert len(webhook.received) == 1

@@ -97,7 +97,7 @@ def test_rows_that_do_not_match_are_made_again(workspace):
     doubled.open().add(batch)
     said = mend(workspace)
     assert (
-        "1 documents have more or fewer rows than in chunks.fixed: 0002.txt"
+        "1 document with more or fewer rows than in chunks.fixed: 0002.txt"
         in said[CONTEXTS].problem
     )
     assert_works_again(workspace)

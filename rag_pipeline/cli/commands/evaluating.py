@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import print_json, say, visible
+from rag_pipeline.cli.console import counted, print_json, say, visible
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
@@ -177,7 +177,7 @@ def gate(
         say(f"{word}: {escape(decision.candidate)}")
         if decision.against:
             against = f"against {escape(decision.against)}"
-            say(f"  {against}, on {decision.common} of {decision.queries} queries")
+            say(f"  {against}, on {decision.common} of {counted(decision.queries, 'query')}")
         for reason in decision.reasons:
             say(f"  {visible(reason)}")
     if not decision.allowed:
