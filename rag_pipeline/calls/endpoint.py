@@ -43,6 +43,8 @@ _MOST_PAID_IN_VAIN = 8
 """Maximum number of late or unusable replies that are paid for one input."""
 _NEVER_REACHED_SECONDS = 15.0
 _PROBE_SECONDS = 30.0
+PROBE = "Answer with the word: yes"
+"""A harmless input. If a model answers it, failures of other inputs do not stop a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Circuit:
 
         If three distinct inputs are refused and none was accepted, the settings are wrong. If
         twenty in a row are refused after an accepted input, the provider refuses all calls from now
-        on.
+        on. The caller sends a probe before it stops.
         """
         with self._lock:
             if not sending.failed_before:
@@ -221,14 +223,20 @@ class Endpoint:
     patience: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def send(self, attempt: Callable[[], Awaitable[Received[T]]], tokens: float = 0.0) -> T:
+    async def send(
+        self,
+        attempt: Callable[[], Awaitable[Received[T]]],
+        tokens: float = 0.0,
+        probe: Callable[[], Awaitable[Received[T]]] | None = None,
+    ) -> T:
         """Return the result of `attempt`, which is repeated while its failure may be temporary.
 
         `attempt` makes one request. It raises TransientError if a repetition may help,
         CallsStoppedError if no call can work, and ProviderError if this input failed for good.
         `tokens` is an estimate for the limit per minute. The pause between two tries is the time
         that the provider asks for. An exponential backoff with full jitter is added (Brooker,
-        "Exponential Backoff And Jitter", AWS 2015).
+        "Exponential Backoff And Jitter", AWS 2015). `probe` sends `PROBE`, before failures of
+        several inputs stop all calls. If it succeeds, only these inputs failed.
 
         Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raises CallsStoppedError when the circuit opens:
@@ -247,12 +255,21 @@ class Endpoint:
                 sending.tries += 1
                 sending.paid_in_vain += error.paid
                 last = sending.once and error.connected and not error.limited
-                await self.sleep(self._pause_after(error, sending, last))
+                try:
+                    pause = self._pause_after(error, sending, last)
+                except CallsStoppedError:
+                    if error.limited or not error.connected or not await self._works(probe):
+                        raise
+                    pause = 0.0
+                await self.sleep(pause)
                 if last:
                     raise GivenUpError(str(error)) from None
             except RefusedError as error:
                 self.circuit.succeed()
-                raise self.circuit.refuse(error, sending) from None
+                found = self.circuit.refuse(error, sending)
+                if isinstance(found, CallsStoppedError) and await self._works(probe):
+                    found = self.circuit.refuse(error, sending)
+                raise found from None
             except CallsStoppedError:
                 raise
             except ProviderError:
@@ -265,6 +282,18 @@ class Endpoint:
                 if answer.tokens is not None:
                     self.limiter.settle(tokens, answer.tokens)
                 return answer.value
+
+    async def _works(self, probe: Callable[[], Awaitable[Received[T]]] | None) -> bool:
+        """Send the probe once, and return whether it succeeds."""
+        if probe is None:
+            return False
+        try:
+            await self._attempt(probe, Sending())
+        except ProviderError:
+            return False
+        self.circuit.succeed()
+        self.circuit.accepted()
+        return True
 
     async def _wait_for_turn(self, tokens: float) -> None:
         if self.limiter.is_remote:

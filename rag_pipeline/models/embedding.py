@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.calls import (
+    PROBE,
     Asking,
     CallCache,
     CallCounts,
@@ -171,11 +172,23 @@ def _embed_remotely(
     unusable: set[bytes] = set()
     kept = in_a_row = 0
 
-    def give_up(part: Sequence[bytes], error: ProviderError) -> None:
-        nonlocal in_a_row
+    async def works(send: EmbedRequest) -> bool:
+        try:
+            with sent_as(Sending(once=True)):
+                vectors, _ = await send([(PROBE,)], input_type)
+        except ProviderError:
+            return False
+        return bool(np.isfinite(vectors).all())
+
+    async def give_up(part: Sequence[bytes], error: ProviderError, send: EmbedRequest) -> None:
+        nonlocal in_a_row, kept
         failed.update(dict.fromkeys(part, error))
         in_a_row += sum(key not in failures for key in part)
-        if in_a_row >= (_FAILED_IN_A_ROW if kept else _REFUSED_ALIKE):
+        if in_a_row < (_FAILED_IN_A_ROW if kept else _REFUSED_ALIKE):
+            return
+        if await works(send):
+            kept, in_a_row = kept + 1, 0
+        else:
             # The settings are wrong, not the texts.
             raise CallsStoppedError(
                 f"{error}; the same for each of {in_a_row} texts in a row and no text was embedded"
@@ -202,10 +215,10 @@ def _embed_remotely(
         If a request fails, the first half of its inputs is sent next. If that half succeeds, the
         bad input is in the other half, which is halved in turn. If it fails, it is halved in turn,
         and the other half waits in `rest`. So one bad input among n costs log2(n) + 2 more
-        requests. While nothing succeeds, inputs are sent alone, to tell an outage from bad inputs:
-        see `put_off`.
+        requests. While nothing succeeds, inputs are sent alone, and a probe tells an outage from
+        bad inputs: see `put_off`.
         """
-        rest, width, bad = list(batch), len(batch), 0
+        rest, width, bad, up = list(batch), len(batch), 0, False
         put_off: list[bytes] = []  # failed alone when nothing else worked, perhaps in an outage
         sending = Sending()
 
@@ -226,18 +239,19 @@ def _embed_remotely(
             rest.extend(key for key in unfit if key not in unusable)
             if twice := [key for key in unfit if key in unusable]:
                 said = "returned twice a vector of length 0, of a wrong dimension or not finite"
-                give_up(twice, ProviderError(f"{embedder.identity}: {said}"))
+                await give_up(twice, ProviderError(f"{embedder.identity}: {said}"), send)
             unusable.update(unfit)
             return None
 
         while rest or put_off:
             earlier, is_late = failures.get(batch[0], 0), not rest
+            worked = is_late or up
             sending = Sending(
-                earlier, suspect=earlier > 0 or is_late, isolated=len(batch) > 1, tries=int(is_late)
+                earlier, suspect=earlier > 0 or worked, isolated=len(batch) > 1, tries=int(is_late)
             )
             part = rest[:width] or [put_off.pop()]
-            rest, worked = rest[width:], is_late
-            error = await tried(part)
+            rest = rest[width:]
+            error = await tried(part, once=len(put_off) == 1 and not worked)
             while error and len(part) > 1:
                 half, other = part[: len(part) // 2], part[len(part) // 2 :]
                 once = not (worked or sending.suspect)
@@ -251,9 +265,9 @@ def _embed_remotely(
                 width = len(batch) if bad < 2 else min(len(batch), 4 * width)
             elif sending.once and isinstance(error, GivenUpError):
                 put_off += part
-                width = 1
+                up, width = up or (len(put_off) > 1 and await works(send)), 1
             else:
-                give_up(part, error)
+                await give_up(part, error, send)
                 bad += 1
                 # After several bad inputs the requests get smaller, so fewer good ones fail too.
                 width = 1 if not worked else len(batch) if bad == 1 else max(1, width // 4)

@@ -78,15 +78,23 @@ def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: Call
     assert cache.failures(_keys(settings, ["p1"])) == {}
 
 
-def test_a_document_all_of_whose_texts_are_refused_stops_no_second_run(cache: CallCache) -> None:
-    texts = ["t0", "t1", "t2"]
-    with serving(faults=poison(Fault(400, "flagged"), *texts)) as server:
-        embedder = embedding(server.url)
-        with pytest.raises(CallsStoppedError, match="flagged"):
-            embed(texts, embedder, cache)
-        with pytest.raises(TextsFailedError, match="flagged") as failure:
-            embed(texts, embedder, cache)
-        assert set(failure.value.failed) == set(texts)
+@pytest.mark.parametrize("fault", [Fault(400), Fault(403), Fault(500), short])
+def test_a_document_all_of_whose_texts_fail_stops_no_run(fault: Failure, cache: CallCache) -> None:
+    texts = [f"t{n}" for n in range(25)]
+    with serving(faults=poison(fault, *texts)) as server:
+        for _ in range(2):
+            before = len(server.requests)
+            with pytest.raises(TextsFailedError) as failure:
+                embed(texts, embedding(server.url, patience_seconds=60), cache)
+            assert set(failure.value.failed) == set(texts)
+            # Two searches down to a single text, three tries of each, and three probes.
+            assert len(server.requests) - before <= 2 * 5 + 3 * 25 + 3
+
+
+def test_a_document_all_of_whose_prompts_are_refused_stops_no_run(cache: CallCache) -> None:
+    prompts = [f"p{n}" for n in range(25)]
+    with serving(faults=poison(Fault(403), *prompts)) as server:
+        assert all("HTTP 403" in said for said in asked(prompts, chat(server.url), cache))
 
 
 def test_a_refused_request_is_told_from_a_refused_text(cache: CallCache) -> None:

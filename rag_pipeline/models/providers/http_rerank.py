@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rag_pipeline.calls import Received
+from rag_pipeline.calls import PROBE, Received
 from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
@@ -76,13 +77,16 @@ class HTTPScorer:
                 tokens = question * len(passages) + sum(counts)
                 expected = ChargedTokens(tokens, searches=self.searches(passages))
 
-                async def attempt() -> Received[tuple[list[float], Usage]]:
+                async def attempt(
+                    query: str, passages: list[str]
+                ) -> Received[tuple[list[float], Usage]]:
                     async with server.paying("rerank", expected, texts):
                         made, headers = await self.post(client, self.body(query, passages))
                         scores, used = self._scores(made, len(passages))
                         return Received((scores, used), headers, used.input_tokens or None)
 
-                return await server.endpoint.send(attempt, tokens)
+                send = partial(attempt, query, passages)
+                return await server.endpoint.send(send, tokens, partial(attempt, PROBE, [PROBE]))
 
             yield rerank
 

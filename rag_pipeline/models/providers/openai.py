@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from rag_pipeline.calls import Received, redacted
+from rag_pipeline.calls import PROBE, Received, redacted
 from rag_pipeline.calls.costs import request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config import RemoteModel
@@ -124,11 +125,12 @@ class OpenAIChat:
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
         texts = request_texts(messages, schema)
 
-        async def attempt() -> Received[Completion]:
+        async def attempt(messages: Messages, schema: Schema | None) -> Received[Completion]:
             async with self._server.paying("chat", expected, texts, most):
                 return await self._attempt(messages, schema)
 
-        return await self._server.endpoint.send(attempt, tokens)
+        probe = partial(attempt, [{"role": "user", "content": PROBE}], None)
+        return await self._server.endpoint.send(partial(attempt, messages, schema), tokens, probe)
 
     async def _attempt(self, messages: Messages, schema: Schema | None) -> Received[Completion]:
         from openai.types.chat import ChatCompletion

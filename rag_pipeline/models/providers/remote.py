@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Endpoint, Received, failure_of_status, open_endpoint
+from rag_pipeline.calls import PROBE, Endpoint, Received, failure_of_status, open_endpoint
 from rag_pipeline.calls.costs import CallKind, ChargedTokens, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
@@ -165,17 +166,18 @@ class RequestBuilder(ABC):
                 inputs: Sequence[Sequence[str]], input_type: InputType
             ) -> tuple[Vectors, Usage]:
                 fitting = [self._fit(texts) for texts in inputs]
-                texts = [text for own in fitting for text in own]
                 tokens = sum(self._sizes(inputs))
 
-                async def attempt() -> Received[tuple[Vectors, Usage]]:
+                async def attempt(sent: list[list[str]]) -> Received[tuple[Vectors, Usage]]:
+                    texts = [text for own in sent for text in own]
                     async with server.paying("embedding", ChargedTokens(tokens), texts):
-                        rows, used, headers = await self.ask(client, fitting, input_type)
+                        rows, used, headers = await self.ask(client, sent, input_type)
                         vectors = read_vectors(rows, len(texts), self.dimension, server.what)
                         self._refuse_cut(used, texts)
                         return Received((vectors, used), headers, used.input_tokens or None)
 
-                return await server.endpoint.send(attempt, tokens)
+                probe = partial(attempt, [[PROBE]])
+                return await server.endpoint.send(partial(attempt, fitting), tokens, probe)
 
             yield embed
 
