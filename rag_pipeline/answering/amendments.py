@@ -3,6 +3,9 @@
 import re
 from collections.abc import Collection, Sequence
 
+from rag_pipeline.answering.quantities.facts import facts, plain
+from rag_pipeline.answering.quantities.numbers import FactValue
+from rag_pipeline.answering.reading import terms_of
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.standing import amendments, asks_for
 
@@ -17,16 +20,25 @@ _NAMED = re.compile(rf"(?i){_SECTION_WORD}[ \t]*{_NUMBER}")
 _VALUE = re.compile(r"\b(?!(?:19|20)\d\d\b)\d+(?:[.,]\d+)*")
 """A number that is no year."""
 _CHANGED = re.compile(
-    r"(?i)\b(?:mov|shift|postpon|reschedul|chang|reduc|rais|increas|lower|extend|shorten|cut|adjust|"
-    r"verschob|verschieb|verleg|geändert|ändert|erhöh|gesenkt|verlänger|verkürz|angepasst|"
+    r"(?i)\b(?:mov|shift|postpon|reschedul|chang|reduc|rais|ris|rose|increas|lower|extend|shorten|"
+    r"cut|adjust|now\b|new\b|verschob|verschieb|verleg|geändert|ändert|erhöh|gesenkt|steig|sink|"
+    r"verlänger|verkürz|angepasst|jetzt\b|nun(?:mehr)?\b|neue?[nrs]?\b|künftig|"
     r"déplac|report|modifi|augment|rédui|prolong|aplaz|traslad|cambi|aument)"
 )
-_FORMER = re.compile(
-    r"(?i)\b(?:(instead of|rather than|no longer|statt|anstelle von|nicht mehr|au lieu d[eu]|"
-    r"en lugar del?)|from|vom?|d[eu]l?)\s+(?:(?!\d)\w+[.,]?\s+){0,2}(?=\d)"
+_INSTEAD = (
+    r"(?:instead of|rather than|no longer|replac\w+|succeed\w*|previously|formerly|until now|statt|"
+    r"anstelle von|ersetzt|löst|bisher\w*|bislang|zuvor|nicht mehr|au lieu|remplac\w+|en lugar|"
+    r"sustituy\w+)"
 )
-_AMOUNT = re.compile(r"(\d+(?:[.,:]\d+)*)[.]?(?:st|nd|rd|th|er)?\s*([^\W\d]+|%|€|\$)")
-"""A number with the word after it, such as `4 July` or `45 days`."""
+_FORMER = re.compile(
+    rf"(?i)\b(?:({_INSTEAD})|from|was|were|vo[mn]|war|waren|betrug|d[eu]l?)"
+    r"\s+(?:(?!\d)\w+[.,]?\s+){0,2}\W?\Z"
+)
+"""The words before a former value. Without `_INSTEAD`, a word of `_CHANGED` is needed."""
+_FORMER_NAME = re.compile(rf"\b(?i:{_INSTEAD})\s+([A-ZÄÖÜ]\w+(?:\s[A-ZÄÖÜ]\w+)+)")
+_NEAR = 40
+"""Number of characters before a value that are read."""
+_UNIT = re.compile(r"[\s-]*([^\W\d]+)")
 
 
 Quoted = tuple[ScoredChunk, int, str]
@@ -42,8 +54,8 @@ def change_of(
     that amends the document of the first sentence. It repeats a number of the first sentence, as in
     `from 45 days to 30 days`. Otherwise its line names the section of the first sentence. Any other
     document may change the first sentence if it gives its amount as the former one. An example is a
-    mail with `the party moves from 4 July to 11 July`. If the query asks for old documents, return
-    None.
+    mail with `the party moves from 4 July to 11 July`, or a notice with `the limit was 10 knots, is
+    now 8 knots`. If the query asks for old documents, return None.
     """
     if not sentences or asks_for(query, ""):
         return None
@@ -58,33 +70,43 @@ def change_of(
             named = _NAMED.findall(text) or _NAMED.findall(before)[-1:]
             if section in named or not values.isdisjoint(_VALUE.findall(text)):
                 return position
-        elif other.document_id != chunk.document_id and _replaces(text, quoted):
+        elif (
+            other.document_id != chunk.document_id
+            and _replaces(text, quoted)
+            and terms_of(_line(other, at)) & terms_of(_line(chunk, start))
+        ):
             return position
     return None
 
 
 def _replaces(text: str, quoted: str) -> bool:
-    """Return whether a text gives an amount of the quoted sentence as the former one.
+    """Return whether a text gives a value or a name of the quoted sentence as the former one.
 
-    The text also has an amount that the quoted sentence lacks. Outside of their amounts, the two
-    have a word of at least four letters in common.
+    Beside a former value, the text has another value that the quoted sentence lacks.
     """
-    ours, theirs = _amounts(text), _amounts(quoted)
-    if ours <= theirs:
-        return False
-    for former in _FORMER.finditer(text):
-        amount = _AMOUNT.match(text, former.end())
-        if not amount or not (former[1] or _CHANGED.search(text)):
-            continue
-        if (amount[1], amount[2].lower()) in theirs:
-            shared = _long_words(text) & _long_words(quoted)
-            return bool(shared - {unit for _, unit in theirs})
+    text, quoted = plain(text), plain(quoted)
+    if any(name in quoted for name in _FORMER_NAME.findall(text)):
+        return True
+    ours, theirs = _values(text), _values(quoted)
+    for value, start in ours.items():
+        former = value in theirs and _FORMER.search(text[max(0, start - _NEAR) : start])
+        if former and (former[1] or _CHANGED.search(text)):
+            return any(new not in theirs and (former[1] or new[0] == value[0]) for new in ours)
     return False
 
 
-def _amounts(text: str) -> set[tuple[str, str]]:
-    return {(found[1], found[2].lower()) for found in _AMOUNT.finditer(text)}
+def _values(text: str) -> dict[FactValue, int]:
+    """Return the values of a text with their offsets. A plain number has the word after it."""
+    found: dict[FactValue, int] = {}
+    for one in facts(text):
+        if one.kind not in ("RATE", "ORDINAL") and one.value[0] != "month name":
+            unit = _UNIT.match(text, one.end) if one.value[0] == "number" else None
+            value = (unit[1].lower(), one.value[1]) if unit else one.value
+            found.setdefault(value[:3], one.start)  # a date without its year
+    return found
 
 
-def _long_words(text: str) -> set[str]:
-    return {word.lower() for word in re.findall(r"[^\W\d_]{4,}", text)}
+def _line(chunk: ScoredChunk, at: int) -> str:
+    """Return the line of a chunk's text around an offset, without its numbers."""
+    start, end = chunk.text.rfind("\n", 0, at) + 1, chunk.text.find("\n", at)
+    return re.sub(r"\d\S*(\s+\w+)?", " ", chunk.text[start : end if end >= 0 else None])
