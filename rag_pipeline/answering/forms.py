@@ -12,7 +12,7 @@ from rag_pipeline.answering.extractive import Ranked, as_answer, choose, rank_se
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of, uncompared
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import about
+from rag_pipeline.answering.naming import about, of_named
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.structured import structured_answer
@@ -101,6 +101,7 @@ def form_answers(
     """
     made = []
     for one in found:
+        one = replace(one, chunks=of_named(one.query, one.chunks, document_of))
         limits = {"contexts": _MAX_CONTEXTS, "sentences": settings.sentences}
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
         ranked = rank_sentences(one, form, reader, calibration)

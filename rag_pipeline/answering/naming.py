@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.matching import LEAST_SIMILAR, words_of
+from rag_pipeline.answering.reading import has_terms
+from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
@@ -15,6 +18,11 @@ from rag_pipeline.loading.quality import dictionary
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _CODE = re.compile(r"\b[A-Za-z]{1,6}-\d+[A-Za-z]?\b")
+_IDENTIFIER = re.compile(
+    r"(?<![\w/.-])(?:(?P<kind>[^\W\d_]{3,}) (?P<number>\d+(?:[-/.]\d+)*)(?![\w%])"
+    r"|(?P<code>[A-Z]+(?:[-/.][A-Z\d]+)+|[A-Za-z]+\d[A-Za-z\d]*))"
+)
+"""A code such as `G-SKLC`, or a number after a word, such as `hall 3`."""
 _CAPITALIZED = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“¿¡])\s*\Z")
 """The end of the text before a word that starts a sentence or clause."""
@@ -114,6 +122,52 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
         if any(word in text for word in words):
             others -= {chunk.document_id}
     return others
+
+
+def of_named(
+    question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> list[ScoredChunk]:
+    """Return the chunks without those of other things than the question's identifiers name.
+
+    A chunk, or its document, is of another thing if it lacks the question's identifiers of a form
+    and has others of that form, such as `G-SKLB` for `G-SKLC`. Identifiers that no document has do
+    not count. If all chunks are of other things, return them all.
+    """
+    if not (asked := _identifiers(question)):
+        return list(chunks)
+    held: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
+    for chunk in chunks:
+        key = chunk.corpus, chunk.document_id
+        if key not in held:
+            document = document_of(chunk)
+            held[key] = _identifiers(document.text if document else "")
+        held[key] |= _identifiers(about(chunk))
+    asked &= frozenset[tuple[str, str]]().union(*held.values())
+
+    def is_of_another(own: frozenset[tuple[str, str]]) -> bool:
+        forms = {form for form, _ in asked} & {form for form, _ in own}
+        return bool(forms - {form for form, _ in own & asked})
+
+    kept = [
+        chunk
+        for chunk in chunks
+        if not is_of_another(held[chunk.corpus, chunk.document_id])
+        and not is_of_another(_identifiers(about(chunk)))
+    ]
+    return kept or list(chunks)
+
+
+@lru_cache(maxsize=1_000)
+def _identifiers(text: str) -> frozenset[tuple[str, str]]:
+    """Return the identifiers of a text, each with its form, such as (`g-a`, `g-sklc`)."""
+    found = set[tuple[str, str]]()
+    for match in _IDENTIFIER.finditer(text):
+        if code := (match["code"] or "").casefold():
+            form = re.sub(r"\d+", "0", re.sub(r"(?<=[^a-z])[a-z]+", "a", code))
+            found.add((form, code))
+        elif has_terms(match["kind"]) and not _YEAR.fullmatch(match["number"]):
+            found.add((match["kind"].casefold(), match["number"]))
+    return frozenset(found)
 
 
 def _names(question: str) -> list[list[str]]:
