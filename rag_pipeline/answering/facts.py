@@ -116,6 +116,13 @@ _ASKED = {
         r"当事人|签约方",
         r"أطراف",
     ),
+    "cause": (
+        r"\b(?:why|for (?:what|which) reason|(?:what|which) (?:is |was |were |are )?(?:the )?"
+        r"(?:reasons?|causes?|caused)|how come)\b",
+        r"\b(?:warum|weshalb|wieso|aus welche[mn] gr[uü]nd\w*|(?:was|welche\w*) .{0,20}"
+        r"(?:grund|ursache))\b",
+        r"\bpourquoi\b|\bpor qué\b|为什么|为何|لماذا",
+    ),
 }
 _STATED = {
     "duration": (
@@ -145,6 +152,15 @@ _STATED = {
     "party": (
         r"\b(?:between|zwischen|entre)\b|\((?:the |der |die |le |la |el )?[“\"„«]|"
         r"甲方|乙方|之间|بين|الطرف",
+    ),
+    "cause": (
+        r"\b(?:because|due to|owing to|as a result|result(?:s|ed)? (?:from|in)|caused|causes?|"
+        r"reasons?|since|so that|in order to|thanks to|therefore|to (?:avoid|prevent|protect|"
+        r"ensure|reduce)|led to|following|attributed to)\b",
+        r"\b(?:weil|wegen|aufgrund|auf grund|denn|da (?:der|die|das|es|sie|er|wir|ein\w*)|"
+        r"gr[uü]nd\w*|ursach\w*|deshalb|daher|damit|infolge|dadurch|zurückzuführen|um .{3,60} zu)\b",
+        r"\b(?:parce que|car|en raison|à cause|grâce|afin|porque|debido|a causa|por lo que|ya que)\b|"
+        r"因为|由于|以便|لأن|بسبب",
     ),
 }
 _ASKS = {kind: "|".join(words) for kind, words in _ASKED.items()}

@@ -15,6 +15,8 @@ PARTY = "party"
         ("Welche Kündigungsfrist gilt?", DURATION, "Vierzehn Tage zum Monatsende.", "Schriftlich."),
         ("Wie hoch ist die Miete?", AMOUNT, "Sie beträgt 900 Euro.", "Sie ist monatlich fällig."),
         ("Wie viel Prozent fallen an?", SHARE, "Es sind 5 Prozent.", "Es fällt wenig an."),
+        ("Why is it late?", "cause", "It is late owing to a fire.", "It comes on 9 March."),
+        ("Warum ist zu?", "cause", "Zu, weil das Getriebe brach.", "Bis dahin gilt das Tor."),
         ("Welches Recht gilt?", LAW, "Es gilt deutsches Recht.", "Es gilt der Anhang."),
         ("Quelle est la durée du contrat ?", DURATION, "Il dure deux ans.", "Il est écrit."),
         ("Combien coûte la location ?", AMOUNT, "Elle coûte 50 euros.", "Elle est à payer."),
