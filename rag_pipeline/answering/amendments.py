@@ -32,12 +32,14 @@ _INSTEAD = (
 )
 _FORMER = re.compile(
     rf"(?i)\b(?:({_INSTEAD})|from|was|were|vo[mn]|war|waren|betrug|d[eu]l?)"
-    r"\s+(?:(?!\d)\w+[.,]?\s+){0,2}\W?\Z"
+    r":?\s+(?:(?!\d)\w+[.,]?\s+){0,2}\W?\Z"
 )
 """The words before a former value. Without `_INSTEAD`, a word of `_CHANGED` is needed."""
 _FORMER_NAME = re.compile(rf"\b(?i:{_INSTEAD})\s+([A-ZÄÖÜ]\w+(?:\s[A-ZÄÖÜ]\w+)+)")
 _NEAR = 40
 """Number of characters before a value that are read."""
+_LONGEST_LINE = 300
+"""Maximum number of characters of a line whose sentences give the former and the new value."""
 _UNIT = re.compile(r"[\s-]*([^\W\d]+)")
 
 
@@ -70,12 +72,17 @@ def change_of(
             named = _NAMED.findall(text) or _NAMED.findall(before)[-1:]
             if section in named or not values.isdisjoint(_VALUE.findall(text)):
                 return position
-        elif (
-            other.document_id != chunk.document_id
-            and _replaces(text, quoted)
-            and terms_of(_line(other, at)) & terms_of(_line(chunk, start))
-        ):
-            return position
+    about = terms_of(_numberless(_line(chunk, start)))
+    for whole in (False, True):
+        for position, (other, at, text) in enumerate(sentences):
+            line = _line(other, at)
+            if (
+                other.document_id != chunk.document_id
+                and (not whole or len(line) <= _LONGEST_LINE)
+                and about & terms_of(_numberless(f"{other.title} {line}"))
+                and _replaces(line if whole else text, quoted)
+            ):
+                return position
     return None
 
 
@@ -107,6 +114,10 @@ def _values(text: str) -> dict[FactValue, int]:
 
 
 def _line(chunk: ScoredChunk, at: int) -> str:
-    """Return the line of a chunk's text around an offset, without its numbers."""
     start, end = chunk.text.rfind("\n", 0, at) + 1, chunk.text.find("\n", at)
-    return re.sub(r"\d\S*(\s+\w+)?", " ", chunk.text[start : end if end >= 0 else None])
+    return chunk.text[start : end if end >= 0 else None].strip()
+
+
+def _numberless(text: str) -> str:
+    """Return a text without numbers and the words after them, which may be units."""
+    return re.sub(r"\d\S*(\s+\w+)?", " ", text)

@@ -158,8 +158,10 @@ _STATED = {
         r"reasons?|since|so that|in order to|thanks to|therefore|to (?:avoid|prevent|protect|"
         r"ensure|reduce)|led to|following|attributed to)\b",
         r"\b(?:weil|wegen|aufgrund|auf grund|denn|da (?:der|die|das|es|sie|er|wir|ein\w*)|"
-        r"gr[uü]nd\w*|ursach\w*|deshalb|daher|damit|infolge|dadurch|zurückzuführen|um .{3,60} zu)\b",
-        r"\b(?:parce que|car|en raison|à cause|grâce|afin|porque|debido|a causa|por lo que|ya que)\b|"
+        r"gr[uü]nd\w*|ursach\w*|deshalb|daher|damit|infolge|dadurch|zurückzuführen|"
+        r"um .{3,60} zu)\b",
+        r"\b(?:parce que|car|en raison|à cause|grâce|afin|porque|debido|a causa|por lo que|"
+        r"ya que)\b|"
         r"因为|由于|以便|لأن|بسبب",
     ),
 }

@@ -7,6 +7,7 @@ from itertools import product
 
 from rapidfuzz import fuzz
 
+from rag_pipeline.answering.amendments import change_of
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
@@ -29,6 +30,8 @@ _COMPARED_DOCUMENTS = 6
 _FEWEST_ROWS = 2
 """Least number of rows of a table after empty rows at its end are dropped."""
 _COMPARED_PASSAGES = 8
+_CHANGED_ROWS = 3
+"""Number of first rows of an answer that another document may change."""
 _FURTHER = 4
 """Factor by which `contexts` grows if the first passages hardly match a query."""
 _LISTED = 3
@@ -111,6 +114,8 @@ def form_answers(
         structured = structured_answer(one, ranked, document_of) if by_rows else None
         if structured and of_years and structured.text.startswith("“"):
             structured = None  # nothing was computed from the rows of both years
+        if structured and (changing := _change_of_rows(one, structured, ranked)):
+            structured, ranked = None, changing
         if structured:
             made.append(structured)
         elif sides and (
@@ -122,6 +127,19 @@ def form_answers(
         else:
             made.append(_quotes(one, form, ranked))
     return made
+
+
+def _change_of_rows(found: SearchResult, answer: Answer, ranked: Ranked) -> Ranked | None:
+    """Return the sentences with the one first that changes a row or item of an answer, or None."""
+    chunk_of = {chunk.chunk_id: chunk for chunk in found.chunks}
+    quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ranked.sentences]
+    for cited in answer.citations[:_CHANGED_ROWS]:
+        chunk = replace(chunk_of[cited.chunk_id], start=cited.start, end=cited.end, text=cited.text)
+        place = change_of(found.query, [(chunk, 0, cited.text), *quoted], found.chunks)
+        if place is not None:
+            sentences = [ranked.sentences[place - 1], *ranked.sentences]
+            return ranked._replace(sentences=sentences, scores=[ranked.scores[0], *ranked.scores])
+    return None
 
 
 def _quotes(found: SearchResult, settings: ExtractiveAnswers, ranked: Ranked) -> Answer:

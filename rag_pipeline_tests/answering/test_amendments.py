@@ -90,6 +90,12 @@ def test_other_sentences_change_nothing(question: str, section: str, amending: s
             "The limit of wind for the lift was 10 knots, is now 8 knots.",
             True,
         ),
+        (
+            "The fête is on Saturday 14 June.",
+            "The fête has a new date. Was: Saturday 14 June. Is now: Sunday 22 June.",
+            True,
+        ),
+        ("| Oak | Dogs | £27.00 | £31.50 |", "The rate for Oak was £31.50, is now £33.00.", True),
         ("Boats keep to 5 knots.", "For boats 3 knots apply; until now 5 knots did.", True),
         ("Ein Kranhub kostet 120 €.", "Ein Kranhub steigt von 120 Euro auf 135 Euro.", True),
         ("The rent is £4,200.", "The rent was £4,200 and the deposit was £900.", False),
