@@ -20,7 +20,10 @@ _FEW_SECTIONS = 2
 """Maximum number of sections of a document whose summary has all sentences."""
 _MOST_CHARACTERS = 6_000
 """Maximum number of characters of a list in an answer."""
-_NUMBERED = re.compile(r"[ \t]*(?:\(?\d{1,3}[.)]+|[Ss]tep \d+[.:]?|[Ss]chritt \d+[.:]?)[ \t]+\S")
+_NUMBERED = re.compile(
+    r"[ \t]*(?:\(?\d{1,3}[.)]+|(?P<upper>(?:\d{1,2}\.){1,3})\d{1,2}|[Ss]tep \d+[.:]?|"
+    r"[Ss]chritt \d+[.:]?)[ \t]+\S"
+)
 _ITEM = re.compile(r"[ \t]*(?:[-*+•◦▪‣·–—][ \t]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]+[ \t])")
 _HEADING = re.compile(r"[# \t]*(?P<title>\S.*)")
 _INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-zäöü]|[“\"„«])")
@@ -138,11 +141,13 @@ def _lines(text: str) -> Iterator[_Line]:
     at = 0
     for line in text.splitlines(keepends=True):
         indent, numbered = len(line) - len(line.lstrip()), _NUMBERED.match(line)
-        digits = re.match(r"\D*(\d+)", line) if numbered else None
+        upper = numbered["upper"] or "" if numbered else ""
+        digits = re.match(r"\D*(\d+)", line.lstrip()[len(upper) :]) if numbered else None
         number = int(digits[1]) if digits else None
         end = at + len(line.rstrip())
         is_item = number is not None or bool(_ITEM.match(line))
-        yield _Line(at + indent, end, indent, line.strip(), is_item, number)
+        depth = indent + 2 * upper.count(".")  # 2.5.1 belongs to 2.5
+        yield _Line(at + indent, end, depth, line.strip(), is_item, number)
         at += len(line)
 
 
