@@ -111,7 +111,7 @@ def states_asked(question: str, sentence: str) -> bool:
     asked = words_of(question)
     if _WHO.search(question):
         return any(word.casefold() not in asked for word in _NAMED.findall(sentence))
-    kinds = kinds_asked(question)
+    kinds = [kind for kind in kinds_asked(question) if kind != "cause"]  # texts often imply it
     if kinds or not _HOW_MANY.search(question):
         return states(sentence, kinds)
     others = _NUMERAL.sub(lambda numeral: "" if numeral[0] in asked else numeral[0], sentence)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.amendments import change_of
+from rag_pipeline.answering.amendments import Quoted, change_of
 from rag_pipeline.answering.citing import cite
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
-from rag_pipeline.answering.facts import kinds_asked, states
+from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import capitalized, documents_of_others
 from rag_pipeline.answering.reading import (
@@ -196,12 +196,25 @@ def rank_sentences(
     ordered = [sentences[i] for i in order]
     quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ordered]
     changing = change_of(found.query, quoted, found.chunks)
-    if changing is not None:  # quoted first, before the sentence that it changes
-        scores[order[changing]] = scores[order[0]]
-        order = np.concatenate([order[[changing]], np.delete(order, changing)])
+    before = [] if changing is None else [changing]
+    if not before and "cause" in kinds:
+        before = sorted(_causes(quoted), key=lambda n: ordered[n].start)
+    if before:  # quoted first, before the sentence that they change or explain
+        scores[order[before]] = scores[order[0]]
+        order = np.concatenate([order[before], np.delete(order, before)])
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
     return Ranked(confidence, [sentences[i] for i in order], scores[order].tolist(), within)
+
+
+def _causes(sentences: Sequence[Quoted]) -> list[int]:
+    """Return the positions of the first document's sentences below a heading such as `Cause`."""
+    first = sentences[0][0].document_id
+    return [
+        n
+        for n, (chunk, start, text) in enumerate(sentences)
+        if chunk.document_id == first and is_below_cause(chunk.text[: start + len(text)])
+    ]
 
 
 def similarities(

@@ -118,7 +118,7 @@ _ASKED = {
     ),
     "cause": (
         r"\b(?:why|for (?:what|which) reason|(?:what|which) (?:is |was |were |are )?(?:the )?"
-        r"(?:reasons?|causes?|caused)|how come)\b",
+        r"(?:reasons?|causes?|caused)|how come|what made|how did [^?]{1,60} (?:happen|end up))\b",
         r"\b(?:warum|weshalb|wieso|aus welche[mn] gr[uü]nd\w*|(?:was|welche\w*) .{0,20}"
         r"(?:grund|ursache))\b",
         r"\bpourquoi\b|\bpor qué\b|为什么|为何|لماذا",
@@ -167,6 +167,17 @@ _STATED = {
 }
 _ASKS = {kind: "|".join(words) for kind, words in _ASKED.items()}
 _STATES = {kind: "|".join(words) for kind, words in _STATED.items()}
+
+
+_BELOW_CAUSE = re.compile(
+    r"(?im)^[#* \t]*(?:root )?(?:causes?|reasons?|ursachen?|gr(?:u|ü)nde?)\b[^.\n]{0,30}\n"
+    r"(?:[ \t]*\n)*(?:(?!#)\S.*\n?)+\Z"
+)
+
+
+def is_below_cause(text: str) -> bool:
+    """Return whether a text ends with a paragraph below a heading such as `Cause`."""
+    return bool(_BELOW_CAUSE.search(text))
 
 
 def kinds_asked(question: str) -> list[str]:

@@ -64,7 +64,7 @@ def structured_answer(
 
     Rows and lists answer if they have about as many of the question's words as the best sentence.
     """
-    if not ranked.sentences:
+    if not ranked.sentences or "cause" in kinds_asked(found.query):
         return None
     question, chunks = found.query, in_force(found.query, found.chunks)[:_PASSAGES]
     documents = _documents(chunks, document_of)

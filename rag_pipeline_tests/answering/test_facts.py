@@ -1,6 +1,6 @@
 import pytest
 
-from rag_pipeline.answering.facts import kinds_asked, states, verdict
+from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states, verdict
 
 DURATION, DATE, AMOUNT, SHARE, LAW = "duration", "date", "amount", "share", "law"
 PARTY = "party"
@@ -89,3 +89,16 @@ def test_other_questions_ask_for_none(question):
 )
 def test_only_what_is_certain_is_said(question, sentence, said):
     assert verdict(question, sentence) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "is_below"),
+    [
+        ("Report\n\nCause\nThe plug was out. It is in.", True),
+        ("## Ursache des Ausfalls\n\nEin Leck.", True),
+        ("Cause\nThe plug was out.\n\nDamage: none.", False),
+        ("Damage\nThe cause is open.", False),
+    ],
+)
+def test_the_paragraph_below_a_heading_gives_the_cause(text: str, is_below: bool) -> None:
+    assert is_below_cause(text) == is_below
