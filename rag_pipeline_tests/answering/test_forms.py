@@ -97,3 +97,15 @@ def test_two_sections_of_one_document_are_compared():
     text = "# Winches\n\n## Orca\n\nBought in 2019.\n\n## Petrel\n\nBought in 2021.\n"
     answer = answered("Which winch was bought later, Orca or Petrel?", text)
     assert [row.text for row in answer.table] == ["“Bought in 2019.” [1]", "“Bought in 2021.” [2]"]
+
+
+def test_a_mail_that_changes_a_quoted_row_comes_first():
+    table = "# Hours\n\n| Office | Late |\n| --- | --- |\n| Dunmere | until 20:00 |\n"
+    mail = "For Dunmere, the late evening was until 20:00, it is now until 19:30.\n"
+    answer = answered("Until when is Dunmere open late?", table, mail)
+    assert answer.citations[0].text == mail.strip()
+
+
+def test_a_question_for_a_cause_is_answered_by_the_paragraph_below_that_heading():
+    text = "What happened\nThe fridge got warm.\n\nCause\nThe plug was out.\n\nDamage\nNone.\n"
+    assert "plug" in answered("Why did the fridge get warm?", text).citations[0].text

@@ -120,3 +120,13 @@ def test_a_summary_has_the_leading_sentence_of_each_section_or_one_section():
     assert [text[slice(*span)] for span in spans] == ["Ten crates.", "Two broke."]
     short = answered("Summarise the log.", "# Log\n\nCalm sea. No wind.")
     assert [c.text for c in short.citations] == ["Calm sea.", "No wind."]
+
+
+def test_steps_with_dotted_numbers_are_one_list_with_deeper_steps_inside():
+    text = (
+        "# Kennel\n\n## 4 Release\n4.1 Weigh the dog.\n4.2 Hand back the bowl.\n"
+        "   4.2.1 Wash it.\n   4.2.2 Dry it.\n4.3 Take the money.\n\n## 5 Cleaning\n5.1 Rinse.\n"
+    )
+    (_, release) = lists_of(Document("d", "", text))
+    assert [text[slice(*item)].split()[0] for item in release.items] == ["4.1", "4.2", "4.3"]
+    assert "4.2.2 Dry it." in text[slice(*release.items[1])] and release.numbered
