@@ -184,8 +184,11 @@ def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float
     """Return the least weight of the question's words that rows need to answer.
 
     Rows need few words under two conditions. The question names all words of a cell, and the best
-    chunk is mostly a table of the same document.
+    chunk is mostly a table of the same document. Rows of another document than the best chunk's
+    need more words than the best sentence.
     """
+    if first.document_id != found.chunk.document_id:
+        return max(_LEAST_COVERED, best + _MARGIN)
     lines = [line for line in first.text.splitlines() if line.strip()]
     rows = sum(line.lstrip().startswith("|") for line in lines)
     is_of_tables = first.document_id == found.chunk.document_id and 2 * rows > len(lines)

@@ -126,3 +126,9 @@ def test_rows_of_all_sheets_count():
 def test_a_sum_takes_all_rows_of_the_sheet_that_the_question_names():
     answer = answered("How many boats lie in Leer in total?", HARBOURS)
     assert answer.text.splitlines()[0] == "Boats, sum of 2 rows: 20"
+
+
+def test_a_row_of_another_document_than_the_best_passage_needs_more_words():
+    budget = "# Budget\n\n| Position | January |\n| --- | --- |\n| rent hall | £80 |\n"
+    answer = answered("What is the rent of the hall?", "The rent of the hall is £90.", budget)
+    assert answer.citations[0].text == "The rent of the hall is £90."
