@@ -22,7 +22,6 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.costs import estimate_lines
-from rag_pipeline.cli.documents import coverage
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
@@ -86,6 +85,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     for line in _largest(workspace, found, changes, file):
         say(line)
     if refused_documents(workspace):
+        from rag_pipeline.cli.documents import coverage
+
         say(f"{coverage(workspace)}: {command(rag('quarantine', file=file, corpus=config.corpus))}")
     if config.budget_usd is not None and not is_known(found):
         console.print(

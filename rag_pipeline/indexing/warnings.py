@@ -8,7 +8,6 @@ from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.unseen import unseen_warning
-from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
@@ -72,6 +71,8 @@ def not_searched(workspace: Workspace, query: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
+    from rag_pipeline.search.tokenization import default_tokenizer  # takes time to import
+
     return frozenset(default_tokenizer().tokenize(re.sub(r"[\W_]+", " ", text)))
 
 
