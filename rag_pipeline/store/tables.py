@@ -185,7 +185,7 @@ class Table:
         document counts as stale. Return {} if there is no table.
         """
         wanted = self.at if version is None else version
-        key = self._database.uri, self.name, "state", wanted
+        key = self._files.address, self.name, "state", wanted
         return read_once(key, lambda: self._state(wanted))
 
     def _state(self, version: int | None) -> TableState:
