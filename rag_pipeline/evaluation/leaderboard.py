@@ -1,5 +1,6 @@
 """Make the leaderboard of all configurations from their scores, best first, with verdicts."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -34,6 +35,9 @@ from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
 _PRESENCE = "AnswerPresence@5"
+_FEW_QUESTIONS = 20
+_LEAST_DIFFERING = 6
+"""Six questions that one configuration alone answers are sure: the sign test gives 2 / 2 ** 6."""
 LEADERBOARD_VERSION = 5
 
 Against = Mapping[str, Mapping[str, Comparison]]
@@ -187,7 +191,12 @@ class Board:
             more = f", {amount} {self.references['baseline']}{verdict}"
         share = f"{round(found.mean * found.n)} of {counted(found.n, 'question')}"
         percent = f"({100 * found.mean:.0f} %{sure})"
-        return f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
+        told = f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
+        if found.n >= _FEW_QUESTIONS:
+            return told
+        least = math.ceil(100 * _LEAST_DIFFERING / found.n)
+        shows = f"only a difference of {least} points or more" if least <= 100 else "no difference"
+        return f"{told} {found.n} questions are few: they can show {shows} between configurations."
 
     def sorted_on(self, metric: str) -> "Board":
         """Return the board sorted by another metric. Raise InputError for an unknown metric."""

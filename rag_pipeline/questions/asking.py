@@ -19,6 +19,19 @@ _RUNS_ON = re.compile(
     r"werden|kann)\b"
 )
 """A further statement. An answer with one says more than was asked for."""
+_THINKS = re.compile(
+    r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
+    r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
+    r"undertakes|requests|intends)\b"
+)
+"""A name before a verb of thought or speech. Only persons and organizations have such verbs."""
+_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Mayor|Herr|Frau)\.? (?:[A-ZÄÖÜ][\w’-]+ )?[A-ZÄÖÜ][\w’-]+")
+_LISTED = re.compile(
+    r"^\W*(?:from|to|cc|present|attend\w+|participants|chair|minutes|teilnehm\w+|anwesend\w*|leitung|"
+    r"protokoll|von|an)\W*:(.*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WHOLE_NAME = re.compile(r"\b([A-ZÄÖÜ][\wé’-]+) ([A-ZÄÖÜ][\wé’-]+)\b(?=[^\w.]|$)")
 _FEWEST_WORDS = 4
 _FULL_NAME = re.compile(r"[A-Z]\w+ [A-Z]")
 _LETTER = re.compile(r"(?<![\w’'.-])[b-hj-z](?![\w’'.-])")
@@ -30,6 +43,15 @@ _NOUN_AND_VERB = re.compile(
     r"(?:(?:nicht|nur|kein\w*|schon|noch|mit|in|auf) |"
     r"[a-zäöüß]+(?:t|n|en) (?:ist|wird|wurde|hat)\b|[a-zäöüß]+$)"
 )
+
+
+def persons_in(text: str) -> set[str]:
+    """Return the names of persons: of heads of mails and minutes, with titles, or who agree."""
+    found = set(_THINKS.findall(text)) | set(_TITLED.findall(text))
+    for line in _LISTED.findall(text):
+        for first, last in _WHOLE_NAME.findall(line):
+            found |= {f"{first} {last}", first}
+    return found
 
 
 def _is_about_vague(clause: str, about: str) -> bool:

@@ -17,7 +17,7 @@ from rag_pipeline.datamodels import Document, GoldSpan, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
-from rag_pipeline.questions.asking import asked_of
+from rag_pipeline.questions.asking import asked_of, persons_in
 from rag_pipeline.questions.cells import asked_cells
 from rag_pipeline.questions.forms import NO_SUBJECT
 
@@ -109,12 +109,6 @@ EMPTY_HEADINGS = frozenset(
     "details about other history changelog changes migrations news features usage "
     "description table of toc index title between and fixed added changed removed whereas".split()
 )
-_PERSON = re.compile(
-    r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
-    r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
-    r"undertakes|requests|intends)\b"
-)
-"""A name before a verb of thought or speech. Only persons and organizations have such verbs."""
 READ = ("en", "de")
 """Languages that the rules read."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
@@ -184,7 +178,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     def is_small(word: str) -> bool:
         return word in vocabulary and word not in proper
 
-    persons = set(_PERSON.findall(text))
+    persons = tuple(persons_in(text))
     for number, (start, end) in enumerate(spans):
         raw, last = text[start:end], before
         before = raw
@@ -229,7 +223,9 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
                 sentence = sentence[:1].lower() + sentence[1:]
             elif first not in ("Herr", "Frau"):
                 continue
-        found = document.document_id, begin, end, _small(sentence, is_small)
+        is_acting = sentence.startswith(persons)
+        said = sentence if is_acting else _small(sentence, is_small)
+        found = document.document_id, begin, end, said
         about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
         past = _section_end(spans, number, text) if is_topic else None
@@ -245,10 +241,11 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if defined and language == "en":
             meaning = (defined.end(), len(sentence))
             yield StatedFact("definition", *found, meaning, about, subject=defined[1])
-        elif not quantities_said:
+        elif not quantities_said or is_acting:
             for kind, question, answer, past in asked_of(found[3], language, about, persons):
-                value = (answer, past or len(sentence))
-                yield StatedFact(kind, *found, value, about, question=question)
+                if past or not quantities_said:
+                    value = (answer, past or len(sentence))
+                    yield StatedFact(kind, *found, value, about, question=question)
         if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:

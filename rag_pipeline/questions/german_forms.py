@@ -143,6 +143,8 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
         ):
             return None
         question = " ".join(template.format(**parts).split())
+        if "person" in parts:
+            return Asked(kind, question, found.start("person"), found.end("person"))
         start = found.start("v" if question.startswith("wie kann man") else "o")
         return Asked(kind, question, start if kind != "rule" else 0)
 
@@ -150,6 +152,12 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
 
 
 GERMAN: tuple[tuple[FormKind, str, str], ...] = (
+    ("statement", r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2}) "
+     r"(?P<v>(?!ist|hat|mit|sagt|fragt|meint)[a-zäöüß]{2,}te?|wird|kann|soll|muss|holt) "
+     r"(?P<rest>[^,]{8,})", "wer {v} {rest}"),
+    ("statement", r"(?P<rest>(?:die|das|den|der|um|für|über) [^,]{4,70}) (?P<v>übernimmt|übernahm|"
+     r"leitet|leitete|betreut|organisiert|macht|hält|hat|führt|kümmert sich|entscheidet) "
+     r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2})", "wer {v} {rest}"),
     ("condition", rf"(?:[Ww]enn|[Ff]alls|[Ss]ofern) (?=[^,]+, (?:so |dann )?{_RULES}){_IF}",
      "was gilt, wenn {clause}"),
     ("condition", rf"(?:[Ww]enn|[Ff]alls|[Ss]ofern) {_IF}", "was geschieht, wenn {clause}"),

@@ -43,10 +43,7 @@ SENTENCES: dict[str, set[str]] = {
     "The amount of compression depends on the size of the input.": {
         "What does the amount of compression depend on?",
     },
-    "The rubber seal is split because warm rubber melts fast.": {"Why is the rubber seal split?"},
     "A guard is a person who watches the gate.": {"What is a guard?"},
-    "Nitrate was measured by comparing two photographs.": {"How was nitrate measured?"},
-    "The samples were frozen because warm samples melt fast.": set(),
     "The Seller may end the contract by giving ten (10) days written notice to the Buyer.": {
         "With how much written notice may the Seller end the contract?"
     },
@@ -77,10 +74,6 @@ SENTENCES: dict[str, set[str]] = {
     "Halvorsk agrees. Halvorsk shall return every sample to the owner of the mine.": {
         "Who must return every sample to the owner of the mine?"
     },
-    "To remove a picture from a post, click the red cross.": {
-        "How can you remove a picture from a post?"
-    },
-    "The rubber seal was designed by Ada Lindqvar.": {"Who was the rubber seal designed by?"},
     "The rubber seal was tested in April 1968 at the mine.": {
         "When was the rubber seal tested at the mine?"
     },
@@ -109,6 +102,14 @@ SENTENCES: dict[str, set[str]] = {
     "The board approved a yearly budget of 4,000 GBP for tools.": {
         "How much is the yearly budget for tools?"
     },
+    "Present: Luis Prado, Ada Falk\n\nLuis will unplug the old rack on Saturday morning.": {
+        "Who will unplug the old rack on Saturday morning?"
+    },
+    "Dr Bevan orders the vaccines every Monday morning.": {
+        "Who orders the vaccines every Monday morning?"
+    },
+    "Dr Bevan treated him with an injection of salt.": set(),
+    "Dr Bevan explained that the costs are too high.": set(),
     "Descale the boiler every three months.": {"How often should you descale the boiler?"},
     "The damage amounts to 18,400 GBP.": {"How much does the damage amount to?"},
     "Full-time staff receive 25 days of annual leave.": {
@@ -228,6 +229,10 @@ GERMAN = {
     "Der Verein zahlt dem Trainer 40 Euro pro Stunde.": (
         "Wie viel zahlt der Verein dem Trainer pro Stunde?"
     ),
+    "Frau Demir bestellt neue Schlösser für den Keller.": (
+        "Wer bestellt neue Schlösser für den Keller?"
+    ),
+    "Die Leitung der Schule übernimmt Frau Vogel.": "Wer übernimmt die Leitung der Schule?",
     "Der Anteil der Windkraft lag bei 38 Prozent.": "Wie hoch war der Anteil der Windkraft?",
     "Die Praxis ist vom 4. bis zum 15. August 2025 geschlossen.": None,
     "Der Mieter darf keine Hunde in der Wohnung halten.": None,
