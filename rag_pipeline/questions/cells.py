@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rag_pipeline.answering.quantities.values import quantities
 from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 
 _MOST = 3
@@ -57,6 +58,11 @@ _PERSONAL = re.compile(
     r".*\b(?:role|position|job|department|branch|office|extension|phone|email|telephone|salary|"
     r"start date|room|manager|supervisor|team|title)"
 )
+_CURRENCY = re.compile(r"[€$£]|EUR|Euro|GBP|USD|CHF")
+_FORM = re.compile(
+    r"values?|details?|entry|data|agreed|results?|wert|eintrag|angaben?|inhalt|ergebnis", re.I
+)
+"""Heads of the second column of a form, whose first column holds its fields."""
 _GENDER = (
     (r"zeit|menge|nummer|summe|gebühr|ung|heit|keit|schaft|frist|größe|höhe|farbe|klasse|adresse|"
      r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote", "die"),
@@ -125,7 +131,7 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
     is_log = any(_DATE.fullmatch(h) for h in head) or head[named].lower() in _DOER
     if is_log or not _names_rows(columns[named]):
         return
-    language = _language(head)
+    language = _language(head, text)
     often = Counter(name.casefold() for name in columns[named])
     rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
     asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
@@ -140,6 +146,9 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
         said = columns[column][number]
         words = german if language == "de" else english
         question = words(head[column], name, said, is_person)
+        if len(head) == 2 and _FORM.fullmatch(head[1]):
+            question = f"was steht unter „{name}“"
+            question = question if language == "de" else f"what is stated under “{name}”"
         if said.strip("-–/? ") and len(said) <= _LONGEST and question:
             yield Cell(body[number], said, question, language)
 
@@ -163,15 +172,18 @@ def _is_name(cell: str) -> bool:
     )
 
 
-def _language(head: Sequence[str]) -> str:
-    """Return "de" if the headings have more words of German than of English."""
+def _language(head: Sequence[str], text: str) -> str:
+    """Return "de" if the headings have more words of German than of English, or by the text."""
     words = re.findall(r"[^\W\d_]{3,}", " ".join(head).casefold())
     german = sum(w in dictionary("de") or _article(w) != "" for w in words)
-    return "de" if german > sum(w in dictionary("en") for w in words) else "en"
+    english = sum(w in dictionary("en") for w in words)
+    return "de" if german > english or (german == english and language_of(text) == "de") else "en"
 
 
 def english(heading: str, name: str, said: str, is_person: bool) -> str:
     """Return the English question for a cell without its mark, or "" if its heading is unfit."""
+    if _CURRENCY.fullmatch(heading.strip()):
+        return f"what is the amount for “{name}”"
     words = [w if w.isupper() or re.search(r"\d", w) else w.lower() for w in _heading(heading)]
     words = words[-1:] + words[:-1] if re.fullmatch(r".+ (?:19|20)\d\d", " ".join(words)) else words
     last, shown = (words[-1].lower() if words else ""), " ".join(words)
@@ -198,6 +210,8 @@ def english(heading: str, name: str, said: str, is_person: bool) -> str:
 
 def german(heading: str, name: str, said: str, is_person: bool) -> str:
     """Return the German question for a cell without its mark."""
+    if _CURRENCY.fullmatch(heading.strip()):
+        return f"welcher Betrag steht bei „{name}“"
     shown = re.sub(r"-?(?:Nr\.?|nummer)$|(?<=^Telefon)$", "nummer", " ".join(_heading(heading)))
     article, is_number = _article(shown.casefold()), bool(_NUMBER.fullmatch(said))
     if not article or shown.islower():

@@ -63,7 +63,7 @@ _MARKUP = re.compile(
 """Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
 _NO_TOPIC = re.compile(
     r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|^(?:für|in|auf|mit|zu|"
-    r"von|bei|nach|add|build|check|choose|configure|contribute|create|direct|donate|ensure|get|"
+    r"von|bei|nach|add|build|change|check|choose|clean|cool|configure|contribute|create|direct|donate|ensure|get|"
     r"install|keep|maintain|make|protect|provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
     re.IGNORECASE,
 )

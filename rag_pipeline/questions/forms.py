@@ -202,6 +202,8 @@ def _barred(found: re.Match[str]) -> Asked | None:
     verb, rest = found["v"], found["rest"]
     if not is_subject(found["s"]) or not is_clause(rest) or len(rest.split()) < 3:
         return None
+    if " never " in found[0] and verb in _BE.split("|"):
+        return None  # "Are hand-held phones used while driving?"
     if verb == "does" and re.search(r" and \w+s\b", rest):
         return None
     if re.search(

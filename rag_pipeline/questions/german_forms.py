@@ -111,6 +111,10 @@ def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[
         subject, verb = said["s"], said["v"]
         held = f"{said['mid']} {rest}"
         is_odd = re.search(r"\bvom \d|\b(?:und|oder|nicht|kein\w*|sich)\b", held) or "," in rest
+        # "Sichtbare Schäden melden Händler": the object may come first.
+        is_odd = is_odd or (
+            said["mid"][:1].isupper() and not re.match(r"(?:der|die|das|eine?) ", subject)
+        )
         is_odd = is_odd or _NO_GERMAN.search(f"{subject} {held}") or is_vague(subject, about)
         if is_odd or len(held.split()) > 14 or (kind == "amount" and not _SUMS.fullmatch(verb)):
             return

@@ -141,7 +141,7 @@ def _words(title: str) -> list[str]:
 def _titles(document: Document, is_alone: bool) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
-    shown = _REPLY.sub("", shown)
+    shown = re.sub(r"[“”„\"]", "", _REPLY.sub("", shown))
     whole = " ".join(shown.split(" | ")[0].split())
     short = " ".join(_SITE.split(shown)[0].split() or shown.split())
     # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from random import Random
 
+from rag_pipeline.answering.quantities.values import quantities
 from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.forms import CLAUSE_IN, DUTY, ITSELF, is_clause, is_subject, is_vague
 from rag_pipeline.questions.german_forms import german_value
@@ -39,7 +40,7 @@ _VERBS = {
     form: (auxiliary, base)
     for base, past in {
         "last": "", "continue": "", "remain": "", "expire": "", "begin": "began", "survive": "",
-        "take": "took", "cost": "cost", "run": "ran", "pay": "paid", "receive": "", "earn": "",
+        "take": "took", "cost": "costed", "run": "ran", "pay": "paid", "receive": "", "earn": "",
         "start": "", "end": "", "open": "", "close": "", "hold": "held", "meet": "met",
         "move": "", "leave": "left", "send": "sent", "sign": "", "approve": "", "inspect": "",
         "finish": "", "complete": "", "deliver": "", "launch": "", "arrive": "", "join": "",
@@ -128,7 +129,7 @@ _NAMED = (
 )
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
-    r"Welcher Wert |(?:Bis |Ab |Seit )?[Ww]ann |"
+    r"Welcher (?:Wert|Betrag) |(?:Bis |Ab |Seit )?[Ww]ann |"
     r"W(?:as|er|ie|o|ozu|oraus|ofür|arum) )?\w+(?: (?:man|sich)\b)?"
 )
 """The first words of a German question up to its finite verb. The document's name follows."""
@@ -180,6 +181,10 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
+        if not use and re.fullmatch(
+            r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"]
+        ):
+            return None  # A reader cannot know which one.
         how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
         return f"{how} is the {summed['noun']}{use[0] if use else ''}"
     lead = _BEFORE.search(clause)
@@ -191,7 +196,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     rest = _PROVISO.sub("", after[attached.end() :] if attached else after).strip()
     if (rest and not _FOLLOWS.match(rest)) or len(rest.split()) > _MOST_WORDS[0]:
         return None
-    if _JOINED.search(rest):
+    if _JOINED.search(rest) or quantities(rest):
         return None
     prep = (lead["prep"] or "").casefold()
     if noun and (given := _GIVING.search(kept)):
@@ -219,6 +224,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if fact.kind == "duration" and not prep and is_end:
         word, rest = "when", ""  # "shall expire two years from …"
     if fact.kind == "duration" and prep in ("every", "for") and _ORDERS.fullmatch(kept):
+        if " and " in kept:
+            return None
         return f"{word} should you {kept} {rest}" if is_clause(f"{kept} {rest}") else None
     found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
     if found:
@@ -232,7 +239,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         head = re.split(r" (?:of|to|for|in|on|at|with|from|by) ", subject)[0]
         is_many = re.search(r"[^su]s$|(?:people|staff|children)$| and ", head)
         if (auxiliary == "do" and not is_many) or CLAUSE_IN.search(f"{verb} {rest}"):
-            auxiliary = "did" if base == "cost" else ""
+            auxiliary = "did" if base == "cost" and not re.search(r"s\b", subject) else ""
         if not auxiliary or (auxiliary == "does" and is_many):
             return None
     else:
@@ -252,7 +259,11 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         or re.search(r"\b(?:not|never|no|exceed)\b", verb)
     ):
         return None
-    if not is_clause(f"{verb} x {rest}".rstrip()) or re.search(r"\b(?:that|which|who)\b", verb):
+    if (
+        quantities(verb)
+        or not is_clause(f"{verb} x {rest}".rstrip())
+        or re.search(r"\b(?:that|which|who)\b", verb)
+    ):
         return None
     is_part = fact.kind in ("percentage", "amount") or verb.startswith(("receive", "get", "have"))
     if rest.startswith("of ") and is_part:

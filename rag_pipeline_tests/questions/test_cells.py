@@ -28,6 +28,14 @@ PRICES = """## Preise
 | Kugelhahn | 14.25 | 2,5 | S. Baumann |
 | Dichtung | 6.1 | 2,2 | K. Vogel |
 """
+FORM = "| Field | Entry |\n| --- | --- |\n" + "".join(
+    f"| {field} | {entry} |\n"
+    for field, entry in (
+        ("Person hurt", "K. Boyle"),
+        ("Place", "hall 3"),
+        ("Reported by", "P. Lund"),
+    )
+)
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
 TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
 
@@ -49,6 +57,11 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("wie hoch ist der Preis für „Rohr 15 mm“", "7.4"),
             ("welcher Wert steht bei „Dichtung“ unter „Nitrat“", "2,2"),
             ("wer ist der Prüfer für „Kugelhahn“", "S. Baumann"),
+        }),
+        ("form.md", "text/markdown", FORM, {
+            ("what is stated under “Person hurt”", "K. Boyle"),
+            ("what is stated under “Place”", "hall 3"),
+            ("what is stated under “Reported by”", "P. Lund"),
         }),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),
