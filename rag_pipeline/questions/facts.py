@@ -223,16 +223,15 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
                 sentence = sentence[:1].lower() + sentence[1:]
             elif first not in ("Herr", "Frau"):
                 continue
-        is_acting = sentence.startswith(persons)
-        said = sentence if is_acting else _small(sentence, is_small)
-        found = document.document_id, begin, end, said
+        if not (is_acting := sentence.startswith(persons)):
+            sentence = _small(sentence, is_small)
+        found = document.document_id, begin, end, sentence
         about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
         past = _section_end(spans, number, text) if is_topic else None
         if past and _is_about(heading, body := plain(text[begin:past]), language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
-        # In a short text, "the deposit" can only be one deposit.
         known = f"{about} {text}" if len(text) <= _SHORT_TEXT else about
         quantities_said = list(_quantities(found, known))
         yield from quantities_said
