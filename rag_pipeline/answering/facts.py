@@ -171,7 +171,7 @@ _STATES = {kind: "|".join(words) for kind, words in _STATED.items()}
 
 _BELOW_CAUSE = re.compile(
     r"(?im)^[#* \t]*(?:root )?(?:causes?|reasons?|ursachen?|gr(?:u|ü)nde?)\b[^.\n]{0,30}\n"
-    r"(?:[ \t]*\n)*(?:(?!#)\S.*\n?)+\Z"
+    r"(?:[ \t]*\n)*(?:(?!#)\S.*\n)*(?!#)\S.*\n?\Z"
 )
 
 

@@ -98,6 +98,7 @@ def test_only_what_is_certain_is_said(question, sentence, said):
         ("## Ursache des Ausfalls\n\nEin Leck.", True),
         ("Cause\nThe plug was out.\n\nDamage: none.", False),
         ("Damage\nThe cause is open.", False),
+        ("Reason\n" + "The plug was out of its socket. " * 50 + "\n\nNone.", False),
     ],
 )
 def test_the_paragraph_below_a_heading_gives_the_cause(text: str, is_below: bool) -> None:
