@@ -26,7 +26,7 @@ from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
-from rag_pipeline.pipeline.driver import passed, refused, repaired
+from rag_pipeline.pipeline.driver import changed_since_check, passed, refused
 from rag_pipeline.pipeline.planning import (
     DOCUMENTS,
     Step,
@@ -124,7 +124,10 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             except Exception as error:  # noqa: BLE001 (a plugin's own)
                 found.stuck[step] = str(explained(error, str(step)))
                 continue
-            why_not = _NOTHING if inputs in left else None
+            # A run would only repeat the check of content that the check refused.
+            why_not = None if stale else refused(workspace, step) or None
+            if why_not is None and inputs in left:
+                why_not = _NOTHING
             if not one_run and why_not is None:
                 why_not = _refusal(workspace, instance, step, step in canceled, inputs)
             if why_not == _NOTHING:
@@ -259,11 +262,12 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     """Return the hash of a step's inputs.
 
     The hash of the documents leaves out the last load. Otherwise a failed check would cause a new
-    load. A repair of refused content changes the hash, so that the step is requested again.
+    load. Content that changed after its check, by a repair or by hand, changes the hash, so that
+    the step is requested again.
     """
     after = loaded if upstream(workspace.config, step) else None
     made_from = step.row.made_from(workspace, step.key(workspace.config))
-    return _hash(step, made_from, after, repaired(workspace, step))
+    return _hash(step, made_from, after, changed_since_check(workspace, step))
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:

@@ -275,12 +275,11 @@ def refused(workspace: Workspace, step: Step) -> str:
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
 
 
-def repaired(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step's content changed after a blocking check refused it."""
-    if not step.row.has_blocking_check:
+def changed_since_check(workspace: Workspace, step: Step) -> bool:
+    """Return whether a step's content changed after its last blocking check."""
+    if not step.row.has_blocking_check or _verdict(workspace, step):
         return False
-    stored = workspace.store.read_json(_verdict_file(step)) or {}
-    return bool(stored.get("said")) and not _verdict(workspace, step)
+    return workspace.store.read_json(_verdict_file(step)) is not None
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:
