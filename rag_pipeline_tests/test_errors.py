@@ -41,7 +41,7 @@ def install_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     installed, wheel = folder / "site-packages", folder / "a b.whl"
     record = installed / "rag_pipeline-0.1.0.dist-info"
     record.mkdir(parents=True)
-    own = importlib.metadata.distribution("rag_pipeline").read_text("METADATA")
+    own = str(importlib.metadata.metadata("rag_pipeline"))
     (record / "METADATA").write_text(own, "utf-8")
     (record / "direct_url.json").write_text(json.dumps({"url": wheel.as_uri()}))
     monkeypatch.syspath_prepend(installed)

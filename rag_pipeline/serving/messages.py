@@ -14,11 +14,13 @@ _OF_DOCUMENT = re.compile(r"^(/v1/(?:documents|pages)/).*", re.DOTALL)
 _log = logging.getLogger("rag_pipeline.serving")
 _FOLDER = r"""(?:[^/:\n'"]*[^/:\n'"\s]/)"""
 _FOLDERS = re.compile(
-    rf"(?:file://|(?<![\w./:~%*\]]))/(?=\S){_FOLDER}*|(?:(?<=Not found: )|(?<=… )){_FOLDER}+"
+    rf"(?:file://|(?<![\w./:~%*\]]))/(?=\S){_FOLDER}*"
+    rf"|(?:(?<=Not found: )|(?<=at path )|(?<=… )){_FOLDER}+"
 )
 """An absolute path up to its last name. Addresses and relative paths do not match.
 
-LanceDB leaves out the first slash after `Not found`. A shortened message lacks the start of a path.
+Lance leaves out the first slash after `Not found` and `at path`. A shortened message lacks the
+start of a path.
 """
 
 

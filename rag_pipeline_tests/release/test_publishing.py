@@ -82,7 +82,7 @@ def test_a_stale_build_is_not_released(tmp_path, built_file):
     workspace = Workspace(load_config(built_file))
     indexing.update_documents(workspace)
     with pytest.raises(
-        CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"
+        CheckFailedError, match=r"chunks recursive_150 is not current \(1 document "
     ):
         publishing.publish(workspace)
     assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text

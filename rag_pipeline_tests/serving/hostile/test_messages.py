@@ -52,6 +52,7 @@ MESSAGES = {
     "file:///srv/data/tiny: gone; /srv/a is not in /srv/b": "tiny: gone; a is not in b",
     "run: /usr/bin/python -m pip install -e /srv/a[pdf]": "run: python -m pip install -e a[pdf]",
     "lance: Not found: srv/my data/tables/a.lance; mend": "lance: Not found: a.lance; mend",
+    "Dataset at path srv/my data/a.lance was not found": "Dataset at path a.lance was not found",
     "cannot search: /srv/my da … ta/tables/a.lance": "cannot search: a.lance",
     "https://host/v1/chat and s3://bucket/store/a: 404": None,
     "policies/leave.md: read and/or write; 1 / 2": None,
