@@ -12,11 +12,11 @@ from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of, uncompared
-from rag_pipeline.answering.matching import Words, has_words
+from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import about, of_named
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.sentences import Sentence
-from rag_pipeline.answering.structured import rows_of_sides, structured_answer
+from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
@@ -109,12 +109,6 @@ def form_answers(
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
         ranked = rank_sentences(one, form, reader, calibration)
         sides = sides_of(one.query) if one.kind == "comparison" else None
-        if sides and ranked.sentences and _states_both(ranked.sentences[0].text, sides):
-            made.append(_quotes(one, form, ranked))
-            continue
-        if sides and (rows := rows_of_sides(one, ranked, sides, document_of)):
-            made.append(rows)
-            continue
         of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
         by_rows = not sides or (of_years and not _versions(one.chunks, sides))
         structured = structured_answer(one, ranked, document_of) if by_rows else None
@@ -222,7 +216,7 @@ def _sides(
         confidences.append(ranked.confidence)
         if not all(titled):  # perhaps a document has a section for each name
             scores = zip(ranked.sentences, ranked.scores, strict=True)
-            below = [pair for pair in scores if has_words(pair[0].heading, side)]
+            below = [pair for pair in scores if _has_words(pair[0].heading, side)]
             if below:
                 own_sentences, own_scores = zip(*below, strict=True)
                 ranked = ranked._replace(sentences=own_sentences, scores=own_scores)
@@ -261,7 +255,7 @@ def _of_versions(
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
     query = uncompared(found.query) or found.query
     asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
-    text = " ".join(w for w in asked if not has_words(names, w)) or query
+    text = " ".join(w for w in asked if not _has_words(names, w)) or query
     one = replace(found, search_text=text, chunks=both)
     sentences = rank_sentences(one, settings, reader, calibration).sentences
     best = next(iter(sentences), None)
@@ -297,22 +291,16 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
     )
 
 
-def _states_both(text: str, sides: tuple[str, str]) -> bool:
-    """Return whether a sentence names both sides and has two numbers besides."""
-    numbers = re.findall(r"\d[\d.,]*", re.sub("|".join(map(re.escape, sides)), " ", text))
-    return len(numbers) > 1 and all(has_words(text, side) for side in sides)
-
-
 def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
-    return has_words(about(chunk), side)
+    return _has_words(about(chunk), side)
 
 
 def _titles(chunk: ScoredChunk, side: str) -> bool:
     name = f"{chunk.title}\n{chunk.document_id}"
     if version := _VERSION.fullmatch(side):
         return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
-    return has_words(name, side)
+    return _has_words(name, side)
 
 
 def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
@@ -325,6 +313,11 @@ def _versions(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str
     one, other = ([c.document_id for c in chunks if _titles(c, side)] for side in sides)
     pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
     return dict(zip(sides, next(pairs, ()), strict=False))
+
+
+def _has_words(text: str, side: str) -> bool:
+    words = Words(side, [text])
+    return bool(words.asked) and words.in_text(text) == words.asked
 
 
 def _side_query(query: str, other: str) -> str:

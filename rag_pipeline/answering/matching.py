@@ -95,12 +95,6 @@ class Words:
         return len(words & forms) / len(words) if words else 0.0
 
 
-def has_words(text: str, name: str) -> bool:
-    """Return whether a text has all words of a name."""
-    words = Words(name, [text])
-    return bool(words.asked) and words.in_text(text) == words.asked
-
-
 @lru_cache(maxsize=65_536)
 def _is_alike(word: str, other: str) -> bool:
     if word == other:

@@ -15,20 +15,18 @@ from rag_pipeline.answering.lists import (
     subject,
     summary_spans,
 )
-from rag_pipeline.answering.matching import Words, has_words
+from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import is_across
 from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.tables import (
     MOST_ROWS,
     DocumentOf,
     Found,
-    above,
     asks_for_extreme,
     find_rows,
     said,
     tables_of,
     with_all_rows,
-    with_column,
     with_tables,
 )
 from rag_pipeline.chunking.sentences import sentence_spans
@@ -107,34 +105,6 @@ def structured_answer(
     if every and every[0].chunk.document_id == chunks[0].document_id:
         return _table_answer(question, every, ranked, document_of)
     return _list_answer(listed, ranked)
-
-
-def rows_of_sides(
-    found: SearchResult, ranked: Ranked, sides: tuple[str, str], document_of: DocumentOf
-) -> Answer | None:
-    """Return the rows of one table that name the two compared sides, or None.
-
-    The table has at least as many of the question's words as the best sentence.
-    """
-    chunks = in_force(found.query, found.chunks)[:_PASSAGES]
-    words = Words(found.query, _texts(chunks, _documents(chunks, document_of)))
-    best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
-    for chunk, document in with_tables(chunks, document_of):
-        for table in tables_of(document):
-            named = [
-                [row for row in table.rows if has_words(" ".join(row.cells), side)]
-                for side in sides
-            ]
-            rows = tuple(dict.fromkeys(row for own in named for row in own[:1]))
-            if len(rows) == len(sides):
-                text = "\n".join([above(document, table), *(" ".join(row.cells) for row in rows)])
-                covered = words.share(words.in_text(text))
-                if covered >= max(_LEAST_COVERED, best):
-                    one = Found(chunk, table, rows, None, covered)
-                    return _table_answer(
-                        found.query, [with_column(words, one)], ranked, document_of
-                    )
-    return None
 
 
 def _all_rows(words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf) -> list[Found]:

@@ -219,7 +219,7 @@ def find_rows(
         if is_like and (is_sheet or (new and score >= _LEAST_LIKE * best)):
             chosen.append(found)
             known |= new
-    return [with_column(words, found) for found in chosen]
+    return [_with_column(words, found) for found in chosen]
 
 
 def _named(
@@ -229,8 +229,8 @@ def _named(
     for chunk, document in with_tables(chunks, document_of):
         known = words.in_text(f"{document.title}\n{document.document_id}")
         for table in tables_of(document):
-            over = above(document, table)
-            around = words.in_text(over)
+            above = _above(document, table)
+            around = words.in_text(above)
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
             groups: dict[frozenset[str], list[Row]] = {}
@@ -240,7 +240,7 @@ def _named(
             outdated = compiled(_NO_LONGER, re.IGNORECASE)
             is_asked = bool(words.asked.intersection(_YEAR.findall(table.caption)))
             is_asked = is_asked or any(map(outdated.search, words.asked))
-            holds = is_asked or not outdated.search(over)
+            holds = is_asked or not outdated.search(above)
             for hit, rows in groups.items():
                 covered = words.share(hit | around)
                 whole = [max(map(words.covers, row.cells)) for row in rows]
@@ -249,7 +249,7 @@ def _named(
                 yield score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)
 
 
-def above(document: Document, table: Table) -> str:
+def _above(document: Document, table: Table) -> str:
     """Return the document's title and id, the caption and the names of the columns."""
     names = table.head.cells if table.head else ()
     return "\n".join([document.title, document.document_id, table.caption, " ".join(names)])
@@ -278,7 +278,7 @@ def _all_words(words: Words, found: Found) -> frozenset[str]:
     return words.in_text(" ".join([*cells, found.table.caption]))
 
 
-def with_column(words: Words, found: Found) -> Found:
+def _with_column(words: Words, found: Found) -> Found:
     """Add the column whose name has the most words of the question, if only one has the most.
 
     A column is left out if one of its cells has a word of the question.
@@ -345,14 +345,14 @@ def with_all_rows(
     if _operation(question) is None:
         return []
     tables = [
-        (words.share(words.in_text(above(document, t))), -n, chunk, t)
+        (words.share(words.in_text(_above(document, t))), -n, chunk, t)
         for chunk, document in with_tables(chunks, document_of)
         for n, t in enumerate(tables_of(document))
         if t.head is not None
     ]
     for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
         every = Found(chunk, table, table.rows[:MOST_ROWS], None, share)
-        found = with_column(words, every)
+        found = _with_column(words, every)
         if _numeric_column(found) is None:  # the question names the column of names
             found = every
         if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:

@@ -109,19 +109,3 @@ def test_a_mail_that_changes_a_quoted_row_comes_first():
 def test_a_question_for_a_cause_is_answered_by_the_paragraph_below_that_heading():
     text = "What happened\nThe fridge got warm.\n\nCause\nThe plug was out.\n\nDamage\nNone.\n"
     assert "plug" in answered("Why did the fridge get warm?", text).citations[0].text
-
-
-def test_rows_of_one_table_that_name_both_sides_are_compared():
-    table = "# Prices\n\n| Hall | Price |\n| --- | --- |\n| Birch | £23 |\n| Cedar | £20 |\n"
-    question = "What is the price difference between Birch and Cedar?"
-    answer = answered(question, table, "# Birch\n\nBirch is loud.", "# Cedar\n\nCedar is small.")
-    quoted = [c.text for c in answer.citations]
-    assert quoted[:2] == ["| Birch | £23 |", "| Cedar | £20 |"]
-    assert answer.text.splitlines()[0] == "Price: £23 and £20, difference 3"
-
-
-def test_a_sentence_with_the_numbers_of_both_sides_is_quoted():
-    both = "In 2024 there were 17 complaints at Aldermoor and 4 at Dunmere."
-    others = "# Aldermoor\n\nIt is open.", "# Dunmere\n\nIt is shut."
-    answer = answered("Who had more complaints, Aldermoor or Dunmere?", both, *others)
-    assert not answer.table and answer.citations[0].text == both
