@@ -63,7 +63,9 @@ def change_of(
         return None
     chunk, start, quoted = sentences[0]
     amending = amendments(chunks).get(chunk.document_id, ())
-    above = f"{chunk.context}\n{chunk.text[: start + len(quoted)]}"
+    # Of a section that begins in an earlier chunk, the context has the heading.
+    headings = chunk.context.replace(" | ", "\n")
+    above = f"{headings}\n{chunk.text[: start + len(quoted)]}"
     section = (_HEADING.findall(above) or _NUMBERED.findall(above) or [None])[-1]
     values = {value for value in _VALUE.findall(quoted) if len(value) > 1}
     for position, (other, at, text) in enumerate(sentences):

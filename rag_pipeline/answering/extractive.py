@@ -28,7 +28,7 @@ from rag_pipeline.answering.reading import (
     token_ids,
     written_in,
 )
-from rag_pipeline.answering.sentences import HEADING, Sentence, is_table_head, spans_of
+from rag_pipeline.answering.sentences import HEADING, Sentence, is_address, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
 from rag_pipeline.loading.languages import language_of
@@ -291,8 +291,8 @@ def sentence_features(
     - other kind of fact: 1 if the sentence states no fact of the kind that the query asks for.
     - leading document: 1 for sentences of the best chunk's document.
 
-    A sentence in overlapping chunks occurs once. Headings, table headers and sentences without
-    words are left out.
+    A sentence in overlapping chunks occurs once. Headings, table headers, addresses (see
+    `is_address`) and sentences without words are left out.
     """
     if not read:
         return [], np.empty((0, len(FEATURES)))
@@ -322,6 +322,8 @@ def sentence_features(
             met = nearest(of_tokens[own])
             if HEADING.match(text):
                 above = section = np.maximum(_CONTEXT_WEIGHT * met, context)
+                continue
+            if is_address(query, chunk.document_id, text):
                 continue
             if is_table_head(chunk.text, start):
                 above = np.maximum(_CONTEXT_WEIGHT * met, section)

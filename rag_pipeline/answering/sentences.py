@@ -17,6 +17,15 @@ _TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
 """The header row of a Markdown table, with the delimiter row below it."""
 _NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
 """An empty header row and its delimiter row. In tables from Word, the column names follow them."""
+_MAIL_FIELD = re.compile(r"(?:From|To|Cc|Date|Subject): ")
+_SALUTATION = re.compile(
+    r"(?i:dear|hi|hello|hallo|moin|liebe[rs]?|sehr geehrte[rs]?|guten (?:tag|morgen))\b"
+    r"[^.!?:\d]{0,80},"
+)
+_ASKS_FOR_MAIL = re.compile(
+    r"(?i)\b(?:e-?mails?|mail\w*|sen[dt]\w*|wrote|writ\w+|subject|letters?|messages?|schr[ei]+b\w*|"
+    r"geschrieben|schick\w*|geschickt|gesendet|betreff|absender\w*)\b"
+)
 _LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
 """Maximum characters of a list that one quote holds."""
@@ -63,6 +72,17 @@ def is_table_head(text: str, start: int) -> bool:
         return False
     before = text[max(0, start - _LONGEST_RULE) : start]
     return bool(_TABLE_HEAD.match(text, start) or _NO_HEAD.search(before))
+
+
+def is_address(query: str, document_id: str, text: str) -> bool:
+    """Return whether a text is a salutation, or a mail's field that the query does not ask for.
+
+    The date of a mail is hardly ever the date that a query asks for.
+    """
+    if _SALUTATION.fullmatch(text):
+        return True
+    of_mail = document_id.casefold().endswith((".eml", ".msg")) and _MAIL_FIELD.match(text)
+    return bool(of_mail) and not _ASKS_FOR_MAIL.search(query)
 
 
 # Many queries and configurations find the same chunks.

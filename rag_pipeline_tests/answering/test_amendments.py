@@ -43,6 +43,13 @@ def test_the_section_may_be_named_before_in_the_paragraph() -> None:
     assert change_of("Wie hoch ist die Miete?", [RENT, *others], [LEASE, ADDENDUM]) == 1
 
 
+def test_the_section_of_a_chunk_within_it_is_in_the_context() -> None:
+    rest = _chunk(LEASE.document_id, RENT[2], context="Mietvertrag | Halle | 3. Miete")
+    change = _sentence(ADDENDUM, "In § 3 wird die Miete auf 690 Euro gesetzt.")
+
+    assert change_of("Wie hoch?", [_sentence(rest, RENT[2]), change], [rest, ADDENDUM]) == 1
+
+
 def test_a_repeated_value_shows_the_change_where_sections_have_no_numbers() -> None:
     supply = _chunk("Supply agreement.txt", "Invoices of 2026 are payable within 45 days.")
     change = _chunk(

@@ -186,6 +186,21 @@ def test_a_table_answers_by_its_rows_and_never_by_the_names_of_its_columns(head)
     assert late["| Junior "] > late["Expenses "] + 0.1
 
 
+@pytest.mark.parametrize(
+    ("query", "quoted"),
+    [("When is the party?", 1), ("Who sent the mail on the party?", 4)],
+)
+def test_fields_of_a_mail_are_quoted_only_if_asked_for_and_salutations_never(query, quoted):
+    fields = "From: Ada <ada@firm.example>\n\nDate: Mon, 29 Jun 2026\n\nSubject: The party\n\n"
+    text = f"{fields}Dear Ben, dear Cleo,\n\nIt moves to 19 September."
+    for suffix, count in ((".eml", quoted), (".md", 4)):
+        chunk = ScoredChunk("c", f"mail{suffix}", 0, len(text), text, 1.0)
+        read = read_passages(query, [chunk], sentence_vectors)
+        sentences, _ = sentence_features(query, read, sentence_vectors)
+        assert len(sentences) == count
+        assert sentences[-1].text == "It moves to 19 September."
+
+
 def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
     text = DOCUMENT[:140]
     model = MiniLMTokens()
