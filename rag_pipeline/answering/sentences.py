@@ -17,6 +17,8 @@ _TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
 """The header row of a Markdown table, with the delimiter row below it."""
 _NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
 """An empty header row and its delimiter row. In tables from Word, the column names follow them."""
+_LEAD_IN = re.compile(r"\*\*[^*\n]{1,80}[.:]\*\*[ \t]+|\*\*\d{1,3}[.)][ \t]+")
+"""Bold words, or the number of bold words, before the first sentence of a paragraph."""
 _MAIL_FIELD = re.compile(r"(?:From|To|Cc|Date|Subject): ")
 _SALUTATION = re.compile(
     r"(?i:dear|hi|hello|hallo|moin|liebe[rs]?|sehr geehrte[rs]?|guten (?:tag|morgen))\b"
@@ -88,8 +90,12 @@ def is_address(query: str, document_id: str, text: str) -> bool:
 # Many queries and configurations find the same chunks.
 @lru_cache(maxsize=4096)
 def spans_of(text: str) -> list[Span]:
-    """Return the spans of a text's sentences. A sentence with a list below includes the list."""
-    spans = sentence_spans(text)
+    """Return the spans of a text's sentences, with a list below and a bold lead-in before."""
+    spans: list[Span] = []
+    for start, end in sentence_spans(text):
+        if spans and _LEAD_IN.fullmatch(text[spans[-1][0] : start]):
+            start = spans.pop()[0]
+        spans.append((start, end))
     return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
 
 

@@ -10,6 +10,7 @@ from rag_pipeline.answering import (
 )
 from rag_pipeline.answering.extractive import FEATURES, NOTHING_ANSWERS, sentence_features
 from rag_pipeline.answering.reading import Passage, read_passages
+from rag_pipeline.answering.sentences import spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import ScoredChunk, SearchResult
@@ -253,3 +254,9 @@ def test_the_first_passages_are_read_if_the_others_share_more_words_with_the_que
     others = [scored(f"{n}.txt", "The hotel limit rises.") for n in range(5, 12)]
     read = read_passages("hotel limit", [*first, *others], _Two())
     assert [one.rank for one in read] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_bold_lead_in_belongs_to_its_sentence():
+    text = "**7. Summer party.** Friday 11 July. All come.\n\n**Note:** Bring **your own.** Cups."
+    parts = ["**7. Summer party.** Friday 11 July.", "All come.", "**Note:** Bring **your own.**"]
+    assert [text[a:b] for a, b in spans_of(text)] == [*parts, "Cups."]
