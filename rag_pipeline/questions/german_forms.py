@@ -37,13 +37,6 @@ _RULES = r"(?:muss|müssen|darf|dürfen|kann|können|sollte\w*|soll|ist|sind|hat
 _PARTICLE = "(?P<p>(?: (?:aus|an|ab|auf|ein|fest|vor|zurück|um|zu))?)"
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
 _SAID = r"(?:(?!\bkein|\bnicht\b).)+"
-
-
-def is_german_subject(words: str) -> bool:
-    """Return whether a German text can be the whole subject of a question."""
-    return bool(re.fullmatch(PHRASE, words)) and not _NO_GERMAN.search(words)
-
-
 _SUBJECT = (
     r"(?:(?:(?:der|die|das|eine?|jede[rs]?|alle) (?:[a-zäöüß]+e[rns]? ){0,2}|[a-zäöüß]+e )?"
     rf"{_NOUN}|"
