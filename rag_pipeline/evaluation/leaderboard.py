@@ -50,7 +50,8 @@ def origin(synthetic: int, queries: int) -> str:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
     only = synthetic == queries
-    return told + ("; none was asked by a person" if only else "; figures mix both kinds")
+    by_nobody = "; none was asked by a person, whose wordings are harder to find"
+    return told + (by_nobody if only else "; figures mix both kinds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
