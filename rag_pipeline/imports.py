@@ -19,6 +19,13 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
+def load_yaml(text: str | bytes) -> Any:
+    """Return the content of a YAML text. libyaml reads it where PyYAML is built with it."""
+    import yaml
+
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def import_lancedb() -> Any:
     """Import LanceDB. Its catalogue client loads on first use, which saves 0.4 of 1.4 seconds."""
     _postpone("lance_namespace_urllib3_client")

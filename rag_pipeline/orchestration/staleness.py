@@ -303,7 +303,7 @@ def _version_read(
 
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
     """Return whether something other than a run in Dagster changed a step, such as a rollback."""
-    version = step.row.version and step.row.version(workspace)
+    version = _version_now(workspace, step)
     return version is not None and version != version_made(workspace, instance, step)
 
 
@@ -311,6 +311,10 @@ def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step)
     """Return the data version of the last materialization of a step, or None without one."""
     key = asset_key(workspace.config, step.asset)
     return _version(instance.get_latest_data_version_record(key, False, step.partition))
+
+
+def _version_now(workspace: Workspace, step: Step) -> str | None:
+    return step.row.version(workspace) if step.row.version else None
 
 
 def found_current(
@@ -335,8 +339,7 @@ def unchanged(
     key = asset_key(workspace.config, step.asset)
     record = instance.get_latest_data_version_record(key, False, step.partition)
     before = record.event_log_entry.asset_materialization if record else None
-    version = (step.row.version and step.row.version(workspace)) or _version(record)
-    version = version or made_from(workspace, step, {})
+    version = _version_now(workspace, step) or _version(record) or made_from(workspace, step, {})
     metadata: Mapping[str, Any] = before.metadata if before else {}
     return dg.AssetMaterialization(
         key,

@@ -100,17 +100,14 @@ def _key(query: str) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return each question, with its JSON object or an empty one. Leave out torn lines."""
+    """Return each question with its record. Leave out torn lines."""
     for number, line in enumerate(_lines(path), 1):
-        record: dict[str, Any] = {}
-        text = line.strip()
-        if not text or _is_torn(text):
+        record = _parsed(line)
+        if record is None:
             continue
-        if text.startswith("{"):
-            record = json.loads(text)
-            if not isinstance(record.get("query"), str):
-                raise InputError(f'{path}:{number}: has no text as "query": {text[:80]}')
-            text = record["query"]
+        text = record.get("query")
+        if not isinstance(text, str):
+            raise InputError(f'{path}:{number}: has no text as "query": {line.strip()[:80]}')
         if query := " ".join(text.split())[:_LONGEST]:
             yield query, record
 
@@ -120,17 +117,17 @@ def torn_lines(path: Path) -> list[int]:
 
     A server that was killed, or that had no space left, leaves such a line.
     """
-    return [n for n, line in enumerate(_lines(path), 1) if _is_torn(line.strip())]
+    return [n for n, line in enumerate(_lines(path), 1) if _parsed(line) is None]
 
 
-def _is_torn(text: str) -> bool:
-    if not text.startswith("{"):
-        return False
+def _parsed(line: str) -> dict[str, Any] | None:
+    """Return a line's JSON object, or None if the line is torn. A line of text is the query."""
+    text = line.strip()
     try:
-        json.loads(text)
+        found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"query": text}
     except ValueError:
-        return True
-    return False
+        return None
+    return found
 
 
 def sample(

@@ -16,6 +16,7 @@ from rag_pipeline.config.prices import ChargedTokens as ChargedTokens
 from rag_pipeline.config.prices import Price as Price
 from rag_pipeline.entry_points import CHATS, EMBEDDINGS, RERANKERS, load_group, warn_once
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.imports import load_yaml
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 FREE = Price()
@@ -115,7 +116,7 @@ def _packaged() -> Prices:
 
 def _parse(text: str, file: Path) -> Prices:
     try:
-        return Prices.model_validate(yaml.load(text, yaml.CSafeLoader) or {})
+        return Prices.model_validate(load_yaml(text) or {})
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
