@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
@@ -24,6 +25,7 @@ from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
 from rag_pipeline.loading.sources import folder_of, list_files
+from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
@@ -106,16 +108,20 @@ def list_documents(config: CorpusConfig) -> Listing:
 
 
 def listing_digest(config: CorpusConfig) -> str:
-    """Return the digest of `list_documents`, or "" if a folder can't be listed.
+    """Return the digest of `list_documents`, or "" if there is nothing to load."""
+    return read_once((id(config), "listing"), partial(_listed, config))[0]
 
-    Raise the errors of `list_documents` for a bucket.
-    """
+
+def why_no_documents(config: CorpusConfig) -> str:
+    """Return the reason why there is nothing to load, or ""."""
+    return read_once((id(config), "listing"), partial(_listed, config))[1]
+
+
+def _listed(config: CorpusConfig) -> tuple[str, str]:
     try:
-        return list_documents(config).digest
-    except ConfigError:
-        if config.documents.s3:
-            raise
-        return ""  # the load that follows raises the error
+        return list_documents(config).digest, ""
+    except ConfigError as error:
+        return "", str(error)
 
 
 def loaded_listing(workspace: Workspace) -> str | None:

@@ -13,8 +13,15 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, counted
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.observing import following
-from rag_pipeline.orchestration.requests import is_run_of, survey, why_not_loaded
+from rag_pipeline.orchestration.observing import LastLook, following
+from rag_pipeline.orchestration.requests import (
+    is_run_of,
+    no_documents,
+    sources_digest,
+    survey,
+    why_not_loaded,
+)
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 _SECONDS = 10
@@ -33,8 +40,14 @@ def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinitio
         except RagPipelineError as error:
             return [str(error)]
 
+    def sources() -> str:
+        try:
+            return sources_digest(now().config)
+        except RagPipelineError as error:
+            return str(error)
+
     variable = config.alerts.webhook_env
-    return [_failures(config, variable), _standstill(config.corpus, variable, problems)]
+    return [_failures(config, variable), _standstill(config.corpus, variable, sources, problems)]
 
 
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
@@ -47,7 +60,7 @@ def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.Senso
     except OSError:
         return []
     found = re.search(r"""^[^#\n]*\bwebhook_env["']?:\s*["']?(\w+)""", text, re.MULTILINE)
-    return [_standstill(name, found[1], lambda _: [message])] if found else []
+    return [_standstill(name, found[1], lambda: message, lambda _: [message])] if found else []
 
 
 def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
@@ -105,7 +118,10 @@ def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventL
 
 
 def _standstill(
-    corpus: str, variable: str, look: Callable[[dg.DagsterInstance], list[str] | None]
+    corpus: str,
+    variable: str,
+    sources: Callable[[], str],
+    look: Callable[[dg.DagsterInstance], list[str] | None],
 ) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{corpus.replace('-', '_')}__standstill_alerts",
@@ -114,16 +130,20 @@ def _standstill(
         description="Post the problems that wait for a person (a release that its gate refused, a "
         "document in quarantine) to the webhook when they change.",
     )
+    @looking()
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        last, unchanged = LastLook(context, sources()), "nothing has changed since the last alert"
+        if last.is_valid:
+            return dg.SkipReason(unchanged)
         problems = look(context.instance)
         if problems is None:
             return dg.SkipReason("work is under way")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
-        if digest == (context.cursor or ""):
-            return dg.SkipReason("nothing has changed since the last alert")
-        post(variable, corpus, _listed(problems))
-        context.update_cursor(digest)
-        return dg.SkipReason(f"{len(problems)} problems posted")
+        if digest != (last.said or ""):
+            post(variable, corpus, _listed(problems))
+            unchanged = f"{len(problems)} problems posted"
+        last.keep(digest)
+        return dg.SkipReason(unchanged)
 
     return standstill_alerts
 
@@ -132,6 +152,8 @@ def _problems(
     workspace: Workspace, instance: dg.DagsterInstance, one_run: bool
 ) -> list[str] | None:
     """Return the problems that wait for a person, or None while work is in progress."""
+    if missing := no_documents(workspace.config):
+        return [missing]
     found = survey(workspace, instance, one_run)
     if found.requests or found.waiting:
         return None

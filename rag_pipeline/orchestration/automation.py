@@ -21,8 +21,10 @@ from rag_pipeline.orchestration.requests import (
     all_inputs,
     fail_lost_runs_of,
     last_event,
+    no_documents,
     run_request,
     running_steps,
+    sources_digest,
     summary,
     survey,
     why_not_loaded,
@@ -31,6 +33,7 @@ from rag_pipeline.orchestration.staleness import found_current
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 30
@@ -110,8 +113,8 @@ def _sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that requests the runs from `look`, or shows the reason from `look`.
 
-    The sensor reads the current corpus file. It requests nothing outside `sensor_hours` or while
-    another run works on the corpus.
+    The sensor reads the current corpus file. It requests nothing outside `sensor_hours`, while
+    another run works on the corpus, or while there is no document to load.
     """
     now = following(workspace)
 
@@ -122,10 +125,13 @@ def _sensor(
         default_status=status,
         description=description,
     )
+    @looking()
     def asking(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         workspace = now()
-        fail_lost_runs_of(workspace.config, context)
-        resting = outside_hours(workspace.config, datetime.now(UTC)) or at_work(workspace.store)
+        config = workspace.config
+        fail_lost_runs_of(config, context)
+        resting = outside_hours(config, datetime.now(UTC)) or at_work(workspace.store)
+        resting = resting or no_documents(config)
         found = resting or look(workspace, context)
         if resting:
             context.update_cursor("")  # the result of an earlier look is outdated
@@ -178,9 +184,9 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         workspace: Workspace, context: dg.SensorEvaluationContext
     ) -> list[dg.RunRequest] | str:
         config = workspace.config
-        last = LastLook(context, config)
-        if last.said is not None:
-            return last.said
+        last = LastLook(context, sources_digest(config))
+        if last.is_valid:
+            return str(last.said)
         found = survey(workspace, context.instance, one_run)
         for cause in found.causes():
             context.log.warning(f"not requested: {cause}")

@@ -21,6 +21,7 @@ from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import (
     LOADED,
     fail_lost_runs_of,
+    no_documents,
     running_steps,
     sources_digest,
     summary,
@@ -29,6 +30,7 @@ from rag_pipeline.orchestration.staleness import Agreed, Graph, build_inputs, re
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
+from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
@@ -90,15 +92,14 @@ class LastLook:
     Comparing these is cheaper than a look at the store.
     """
 
-    def __init__(self, context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
-        self._context, self.start = context, 0
+    def __init__(self, context: dg.SensorEvaluationContext, sources: str) -> None:
+        self._context, self.start, self.is_valid = context, 0, False
         self.said: str | None = None
         newest = context.instance.event_log_storage.get_maximum_record_id()
-        self._now = f"{newest} {LOADED} {sources_digest(config)}"
+        self._now = f"{newest} {LOADED} {sources}"
         with suppress(ValueError):
-            seen, at, said, self.start = json.loads(context.cursor or "[]")
-            if seen == self._now and time.time() - at < LOOK_SECONDS:
-                self.said = said
+            seen, at, self.said, self.start = json.loads(context.cursor or "[]")
+            self.is_valid = seen == self._now and time.time() - at < LOOK_SECONDS
 
     def keep(self, said: str | None, start: int = 0) -> None:
         """Keep the result of a look. With None, the next tick looks from step `start` on."""
@@ -165,13 +166,15 @@ class Observer:
         """Observe if no run is active, from step number `start` on.
 
         Return the result in words, and the number of the first step that is left after about
-        `MOST_SECONDS`: 0 if none is left, None while a run is active.
+        `MOST_SECONDS`: 0 if none is left, None while a run is active or no document is there.
         """
         workspace, began = self.now(), time.monotonic()
         if other := at_work(workspace.store):
             return other, None
         if running := next(running_steps(context.instance, workspace.config), None):
             return f"a run is at work on {running}", None
+        if missing := no_documents(workspace.config):
+            return missing, None
         stale = stale_steps(workspace)
         self._changed = start > 0 and (self._changed or stale != self._last)
         self._last = stale
@@ -197,10 +200,11 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
         description="Observe files and settings, so that the UI shows stale partitions. Compares "
         "names, sizes and times of files; starts no run.",
     )
+    @looking()
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         fail_lost_runs_of(config, context)  # the other sensors may be off
-        last = LastLook(context, observer.now().config)
-        if last.said is not None:
+        last = LastLook(context, sources_digest(observer.now().config))
+        if last.is_valid:
             return dg.SkipReason(last.said)
         said, left = observer.observe_at_rest(context, last.start)
         last.keep(None if left is None or left else said, left or 0)

@@ -22,7 +22,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, fingerprint
 from rag_pipeline.errors import explained
-from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.indexing import listing_digest, loaded_listing, why_no_documents
 from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
@@ -268,6 +268,12 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     after = loaded if upstream(workspace.config, step) else None
     made_from = step.row.made_from(workspace, step.key(workspace.config))
     return _hash(step, made_from, after, changed_since_check(workspace, step))
+
+
+def no_documents(config: CorpusConfig) -> str:
+    """Return the reason why there is nothing to load, and who makes the files, or ""."""
+    reason = why_no_documents(config)
+    return f"{reason}; waiting for {', '.join(config.deps)}" if reason and config.deps else reason
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:

@@ -82,9 +82,9 @@ _READ: ContextVar[dict[Hashable, Any] | None] = ContextVar("read", default=None)
 def looking() -> Iterator[None]:
     """Keep what `read_once` reads, until the end of the block. Other threads read for themselves.
 
-    A change of the store is not seen within the block.
+    A change of the store is not seen within the block, nor in a look inside a look.
     """
-    before = _READ.set({})
+    before = _READ.set({} if (outer := _READ.get()) is None else outer)
     try:
         yield
     finally:

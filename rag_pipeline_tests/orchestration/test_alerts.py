@@ -11,6 +11,7 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 import rag_pipeline.definitions
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.orchestration import alerts
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.builds import build
@@ -129,7 +130,7 @@ def test_a_standstill_after_interruptions_is_posted(tmp_path, instance, webhook)
     assert told.startswith("tiny: standing still: its last 2 runs were interrupted; the next ")
 
 
-def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook):
+def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook, monkeypatch):
     one = {"chunking": "markdown", "embedding": "minilm", "retriever": "dense"}
     file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE}, configurations=[one])
     (tmp_path / "documents" / "broken.pdf").write_bytes(b"%PDF-1.4 torn")
@@ -149,12 +150,18 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
     assert [m["text"] for m in webhook.received] == [
         "tiny: standing still: 1 document in quarantine"
     ]
-    assert tick(cursor) == cursor
+    with monkeypatch.context() as patch:
+        patch.delattr(alerts, "survey")  # nobody looks at the store while nothing changes
+        assert tick(cursor) == cursor
     assert len(webhook.received) == 1
     (tmp_path / "documents" / "broken.pdf").unlink()
     build(file)
-    tick(cursor)
+    cursor = tick(cursor)
     assert webhook.received[-1]["text"] == "tiny: nothing stands still any more"
+    shutil.rmtree(tmp_path / "documents")
+    tick(cursor)
+    missing = f"documents.path: no such file or folder: {tmp_path}/documents"
+    assert webhook.received[-1]["text"] == f"tiny: standing still: {missing}"
 
 
 def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypatch):

@@ -1,6 +1,7 @@
 """Assets of others around a corpus: makers of its files, and readers of its release."""
 
 import os
+import shutil
 
 import dagster as dg
 import pytest
@@ -213,6 +214,11 @@ def test_the_assets_that_make_the_files_come_first_and_are_inputs(tmp_path, inst
     def files():
         write_documents(tmp_path / "documents", documents)
         return dg.MaterializeResult(data_version=dg.DataVersion("1"))
+
+    shutil.rmtree(tmp_path / "documents")
+    waits = f"no such file or folder: {tmp_path}/documents; waiting for raw/files"
+    for sensor in ("observed_inputs", "changed_documents", "stale_partitions"):
+        assert ask(file, instance, sensor) == ([], f"documents.path: {waits}")
 
     definitions = build_definitions(load_config(file), one_run=True)
     if place == "elsewhere":  # in another code location, whose events are in the same instance
