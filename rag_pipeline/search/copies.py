@@ -1,4 +1,4 @@
-"""Find documents with the same text. One of them is indexed, and citations name all of them."""
+"""Find documents with the same text. The index holds one of them, and citations name all."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     """Return the copies in a version of the documents table, by default in the newest version.
 
-    Copies have the same text and the same readers. One of them is indexed, preferably a document
-    whose id has no word such as `draft` and no folder such as `backup`. Among those, the document
-    in the fewest folders is indexed. The shortest id decides a tie. Return {} if there is no table.
+    Copies have the same text and the same readers. The index holds one document of each group. An
+    id without a word such as `draft` and without a folder such as `backup` comes first, then the id
+    with the fewest folders, then the shortest id. Return {} if there is no table.
     """
     documents = workspace.documents()
     if not documents.exists():

@@ -17,10 +17,9 @@ _COLUMNS = [field.name for field in fields(Document)]
 
 
 class PinnedDocuments:
-    """Reads documents of a release. Threads may share it.
+    """A reader of a release's documents. Threads may share it.
 
-    A search reads up to ten documents. Opening the table takes longer than the search itself, so
-    the table stays open.
+    The table stays open, because opening the table takes longer than a search.
     """
 
     def __init__(self, table: Table, version: int) -> None:

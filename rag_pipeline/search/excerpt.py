@@ -1,4 +1,4 @@
-"""Cut an excerpt out of a long passage, to show the excerpt with a question."""
+"""Cut the excerpt that best fits a question out of a long passage."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.search.tokenization import tokenizer_of
 
 _BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
-"""Matches line ends before an empty line, heading, row or item of a list."""
+"""Match a line end before an empty line, a heading, a table row or a list item."""
 _HEADING = re.compile(r"^#{1,6} +(.*)$", re.M)
 _RULE = re.compile(r"[-=_*|:\s]*")
 _WORD = re.compile(r"\S+")
@@ -18,10 +18,10 @@ def excerpt(text: str, query: str, length: int) -> str:
     """Return the excerpt of at most `length` characters that best fits the query.
 
     An excerpt begins with a sentence, or within a sentence that is longer than the excerpt. The
-    best excerpt has the highest sum of the weights of its query words. A word that occurs in n
-    sentences of the text has the weight 1/n. If the text has no query word, the excerpt is the
-    beginning of the text. The marks of Markdown's headings and tables are left out, runs of white
-    space become one space, and an ellipsis replaces omitted text.
+    best excerpt has the highest sum of weights of its query words. A word in n sentences of the
+    text has the weight 1/n. If the text has no query word, the excerpt is its beginning.
+
+    The excerpt is one line without marks of Markdown. An ellipsis replaces omitted text.
     """
     flat, starts = _sentences(text)
     if len(flat) <= length:

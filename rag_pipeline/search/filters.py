@@ -39,16 +39,18 @@ def parse_filter(where: str) -> str:
     """Return a user's filter as a condition for LanceDB.
 
     A filter joins comparisons of columns, metadata and constants with AND, OR and NOT. Raises
-    InputError with the cause if the filter contains anything else.
+    InputError for any other filter.
     """
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
     shown = repr(where if len(where) <= 200 else f"{where[:200]}…")
     if not where.strip():
-        raise InputError("--where: the filter is empty; leave it out to search everything")
+        raise InputError("--where: the filter is empty; leave it out to search all documents")
     if len(where) > _LONGEST:
-        raise InputError(f"--where: {len(where):,} characters; a filter has at most {_LONGEST:,}")
+        raise InputError(
+            f"--where: the filter has {len(where):,} characters; shorten it to {_LONGEST:,}"
+        )
     try:
         return _condition(parse_one(where), 0)
     except InputError as error:

@@ -11,7 +11,7 @@ from rag_pipeline.search.ranking import scaled
 
 Item = TypeVar("Item", str, int)
 RankedItems = Sequence[tuple[Item, float]]
-"""Pairs (chunk, score) of distinct chunks, best first. A chunk is an id or a number."""
+"""Pairs (chunk, score) of distinct chunks, best first. A chunk is its id or its position."""
 
 
 def reciprocal_rank_fusion(
@@ -36,6 +36,6 @@ def reciprocal_rank_fusion(
 
 
 def weighted_gains(ranking: RankedItems[Item], weight: float) -> list[tuple[Item, float]]:
-    """Scale the scores of a ranking to 0..`weight`. Equal scores of all chunks become `weight`."""
+    """Scale the scores of a ranking to 0..`weight`. If all scores are equal, each is `weight`."""
     shares = weight * scaled(np.array([score for _, score in ranking], np.float64))
     return [(chunk, share) for (chunk, _), share in zip(ranking, shares.tolist(), strict=True)]

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ Larger ones are read from disk for each query, which takes longer.
 """
 
 _TAKEN = 4096
-"""Number of rows that are copied at once. If more rows are new, all vectors are read again."""
+"""Number of rows that are copied at once.
+
+If an index has more new rows than this, all its vectors are read again.
+"""
 
 Positions = npt.NDArray[np.int64]
 """Positions of chunks in an opened index, counted from 0 in the order of the chunk ids."""
@@ -36,9 +40,9 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Gives access to one version of a vector table and the lexical index of the same chunks.
+    """One version of a vector table with the lexical index of the same chunks.
 
-    Threads may share it.
+    Threads may share an index.
     """
 
     table: Any
@@ -62,28 +66,28 @@ class Index:
     _terms: "_Terms | None"
     _token_weights: Weights | None
     language_axes: Vectors | None = None
-    """The axes that the languages of the visible chunks differ along (see `search.languages`)."""
+    """The axes along which the visible chunks' languages differ (see `search.languages`)."""
     rows: pa.Table | None = None
-    """The row at each position. None outside servers, or if larger than `RESIDENT_BYTES`."""
+    """The row at each position. None outside servers and above `RESIDENT_BYTES`."""
     documents: PinnedDocuments | None = None
-    """Reads documents by id. None if the build has no documents table."""
+    """The documents by id. None if the build has no documents table."""
     copies: Mapping[str, str] = field(default_factory=dict)
     """Maps the id of each copy that the caller may see to the id of the indexed document."""
     copies_matching: Callable[[str], Collection[str]] = lambda _: ()
-    """Returns the ids of the copies that match a filter in SQL."""
+    """A function that returns the ids of the copies that match a filter in SQL."""
     visible: Mask | None = None
-    """One flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
+    """A flag per chunk: whether the caller may see it. None if the caller may see all chunks."""
     condition: str | None = None
-    """`visible` as a condition in LanceDB's SQL. None also if the vectors are in memory."""
+    """`visible` as a condition in LanceDB's SQL. Also None if the vectors are in memory."""
 
     @classmethod
     def open(
         cls, table: Any, lexical: LexicalIndex | None, before: "Index | None" = None
     ) -> "Index":
-        """Open an index. Reuse vectors of the open index `before` if their files are the same.
+        """Open an index. Reuse the vectors of the open index `before` whose files are the same.
 
-        Raises StoreError if a file is damaged, or if a chunk is only in the table or only in the
-        lexical index.
+        Raises StoreError if a file is damaged, or if the table and the lexical index hold different
+        chunks.
         """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
@@ -109,7 +113,7 @@ class Index:
         return replace(opened, language_axes=opened._axes(np.arange(len(row_ids))))
 
     def _axes(self, positions: Positions) -> Vectors | None:
-        """Return the language axes of some chunks. None for one language, or the English model."""
+        """Return the chunks' language axes, or None if a search does not need them."""
         is_english = self._token_weights is not None
         if is_english or not (self._terms and self._terms.lexical.detects_language):
             return None
@@ -122,20 +126,15 @@ class Index:
         return f"{table_name(self.table)}-{self.table.version}"
 
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
-        """Return the index with its rows in memory.
+        """Return the index with its rows in memory, unless they exceed `RESIDENT_BYTES`.
 
-        If the rows exceed `RESIDENT_BYTES`, they are read from disk instead. If `mapped` is given,
-        rows and vectors are in files that several processes map into memory.
+        If `mapped` is given, its files hold rows and vectors, and several processes share them.
         """
-
-        def read() -> pa.Table | None:
-            return vector_index.rows_of(self.table, self.row_ids, RESIDENT_BYTES)
-
+        read = partial(vector_index.rows_of, self.table, self.row_ids, RESIDENT_BYTES)
         if mapped is None:
             return replace(self, rows=read())
-        vectors = self.vectors
-        shared = None if vectors is None else mapped.vectors(self.name, vectors)
-        return replace(self, rows=mapped.rows(self.name, read), vectors=shared)
+        vectors = None if self.vectors is None else mapped.vectors(self.name, self.vectors)
+        return replace(self, rows=mapped.rows(self.name, read), vectors=vectors)
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -144,7 +143,7 @@ class Index:
     def terms(self) -> "_Terms":
         """Return the lexical index. Raise StoreError if there is none."""
         if self._terms is None:
-            raise StoreError("this index has no lexical part; run `rag run` again")
+            raise StoreError(f"{table_name(self.table)}: no lexical index; run `rag run` again")
         return self._terms
 
     @property
@@ -159,13 +158,9 @@ class Index:
 
     @property
     def token_weights(self) -> Weights:
-        """Return an array with the weight of each token id.
-
-        Raises StoreError if there are no token vectors.
-        """
+        """Return the weight of each token id. Raise StoreError if there are no token vectors."""
         if self._token_weights is None:
-            name = table_name(self.table)
-            raise StoreError(f"{name} has no token vectors; run `rag run` again")
+            raise StoreError(f"{table_name(self.table)}: no token vectors; run `rag run` again")
         return self._token_weights
 
     def positions(self, row_ids: vector_index.RowIds) -> Positions:
@@ -225,7 +220,7 @@ class Index:
             visible=visible,
             condition=condition,
             copies={copy: d for copy, d in self.copies.items() if copy in shown_ids},
-            _terms=self._terms and self._terms.only(wanted),
+            _terms=self._terms and replace(self._terms, lexical=self._terms.lexical.only(wanted)),
             _token_weights=weights,
             language_axes=self._axes(np.flatnonzero(visible)),
         )
@@ -270,7 +265,7 @@ class Index:
         return found
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:
-        """Return columns of the chunks at the given positions, in the order of the positions."""
+        """Return these columns of the chunks at the given positions, in the given order."""
         if self.rows is not None and {*columns} <= {*self.rows.schema.names}:
             return self.rows.select(columns).take(positions)
         return vector_index.take(self.table, self.row_ids[positions], columns)
@@ -278,7 +273,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Relates the rows and documents of a lexical index to the positions of the chunks."""
+    """A lexical index whose rows and documents are related to the positions of the chunks."""
 
     lexical: LexicalIndex
     rows: Positions
@@ -292,8 +287,8 @@ class _Terms:
     def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
         """Find each chunk of a vector table in its lexical index.
 
-        The lexical index may also have documents that the embedding model failed on. Raises
-        StoreError if the table and the lexical index differ in other chunks.
+        The lexical index may also have documents on which the embedding model failed. Raises
+        StoreError for any other difference.
         """
         import pyarrow.compute as pc
 
@@ -315,10 +310,6 @@ class _Terms:
         document_of = numbers.to_numpy().astype(np.int64)[at]
         return cls(lexical, at, positions, document_of)
 
-    def only(self, document_ids: pa.Array) -> "_Terms":
-        """Return the terms of the given documents. Other documents are not found or counted."""
-        return replace(self, lexical=self.lexical.only(document_ids))
-
     @property
     def documents(self) -> DocumentIndex:
         """Return the index of documents."""
@@ -333,8 +324,8 @@ class _Terms:
         """
         mask = None if allowed is None else allowed[self.positions]
         if len(self.rows) < len(self.positions):
-            found_here = self.positions >= 0
-            mask = found_here if mask is None else mask & found_here
+            has_vector = self.positions >= 0
+            mask = has_vector if mask is None else mask & has_vector
         rows = None if also is None else self.rows[also]
         found = self.lexical.search_rows(query, k, mask, rows)
         return self.positions[found.rows], found.scores.astype(np.float64)

@@ -1,10 +1,10 @@
-"""Remove the language of a query's vector, so that chunks in other languages are found.
+"""Remove the language from a query's vector, so that a search also finds other languages.
 
-Multilingual models place texts of one language near each other. A question in German is then
-nearer to unrelated German chunks than to the English chunk that answers it. The mean vectors of a
-corpus's languages differ along a few axes. A query's vector without these axes is equally near to
-the mean of each language (after Yang et al., A Simple and Effective Method To Eliminate the Self
-Language Bias in Multilingual Representations, EMNLP 2021).
+Multilingual models place texts of one language near each other. A German question is nearer to
+unrelated German chunks than to an English chunk with the answer. The mean vectors of a corpus's
+languages differ along a few axes. A query's vector without these axes is equally near to the mean
+of each language. Source: Yang et al., A Simple and Effective Method To Eliminate the Self Language
+Bias in Multilingual Representations, EMNLP 2021.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ _SAMPLED = 400
 """Maximum number of chunks whose language is detected."""
 _LEAST_CHUNKS = 5
 _LEAST_SHARE = 0.02
-"""Least number and least share of the sampled chunks of a language that counts."""
+"""A language counts if at least this number and this share of the sampled chunks use it."""
 
 
 def language_axes(vectors: Vectors, texts: Sequence[str]) -> Vectors | None:
     """Return orthonormal axes along which the mean vectors of the texts' languages differ.
 
-    The shape is (languages - 1, dimension). Return None for less than two languages.
+    The shape is (languages - 1, dimension). Return None for fewer than two languages.
     """
     codes = np.array([language_of(text) for text in texts])
     least = max(_LEAST_CHUNKS, _LEAST_SHARE * len(texts))

@@ -1,8 +1,8 @@
-"""Learn retriever weights that rank the relevant chunks of queries first.
+"""Learn the weights with which a retriever ranks the relevant chunks of queries first.
 
 The model is listwise (Cao et al., ListNet, ICML 2007). It maximizes the likelihood of the relevant
 chunks under a softmax over the chunks' scores. Regularisation pulls the weights towards the
-configured weights. Cross-validation chooses its strength.
+configured weights. Cross-validation chooses the strength of the regularisation.
 """
 
 from collections import Counter
@@ -21,29 +21,29 @@ from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Pa
 
 FOLDS = 5
 _COMPARED = 50
-"""Number of chunks per query that the model compares: the first by the configured weights."""
+"""Number of chunks per query that the model compares, the first by the configured weights."""
 _TEMPERATURE = 0.1
-"""Initial divisor of the scores. It is fitted with the weights, then discarded."""
+"""Initial divisor of the scores. A fit changes it with the weights, then discards it."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
 """Strengths of the regularisation. A strength of n counts as much as n queries."""
 
 
 class Example(NamedTuple):
-    """Holds the features of one query's chunks, and which chunks answer the query."""
+    """The features of one query's chunks, and whether each chunk answers the query."""
 
     features: Floats
     """Dense, lexical and document score, shape (chunks, 3)."""
     neighbours: Floats
     """Mean features of the chunks before and after each chunk, shape (chunks, 3)."""
     late: Floats
-    """MaxSim scores, scaled so that they can be added to the weighted sum, shape (chunks,)."""
+    """MaxSim scores on the scale of the weighted sum, shape (chunks,)."""
     answers: npt.NDArray[np.bool_]
 
 
 def example_of(
     search: Search, settings: LearnedRetriever, reranker: Reranker, answering: Positions
 ) -> Example | None:
-    """Return the example of a query, or None if all or none of the compared chunks answer it.
+    """Return the example of a query, or None if all or none of the compared chunks answer.
 
     `answering` has the positions of all chunks that answer the query.
     """
@@ -68,10 +68,10 @@ def example_of(
 def learn(
     examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever
 ) -> PartWeights:
-    """Return the weights that rank relevant chunks best.
+    """Return the weights that rank relevant chunks best. `folds` has the fold of each example.
 
-    The regularisation has the strength with the best mean reciprocal rank on left-out folds. If no
-    strength ranks better than the configured weights, return the configured weights.
+    The strength of the regularisation is the one with the best mean reciprocal rank on left-out
+    folds. If no strength ranks better than the configured weights, return the configured weights.
     """
     chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
     for pull in _PULLS:
@@ -89,7 +89,7 @@ def learn(
 
 def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> PartWeights:
     """Return the regularised maximum likelihood weights. A weight of 0 stays 0."""
-    from scipy.optimize import minimize  # imported here, because searches need no scipy
+    from scipy.optimize import minimize  # Searches need no scipy.
 
     start = _values(settings.weights())
     learned = np.flatnonzero(start > 0)
@@ -119,10 +119,7 @@ def _reciprocal_ranks(examples: Sequence[Example], weights: PartWeights) -> Floa
 
 
 def folds_of(groups: Sequence[Hashable]) -> list[int]:
-    """Return each query's fold. A group is never split, and folds have similar sizes.
-
-    Groups are assigned from the largest to the smallest, each to the smallest fold.
-    """
+    """Return each query's fold. Queries of a group share a fold, and folds have similar sizes."""
     sizes = Counter(groups)
     filled = [0] * FOLDS
     fold_of: dict[Hashable, int] = {}
@@ -135,10 +132,9 @@ def folds_of(groups: Sequence[Hashable]) -> list[int]:
 def _likelihood(
     examples: Sequence[Example], start: Floats, learned: Positions, pull: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
-    """Return a function that computes the loss and its gradient.
+    """Return the loss and its gradient as a function of the logarithms of weights and temperature.
 
-    The loss is the mean negative log-likelihood of the relevant chunks plus the regularisation. The
-    parameters are the logarithms of the weights above 0 and of the temperature.
+    The loss is the mean negative log-likelihood of the relevant chunks plus the regularisation.
     """
     features, neighbours, late, answers = map(np.concatenate, zip(*examples, strict=True))
     sizes = [len(example.late) for example in examples]

@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Vectors
 
 @dataclass(frozen=True, slots=True)
 class MappedFolder:
-    """Maps files of one folder into memory. Processes that map the same file share its memory.
+    """A folder of files that several processes map into memory and share.
 
     The first process writes a file while the others wait.
     """
@@ -29,13 +29,14 @@ class MappedFolder:
             if not file.exists():
                 _write(file, lambda out: np.save(out, vectors))
             mapped: Vectors = np.load(file, mmap_mode="r")
-        # A plain array: each slice of a `memmap` costs Python more time.
+        # A slice of a plain array takes less time than a slice of a `memmap`.
         return mapped.view(np.ndarray)
 
     def rows(self, name: str, make: Callable[[], pa.Table | None]) -> pa.Table | None:
-        """Return the table of this name, mapped from its file. Write the file if there is none.
+        """Return the table of this name, mapped from its file.
 
-        `make` returns the table to write. Return None if `make` returns None.
+        If there is no file, write the table that `make` returns. Return None if `make` returns
+        None.
         """
         file = self.path / f"{name}.arrow"
         with self._alone(name):
@@ -48,10 +49,7 @@ class MappedFolder:
                 return pa.ipc.open_file(source).read_all()
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Delete the files of all names except `names`.
-
-        Processes that have mapped a deleted file can still read it.
-        """
+        """Delete the files of all other names. Processes that map a deleted file still read it."""
         for file in self.path.iterdir():
             if file.suffix in (".npy", ".arrow") and file.stem not in names:
                 with self._alone(file.stem):

@@ -15,7 +15,7 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Names the exact builds that a run of a configuration searches and a release serves."""
+    """The exact builds that a run of a configuration searches and a release serves."""
 
     vector_table: str
     vector_version: int
@@ -51,7 +51,7 @@ def _pin(workspace: Workspace, configuration: Configuration) -> Pinned:
 def open_index(workspace: Workspace, pinned: Pinned) -> Index:
     """Return an index of the pinned builds. The last opened index stays open for the next call.
 
-    Evaluation steps of one run search the same index, and opening 10^6 chunks takes seconds.
+    The evaluation steps of a run search the same index, and opening 10^6 chunks takes seconds.
     """
     if pinned not in workspace.held:
         workspace.held.clear()  # free the memory before the next index opens
@@ -61,7 +61,7 @@ def open_index(workspace: Workspace, pinned: Pinned) -> Index:
 
 
 def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
-    """Open the pinned builds for searching. Reuse vectors that the open index `before` has."""
+    """Open the pinned builds for searching. Reuse vectors of the open index `before`."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None
     if pinned.lexical_path is not None:

@@ -1,6 +1,6 @@
 """Split a query into the name of a document and the question, and find the named documents.
 
-Every run of consecutive words is compared with every document's name. The best match decides.
+Every run of consecutive words is compared with the name, title and head of every document.
 """
 
 import re
@@ -16,13 +16,13 @@ from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
-"""Least strength, 0 to 1, with which a word must name a document (see `DocumentIndex.named_by`)."""
+"""Least strength, 0 to 1, at which a word names a document (see `DocumentIndex.named_by`)."""
 _CERTAIN = (0.35, 0.45)
-"""Scores between which the certainty of a name rises from 0 to 1."""
+"""Between these scores, the certainty of a name rises from 0 to 1."""
 _SURELY = 0.9
 """Least score at which a name is removed even if the file name has none of its words."""
 _LEAST_ASKED = 2
-"""Least number of words with terms that the search text keeps."""
+"""Least number of words with terms in a search text."""
 _LONG = 150
 """Maximum number of words of a search text. A longer query is shortened (see `_asking`)."""
 
@@ -46,13 +46,13 @@ _ASKS = re.compile(
     r"debe\w*|chi|che|quale|quando|dove|come|può|wat|wanneer|waar|hoe\w*|welk\w?)\b",
     re.I,
 )
-"""Match the first word of a question or a request."""
+"""Matches the first word of a question or a request."""
 _OF_ASKER = re.compile(
     r"(?:(?:hello|hi|hey|hallo|bonjour|hola),? )?(?:i|i'\w+|we|we'\w+|my|our|ich|wir|meine?|"
     r"unsere?|je|j'\w+|nous|mon|ma|mes|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?)\b",
     re.I,
 )
-"""Match the first words of a statement about the person who asks."""
+"""Matches the first words of a statement about the person who asks."""
 _TURNING = frozenset(
     "know tell wonder wondering curious question hello hi hey please dear sorry thanks inform ask "
     "asking wissen frage hallo bitte savoir question bonjour saber pregunta hola".split()
@@ -69,9 +69,9 @@ _ENDS = ";:,.!?-–—"
 
 @dataclass(frozen=True, slots=True)
 class NamedDocuments:
-    """Holds the documents that a query may name, as row numbers of the document index.
+    """The documents that a query may name, as row numbers of the document index.
 
-    Each document has a score of at most 1 in `shares`: how well the query names the document.
+    `shares` has the score of each document, at most 1. The best document has 1.
     """
 
     rows: npt.NDArray[np.int64]
@@ -82,10 +82,10 @@ class NamedDocuments:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """Holds the part of a query that names a document, and the part to search for.
+    """The part of a query that names a document, and the part to search for.
 
-    `search.retrieval.parse_query` creates it, and retrievers use it. If the query names no
-    document, `name` is the whole query, and `search_text` is the query or its part that asks.
+    `search.retrieval.parse_query` makes it for the retrievers. If the query names no document,
+    `name` is the whole query, and `search_text` is the query or its part that asks.
     """
 
     text: str
@@ -109,8 +109,9 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
     """Find the consecutive words that best name a document, and remove them from the search text.
 
     A word's gain for a document is its strength (`DocumentIndex.named_by`) minus `_LEAST`. A word
-    without terms has gain 0. The name has the highest sum of gains (Kadane's algorithm). The name
-    stays in the search text if it is uncertain, or if fewer than `_LEAST_ASKED` other words remain.
+    without terms has gain 0. The name is the run of words with the highest sum of gains (Kadane's
+    algorithm). An uncertain name stays in the search text. A name also stays if fewer than
+    `_LEAST_ASKED` other words remain.
     """
     parsed = whole(query)
     text = _without_address(parsed.search_text)
@@ -135,10 +136,7 @@ def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
 
 
 def _segments(text: str, words: list[_Word]) -> list[tuple[int, int]]:
-    """Return the first word and the last word + 1 of each segment.
-
-    A segment is a sentence, or a part of one that ends after a semicolon or before a question.
-    """
+    """Return the first word and the last word + 1 of each sentence, clause and question."""
     ends = {*sentence_ends(text, 0, len(text)), *(m.end() for m in _SEMICOLON.finditer(text))}
     for breaks in (_BREAK, _COMMA):
         ends |= {m.end() for m in breaks.finditer(text) if _ASKS.match(text, m.end())}
@@ -158,7 +156,7 @@ def _best_run(
     best = int(scores.argmax())
     first, sums, stretches = max(runs, key=lambda run: float(run[2][:, best].max()))
     end = int(stretches[:, best].argmax())
-    # Of equal sums, take the shortest run of words.
+    # The shortest run wins among runs of equal sums.
     start = end - int(sums[: end + 1, best][::-1].argmin())
     return best, scores, *_shortest(words, gains[:, best], first + start, first + end)
 
@@ -166,10 +164,7 @@ def _best_run(
 def _shortest(
     words: list[_Word], gains: npt.NDArray[np.float64], start: int, end: int
 ) -> tuple[int, int]:
-    """Return the first word and the last word + 1 of the shortest part that has all naming terms.
-
-    If a question repeats a name, the words between the two places are not part of the name.
-    """
+    """Return the first word and the last word + 1 of the shortest part with all naming terms."""
     naming = [
         (number, term)
         for number in range(start, end)
@@ -192,8 +187,7 @@ def _whole_names(
 ) -> list[tuple[int, list[int]]]:
     """Return the row of each document whose whole name is quoted, with the name's word numbers.
 
-    A capitalized word that is a whole file name, such as `Keep`, also counts without quotation
-    marks. It does not count at the start of a sentence, or if several file names contain it.
+    A capitalized word also counts as quoted, except at the start of a sentence or as a kind.
     """
     named = [(found.span(), found[1]) for found in _QUOTED.finditer(text)]
     for before, word in pairwise(words):
@@ -211,10 +205,7 @@ def _whole_names(
 def _gains(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the rows of the documents that the words may name, and each word's gain for each.
-
-    The gains have the shape (words, documents).
-    """
+    """Return the rows of the documents that words may name, and gains, shape (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     quoted = _whole_names(text, words, documents)
@@ -238,14 +229,10 @@ def _gains(
 
 def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) -> tuple[int, int]:
     """Extend a name by adjacent words for a kind of document, and by words such as `under the`."""
-
-    def kind(word: _Word) -> bool:
-        return all(term in kinds for term in word.terms)
-
-    while end < len(words) and words[end].terms and kind(words[end]):
+    while end < len(words) and words[end].terms and kinds.issuperset(words[end].terms):
         end += 1
     at = start
-    while at and kind(words[at - 1]):
+    while at and kinds.issuperset(words[at - 1].terms):
         at -= 1
         if words[at].terms:
             start = at
@@ -259,14 +246,13 @@ def _without(
 ) -> str | None:
     """Return a text without the words of a name, or None if too few words remain.
 
-    The part (sentence or clause) around the name is also removed in three cases. In the first two,
-    at least `_LEAST_ASKED` words must remain:
+    The part (sentence or clause) around the name is also removed in these cases:
 
-    - The part ends with a colon, semicolon or dash, and only the rest of the text starts like a
-      question. Or the part ends like this, and the rest is longer.
+    - The part ends with a colon, semicolon or dash. The rest is longer, or only the rest starts
+      like a question.
     - The part is a sentence without a question mark. The rest is longer and has a question mark.
-    - Only the rest starts like a question. Also, the part is about the person who asks, or its
-      other words after the first two are common (see `_is_common`).
+    - Only the rest starts like a question. The part is about the person who asks, or all its words
+      after the first two are common (see `_is_common`). Even a single word may remain.
     """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
@@ -297,24 +283,16 @@ def _without(
             asks = "?" in rest and not part.endswith("?")
             leads_up = leads_up or (asks and 2 * outside > len(others))
         if leads_up:
-            return _ended(rest, part)
+            is_cut = part.endswith("?") and not rest.endswith("?")
+            return f"{rest.rstrip(' ,')}?" if is_cut else rest
     asked = f"{before.rstrip(' ,;:')} {after.lstrip(' ,;:')}".strip()
     return asked if left + right >= _LEAST_ASKED else None
 
 
-def _ended(rest: str, part: str) -> str:
-    """Return the rest of a text, with a question mark if the removed part ended with one."""
-    return f"{rest.rstrip(' ,')}?" if part.endswith("?") and not rest.endswith("?") else rest
-
-
 def _is_common(word: _Word, documents: DocumentIndex) -> bool:
-    """Return whether a word does not distinguish documents.
-
-    All its terms are kinds of documents, or each of its terms occurs in at least half of the
-    documents.
-    """
+    """Return whether a word names a kind of document, or occurs in half of the documents."""
     held = (documents.share_holding(term) >= _COMMON for term in word.terms)
-    return all(map(documents.kinds.__contains__, word.terms)) or all(held)
+    return documents.kinds.issuperset(word.terms) or all(held)
 
 
 def _without_address(text: str) -> str:
@@ -331,7 +309,7 @@ def _without_address(text: str) -> str:
 
 
 def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) -> tuple[int, int]:
-    """Return start and end of the clause around a span. Sentences and `patterns` end clauses."""
+    """Return the start and end of the part around a span. Sentences and `patterns` end parts."""
     found = (match.end() for pattern in patterns for match in pattern.finditer(text))
     breaks = [*sentence_ends(text, 0, len(text)), *found]
     first = max((at for at in breaks if at <= start), default=0)
@@ -339,11 +317,7 @@ def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) 
 
 
 def _asking(query: str) -> str:
-    """Return a query of at most `_LONG` words unchanged, or the part of a longer query that asks.
-
-    That part consists of the last sentences with a question mark, up to `_LONG` words in all. If
-    there is no such sentence, the part is the last `_LONG` words.
-    """
+    """Return a query, or the last questions or words of a query with more than `_LONG` words."""
     words = list(_WORD.finditer(query))
     if len(words) <= _LONG:
         return query

@@ -19,14 +19,14 @@ from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
-"""Least number of neighbours that a quantised search finds. Their exact vectors are compared."""
+"""Least number of neighbours of a quantised search, whose exact vectors are then compared."""
 
 Ranking = list[tuple[int, float]]
 """Pairs (position, score), best first. Equal scores are ordered by position."""
 
 
 class Scored(NamedTuple):
-    """Chunks of an index, as arrays of their positions and scores."""
+    """The positions and scores of chunks as arrays."""
 
     positions: Positions
     scores: Floats
@@ -34,9 +34,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Searches one index for one query, among the chunks that match a filter.
+    """A search of one index for one query, among the chunks that match a filter.
 
-    `search.retrieval.Searcher` creates it, and retrievers use it.
+    `search.retrieval.Searcher` makes it for the retrievers.
     """
 
     index: Index
@@ -48,7 +48,7 @@ class Search:
     where: str | None = None
     """A filter in LanceDB's SQL."""
     known: Mask | None = None
-    """One flag per chunk: whether it matches the filter. None if not yet computed."""
+    """A flag per chunk: whether it matches the filter. None if not yet computed."""
 
     def __post_init__(self) -> None:
         axes = self.index.language_axes
@@ -56,7 +56,7 @@ class Search:
 
     @property
     def allowed(self) -> Mask | None:
-        """Return for each chunk whether it matches the filter and the caller may see it.
+        """Return a flag per chunk: whether it matches the filter and the caller may see it.
 
         Return None if all chunks are allowed.
         """
@@ -71,7 +71,7 @@ class Search:
         """Return the condition for LanceDB that selects the allowed chunks."""
         if self.index.visible is None or self.where is None:
             return self.index.condition or self.where
-        # The filter may fail on hidden chunks, so LanceDB gets the chunks that passed it.
+        # The filter may fail on hidden chunks, so LanceDB gets the ids of the matching chunks.
         rows = self.index.row_ids[self.allowed].tolist()
         return f"_rowid IN ({', '.join(map(str, rows))})" if rows else "1 = 0"
 
@@ -84,21 +84,22 @@ class Search:
         index = self.index
         if index.vectors is None:
             return nearest_read(index, self.vector, k, self.condition)
-        if index.probes and self.allowed is None:
+        if self.allowed is not None:
+            positions = np.flatnonzero(self.allowed)
+        elif index.probes:
             most = max(k, _UNREFINED)
             found = vector_index.search(
                 index.table, self.vector, most, None, (), index.probes, refine=False
             )
             positions = index.positions(found.column("_rowid").to_numpy())
         else:
-            allowed = self.allowed
-            positions = np.arange(len(index)) if allowed is None else np.flatnonzero(allowed)
+            positions = np.arange(len(index))
         return nearest_of(index.vectors, self.vector, positions, k)
 
     def by_terms(self, k: int) -> Ranking:
         """Return at most k chunks with the best BM25 scores. Every score is above 0.
 
-        Raises StoreError if the retriever has no `lexical_engine`.
+        Raises StoreError if there is no lexical index.
         """
         return ranked(*self.index.terms.search(self.query.search_text, k, self.allowed))[:k]
 
@@ -119,9 +120,9 @@ class Search:
 def nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) -> Scored:
     """Return the k chunks at `positions` with the nearest vectors, scored by exact cosine."""
     unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
-    # Copying more than half of the vectors takes longer than comparing all.
+    # A copy of more than half of the vectors takes longer than a comparison of all vectors.
     most = 2 * len(positions) > len(vectors)
-    # Einsum, because OpenBLAS would start threads that wait for each other.
+    # OpenBLAS would start threads that wait for each other. Einsum starts none.
     found = np.einsum("ij,j->i", vectors if most else vectors[positions], unit)
     cosines = (found[positions] if most else found).astype(np.float64)
     if len(positions) > k:
@@ -132,16 +133,16 @@ def nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) 
 
 
 def nearest_read(index: Index, vector: Vectors, k: int, where: str | None) -> Scored:
-    """Return the k nearest chunks by a search of the table on disk."""
+    """Return the k chunks with the nearest vectors from the table on disk."""
     found = vector_index.search(index.table, vector, k, where, (), index.probes)
     positions = index.positions(found.column("_rowid").to_numpy())
     return Scored(positions, 1.0 - found.column("_distance").to_numpy().astype(np.float64))
 
 
 def similarities_at(index: Index, vector: Vectors, positions: Positions, known: Scored) -> Floats:
-    """Return the cosine of `vector` and the vector at each position. Reuse the cosines in `known`.
+    """Return the cosine of `vector` and the vector at each position. Reuse the `known` cosines.
 
-    `positions` are in ascending order and include the positions in `known`.
+    `positions` are in ascending order, and include the known positions.
     """
     cosines = np.full(len(positions), np.nan)
     cosines[np.searchsorted(positions, known.positions)] = known.scores
@@ -173,10 +174,7 @@ def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) ->
 
 
 def scaled(scores: Floats) -> Floats:
-    """Scale scores linearly, from 0 for the lowest to 1 for the highest.
-
-    If all scores are equal, each becomes 1.
-    """
+    """Scale scores to 0..1 between the lowest and the highest. If all are equal, each becomes 1."""
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
     return np.ones(len(scores)) if low >= high else (scores - low) / (high - low)
 
@@ -217,7 +215,7 @@ def documents_at(index: Index, ranking: Ranking) -> list[FoundDocument]:
 
 
 def load_chunks(index: Index, ranking: Ranking, known: pa.Table | None = None) -> list[ScoredChunk]:
-    """Return the ranked chunks in order. Only the rows that are not in `known` are read."""
+    """Return the ranked chunks in order. Read only the rows that are not in `known`."""
     if not ranking:
         return []
     positions = positions_of(ranking)

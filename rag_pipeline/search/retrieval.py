@@ -1,8 +1,8 @@
-"""Rank the chunks of an index for queries of evaluations, users, the assistant and servers.
+"""Rank the chunks of an index for queries.
 
 A single-pass retriever ranks first. The `context_aware` retriever then searches the leading
-documents again with boosted queries. A reranker reorders the candidates. If the settings say so,
-near-duplicates and irrelevant chunks are dropped at the end.
+documents again with boosted queries. A reranker reorders the candidates. Settings may drop
+near-duplicates and irrelevant chunks at the end.
 """
 
 import time
@@ -53,39 +53,38 @@ Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """Scores the passages of each query (see `reranking.passages.score_passages`)."""
 
 _Ranked = tuple[Ranking, pa.Table | None, pa.Table | None, SearchResult]
-"""The ranking of the candidates, the rows and the token vectors, and a result without chunks.
+"""The ranking of the candidates, their rows and token vectors if already read, and the result.
 
-Rows and token vectors are None if they are not read yet.
+The result has no chunks yet.
 """
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries that are reranked together, with concurrent calls."""
 _OUTDATED_LOSS = 0.3
+"""An outdated chunk loses this share of the difference between the first and the last top rank."""
 _TOP_RANKS = 20
 _TIMED = 5
-"""Number of first queries that are reranked one by one, to measure the latency of each."""
+"""Number of first queries that are reranked one by one, to measure their latencies."""
 
 
 def check_query(query: str) -> None:
     """Raise InputError if a query is empty or not valid Unicode. A terminal can send any bytes."""
     if not query.strip():
-        raise InputError("the query is empty")
+        raise InputError("the query is empty; enter a question")
     try:
         query.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"the query is not UTF-8 text, at character {error.start + 1}") from None
+        where = f"at character {error.start + 1}"
+        raise InputError(f"the query is not UTF-8 text, {where}; remove the character") from None
 
 
 def parse_query(index: Index, query: str, settings: Retriever) -> ParsedQuery:
-    """Split a query into a document's name and a text to search for.
-
-    If `splits_query` of the settings is False, the name is not removed from the text.
-    """
+    """Split a query into a document's name and a text to search for, if the settings split it."""
     return analyse(query, index.terms.documents) if settings.splits_query else whole(query)
 
 
 def cached(embed: Embed) -> Embed:
-    """Return a function that embeds each text once and remembers the result."""
+    """Return a function that embeds each text once, and remembers its vector and tokens."""
     known: dict[str, tuple[Any, bytes]] = {}
 
     def remembered(texts: Sequence[str]) -> Embedded:
@@ -100,14 +99,14 @@ def cached(embed: Embed) -> Embed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searcher:
-    """Searches an index with a retriever, a reranker and their models."""
+    """An index with the retriever, reranker and models that search it."""
 
     index: Index
     retriever: Retriever
     reranker: Reranker
     embed: Embed
     score: Score | None = None
-    """Scores passages for a `PassageReranker`; other rerankers need no function."""
+    """The function that scores passages for a `PassageReranker`. Other rerankers need none."""
 
     @property
     def _is_varied(self) -> bool:
@@ -129,8 +128,8 @@ class Searcher:
         """Yield the result of each request in order, with at most the `k` best chunks.
 
         If the retriever is `adaptive`, the number of chunks depends on the query (see `select`).
-        Raises ProviderError, whose message has the query, if the reranker fails and its `on_error`
-        is not `keep_order`.
+        Raises ProviderError with the query if the reranker fails, unless its `on_error` is
+        `keep_order`.
         """
         reranker = self.reranker if isinstance(self.reranker, PassageReranker) else None
         sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE)) if reranker else repeat(1)
@@ -158,11 +157,7 @@ class Searcher:
     def _read(
         self, group: Sequence[SearchRequest], found: Sequence[_Ranked], reranker: PassageReranker
     ) -> list[tuple[list[ScoredChunk], str | None]]:
-        """Return a pair for each query: the reranked chunks, and the reranker's error or None.
-
-        If the reranker fails on a query, the chunks keep the retriever's order. Raises
-        ProviderError instead, unless `on_error` is `keep_order`.
-        """
+        """Return each query's reranked chunks, or the chunks in order and the reranker's error."""
         assert self.score is not None
         loaded = [load_chunks(self.index, ranking, rows) for ranking, rows, *_ in found]
         asked = []
@@ -187,14 +182,11 @@ class Searcher:
         rows: pa.Table | None,
         chunks: list[ScoredChunk] | None,
     ) -> list[ScoredChunk]:
-        """Drop near-duplicates and irrelevant chunks, and return at most `k` chunks.
-
-        `chunks` are the chunks of `ranking`, or None if they are not loaded yet.
-        """
-        if chunks is None and self._is_varied:
-            chunks = load_chunks(self.index, ranking, rows)
-        if chunks is None:
+        """Return the chunks of the result. `chunks` are those of `ranking`, if already loaded."""
+        if chunks is None and not self._is_varied:
             return load_chunks(self.index, self._selected(request, ranking), rows)
+        if chunks is None:
+            chunks = load_chunks(self.index, ranking, rows)
         places = varied(chunks, self.retriever) if self._is_varied else range(len(chunks))
         scored = [(place, chunks[place].score) for place in places]
         return [chunks[place] for place, _ in self._selected(request, scored)]
@@ -242,7 +234,7 @@ class Searcher:
             except TextsFailedError as error:
                 found = replace(found, boosted={}, boost_error=str(error))
         if isinstance(self.reranker, MaxSimReranker):
-            # A second read would double the time, so texts and tokens are read together.
+            # Texts and tokens are read together, because a second read would double the time.
             columns = ("chunk_id", "token_vectors") if rows else (*COLUMNS, "token_vectors")
             tokens = read_rows(self.index, ranking[: self.reranker.candidates], columns)
             ranking = _rerank_by_tokens(search, ranking, self.reranker, tokens)
@@ -268,11 +260,7 @@ class Searcher:
 
 
 def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -> Ranking:
-    """Return the ranking with scores that can be added to the scores of other models.
-
-    The scores of a retriever `on_one_scale` stay unchanged. Other scores are rescaled: the first
-    chunk gets 1, and the chunk at rank `count` gets 0. Lower ranks get scores below 0.
-    """
+    """Scale scores from 1 at the first rank to 0 at rank `count`, unless they are on one scale."""
     if settings.on_one_scale or not ranking:
         return ranking
     high, low = ranking[0][1], ranking[:count][-1][1]
@@ -282,10 +270,7 @@ def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -
 
 
 def _in_force_first(index: Index, query: str, ranking: Ranking) -> Ranking:
-    """Lower the scores of drafts, old versions and copies, unless the query asks for them.
-
-    Each chunk of these documents loses 30 % of the difference between the first and the 20th score.
-    """
+    """Lower the scores of drafts, old versions and copies, unless the query asks for them."""
     outdated = index.outdated
     if not outdated or not ranking:
         return ranking
@@ -312,10 +297,7 @@ def _rerank_by_tokens(
 
 
 def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:
-    """Order the first chunks by their scores in `relevance`. Ties keep the retriever's order.
-
-    The other chunks follow in the retriever's order. They get the lowest score in `relevance`.
-    """
+    """Order the first chunks by `relevance`. The other chunks follow with the lowest score."""
     order = sorted(range(len(relevance)), key=lambda n: -relevance[n])
     first = [replace(chunks[n], score=relevance[n]) for n in order]
     lowest = min(relevance, default=0.0)

@@ -22,10 +22,11 @@ _TECHNICAL_TERM = re.compile(r"\b[A-Z][A-Za-z]*[A-Z][A-Za-z]*\b")
 def varied(chunks: Sequence[ScoredChunk], settings: RetrieverSettings) -> list[int]:
     """Return the list positions of the ranked chunks to keep, in order.
 
-    `near_duplicates` drops a chunk if its text is nearly the text of a better-ranked chunk, in the
-    same document or in the whole corpus. `most_per_document` limits the chunks of each document.
-    Texts with different numbers are not duplicates. Texts are compared by their word shingles
-    (Broder, On the resemblance and containment of documents, 1997), without approximation.
+    `near_duplicates` drops a chunk if a better-ranked chunk of the document or of the corpus has
+    nearly the same text. Texts with different numbers are never duplicates. `most_per_document`
+    limits the chunks of each document.
+
+    Source: word shingles of Broder, On the resemblance and containment of documents, 1997.
     """
     kept: list[int] = []
     shingled: dict[str, list[_Shingles]] = {}
@@ -67,20 +68,15 @@ def _is_alike(one: _Shingles, other: _Shingles) -> bool:
 
 
 def query_complexity(query: str) -> float:
-    """Return a score, 0 to 1, of how much a query asks for.
+    """Return the complexity of a query, 0 to 1.
 
-    The score is a sum, at most 1. Its terms are characters / 100, 0.2 per question word, 0.1 per
-    word with two capitals, and 0.3 per question mark after the first. The published formula (see
-    `select`) counts the first question mark too, so that every question counts as several.
+    The complexity is a sum, at most 1. Its terms are characters / 100, 0.2 per question word, 0.1
+    per word with two capitals, and 0.3 per question mark after the first. The published formula
+    (see `select`) also counts the first question mark.
     """
-    questions = query.count("?")
-    return min(
-        min(len(query) / 100, 1.0)
-        + 0.2 * len(_QUESTION_WORD.findall(query))
-        + 0.1 * len(_TECHNICAL_TERM.findall(query))
-        + 0.3 * max(questions - 1, 0),
-        1.0,
-    )
+    asked = 0.2 * len(_QUESTION_WORD.findall(query))
+    technical = 0.1 * len(_TECHNICAL_TERM.findall(query))
+    return min(len(query) / 100 + asked + technical + 0.3 * max(query.count("?") - 1, 0), 1.0)
 
 
 def select(
@@ -88,20 +84,18 @@ def select(
 ) -> list[tuple[int, float]]:
     """Return the first chunks of a ranking whose scaled scores are above `settings.floor`.
 
-    Scores are scaled to 0..1 by the ranking's lowest and highest score. If all scores are equal,
-    the floor drops no chunk. `query_complexity` chooses the maximum number of chunks among the
-    three values of `settings.contexts`.
+    Scores are scaled to 0..1 between the lowest and the highest score of the ranking. If all scores
+    are equal, no chunk is dropped. `query_complexity` chooses the maximum number of chunks among
+    the three values of `settings.contexts`.
 
     Source: "Adaptive Context Selection" in Mastra's article on context-aware evaluation (2025),
     which takes 3, 5 or 7 contexts with a relevance above 0.5.
     """
-    if not ranking:
-        return []
     complexity = query_complexity(query)
     few, some, many = settings.contexts
     count = few if complexity < _SIMPLE else some if complexity < _COMPLEX else many
     scores = [score for _, score in ranking]
-    low, high = min(scores), max(scores)
-    spread = high - low
+    low = min(scores, default=0.0)
+    spread = max(scores, default=0.0) - low
     relevant = [p for p in ranking if not spread or (p[1] - low) / spread > settings.floor]
     return relevant[:count]

@@ -33,7 +33,7 @@ CANDIDATES = 200
 _FEEDBACK_CHUNKS = 3
 """Number of a document's best chunks from which boosted queries take words."""
 _FEEDBACK_TERMS = 4
-"""Number of words that a boosted query adds. The next variant adds the next words instead."""
+"""Number of words that a boosted query adds. Each variant adds other words."""
 _MAX_VARIANTS = 5
 _MAX_THREADS = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
@@ -45,7 +45,7 @@ Embed = Callable[[Sequence[str]], Embedded]
 
 
 class ContextAwareRetriever(RetrieverSettings):
-    """Ranks with the retriever `over`, then searches its leading documents with boosted queries.
+    """A retriever that searches the leading documents of `over` again with boosted queries.
 
     The second search uses up to `variants` boosted queries in each of `boosted_files` documents.
     It adds `boost_weight` times a chunk's mean score (0 to 1) for these queries. If one of the
@@ -118,7 +118,7 @@ def boosted_queries(
 ) -> dict[str, list[str]]:
     """Return up to `variants` boosted queries for each of the first `files` documents of `chunks`.
 
-    The function `boost` makes the queries, by default `LocalExpansion`.
+    `boost` makes the queries of a document. The default is `LocalExpansion`.
     """
     leading = [d.document_id for d in documents_of(chunks)[:files]]
     best = {
@@ -145,9 +145,9 @@ def boosted_ranking(
 ) -> Ranking:
     """Add the scores of the boosted searches to a ranking, and return the new ranking.
 
-    Each document is searched with its boosted queries. A chunk gains `boost_weight` times its mean
-    score (0 to 1) over these queries. `chunks` are the chunks of the ranking. A chunk that only a
-    boosted search finds starts with the lowest score of its document's chunks in the ranking.
+    `boosted` has queries by document id. A chunk gains `boost_weight` times its mean score (0 to 1)
+    over the queries of its document. `chunks` are the chunks of the ranking. A chunk outside the
+    ranking starts with the lowest score of its document in the ranking.
     """
     queries = list(dict.fromkeys(query for made in boosted.values() for query in made))
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
@@ -169,7 +169,7 @@ def boosted_ranking(
         return weighted_gains(found, settings.boost_weight / len(boosted[document_id]))
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
-    # A search of vectors in memory takes less time than starting a thread.
+    # A search of vectors in memory takes less time than the start of a thread.
     run = in_parallel if index.vectors is None else map
     for (document_id, _), found in zip(searches, run(search_document, searches), strict=True):
         for position, score in found:
@@ -178,10 +178,10 @@ def boosted_ranking(
 
 
 class LocalExpansion:
-    """Expands a query by words that are typical of one document's best chunks. Uses no model.
+    """A function that adds typical words of a document's best chunks to a query, without a model.
 
     A word's weight grows with its frequency in these chunks, and with its inverse frequency among
-    all found chunks. This is pseudo-relevance feedback (Rocchio 1971).
+    all found chunks. Source: pseudo-relevance feedback (Rocchio 1971).
     """
 
     def __init__(self, query: str, found: Sequence[str]) -> None:
@@ -192,10 +192,7 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return at most five boosted queries, or [] if the texts have no new words.
-
-        Each query adds four words. The first query adds the best words.
-        """
+        """Return at most five boosted queries. Each adds four words, the first the best words."""
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()
         for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):
@@ -213,9 +210,8 @@ class LocalExpansion:
         return [" ".join([self._query, *(spelt[t] for t in terms)]) for terms in variants]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # Queries often find the same chunks.
 def _terms_of(text: str) -> frozenset[str]:
-    # Cached, because queries find mostly the same chunks.
     return frozenset(default_tokenizer().tokenize(text))
 
 
@@ -226,7 +222,7 @@ def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the result of `work` for each item, computed in threads with the caller's context."""
+    """Return the result of `work` for each item. Threads compute it in the caller's context."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), _MAX_THREADS)) as pool:

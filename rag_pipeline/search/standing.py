@@ -1,4 +1,4 @@
-"""Recognize drafts and copies, and old, superseded and amended documents, by their names."""
+"""Recognize drafts, copies, old versions, superseded and amended documents by their names."""
 
 import re
 from collections import defaultdict
@@ -21,7 +21,7 @@ _KINDS = {
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 _FINAL = frozenset("final signed endgültig endfassung unterzeichnet définitif definitivo".split())
-"""Words after a name that mark the document that holds, such as `guide_final`."""
+"""Words after a name that mark a document in force, such as `guide_final`."""
 _AMENDING = frozenset(
     "amendment amendments amending addendum addenda corrigendum erratum rider nachtrag änderung "
     "änderungsvertrag änderungsvereinbarung ergänzung ergänzungsvereinbarung zusatzvereinbarung "
@@ -42,20 +42,21 @@ _ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
 class _Name(NamedTuple):
     folders: tuple[str, ...]
     words: tuple[str, ...]
-    """The words of the file name without its suffix, kinds, marks of versions and `_FINAL`."""
+    """The words of the file name without its suffix, kinds, years, versions and `_FINAL`."""
     marks: tuple[str, ...]
+    """The years and versions of the file name."""
     kind: str | None
+    """The kind that the file name names."""
     in_folder: str | None
-    """The kind that only the folders name."""
+    """The kind that the folders name."""
 
 
 def standings(document_ids: Iterable[str]) -> dict[str, str]:
     """Map the ids of documents that may not be in force to the reason, such as `draft`.
 
-    A document is an old version if its folder has the same name with a later version, such as `v2`,
-    or with a later year. A name with a full date belongs to a series and has no versions. A folder
-    such as `archive` marks a document if another one has its name elsewhere: it may hold documents
-    that are closed, and that nothing replaces.
+    A document is an old version if its folder has the same name with a later version or year. A
+    name with a full date belongs to a series and has no versions. A document in a folder such as
+    `archive` is superseded only if a document elsewhere has the same name.
     """
     found: dict[str, str] = {}
     names = set[tuple[str, ...]]()
@@ -82,9 +83,9 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def not_in_force(document_ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of documents that are superseded, or that others replace, to the reason.
+    """Map the ids of superseded and replaced documents to the reason.
 
-    The document of an earlier year stays, because it holds for its year.
+    A document of an earlier year is left out, because it holds for its year.
     """
     standing, replaced = standings(document_ids), lost("", document_ids)
     return {
@@ -107,10 +108,10 @@ def are_versions(one: str, other: str) -> bool:
 
 
 def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of documents that are replaced to the ids of the documents that replace them.
+    """Map the ids of replaced documents to the ids of the documents that replace them.
 
     Both ids are among `document_ids`. Their file names differ only in years, versions and words
-    such as `draft`. A document is not replaced if `asks_for` is true for it.
+    such as `draft`. Documents that the question asks for (`asks_for`) are left out.
     """
     standing = standings(document_ids)
     holding = {_parts(d).words: d for d in sorted(document_ids) if d not in standing}
@@ -130,7 +131,7 @@ def in_force(question: str, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
 def asks_for(question: str, document_id: str) -> bool:
     """Return whether a question asks for old documents, drafts or copies.
 
-    Return True also if the question names a year or a version that is in the id, or several years.
+    Also return True if the question names several years, or a year or version of the id.
     """
     words = _words_of(question)
     named = {*_YEAR.findall(document_id), *_parts(document_id).marks}
@@ -139,11 +140,10 @@ def asks_for(question: str, document_id: str) -> bool:
 
 
 def amendments(chunks: Iterable[ScoredChunk]) -> dict[str, set[str]]:
-    """Map the ids of amended documents to the ids of the documents that amend them.
+    """Map the ids of amended documents among `chunks` to the ids of the documents that amend them.
 
-    Only documents of `chunks` are considered. The name or title of an amending document has a word
-    such as `amendment` and the name or title of the amended document. For example,
-    `Amendment 1 Lease.docx` amends `Lease.pdf`.
+    The name or title of an amending document contains a word such as `amendment` and the name or
+    title of the amended document. For example, `Amendment 1 Lease.docx` amends `Lease.pdf`.
     """
     titles = {chunk.document_id: chunk.title for chunk in chunks}
     names = {d: _naming(d.rpartition("/")[2].rpartition(".")[0]) for d in titles}

@@ -31,7 +31,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _STEMMED = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "ar")
 _UNSTEMMED = ("none", "chinese")
 _TOO_SHORT_TO_TELL = 100
-"""Length in characters below which the detected language of a text is uncertain."""
+"""Below this length in characters, the detected language of a text is uncertain."""
 _ASKING = {
     "german": "wie was wer wem wen wann wo wohin woher warum weshalb welche welcher welches "
     "welchem welchen wieviel",
@@ -51,17 +51,17 @@ _MAX_CACHED_WORDS = 1_000_000
 
 
 class Tokenizer:
-    """Splits texts into case-folded, stemmed terms without stop words.
+    """A splitter of texts into case-folded, stemmed terms without stop words.
 
-    - Numbers and section references stay whole: `3.2`, `12(b)`. `12(b)` also gives `12`, so that a
-      section finds its subsections. Thousands separators are dropped: `$1,000` becomes `1000`.
-    - Identifiers give themselves and their parts, each stemmed. `getChunk` becomes `getchunk`,
-      `get`, `chunk`. `max_size` becomes `max_size`, `max`, `size`.
+    - Numbers and section references stay whole: `3.2`, `12(b)`. `12(b)` also becomes `12`, so a
+      search for a section finds its subsections. `$1,000` becomes `1000`.
+    - `getChunk` becomes `getchunk`, `get`, `chunk`. `max_size` becomes `max_size`, `max`, `size`.
+      Each part is stemmed.
     - A single letter before or after an apostrophe is dropped: `company's`, `l'accord`.
-    - Scripts without spaces, such as Chinese, give overlapping pairs of characters.
-    - Languages `none` and `chinese` do not stem, and keep stop words.
-    - Language `auto` detects the language of each text. Texts of less than 100 characters, such as
-      most questions, are stemmed by the stemmers of all languages.
+    - Scripts without spaces, such as Chinese, become overlapping pairs of characters.
+    - The languages `none` and `chinese` have no stemmer and no stop words.
+    - The language `auto` detects the language of each text. The stemmers of all languages stem
+      texts of less than 100 characters, such as most questions.
 
     Threads may share a tokenizer.
     """
@@ -86,7 +86,7 @@ class Tokenizer:
         return list(itertools.chain.from_iterable(map(self._terms_in(text).__getitem__, words)))
 
     def has_terms(self, text: str) -> bool:
-        """Return whether a text has any terms. The search stops at the first term."""
+        """Return whether a text has any terms."""
         terms_of = self._terms_in(text)
         return any(terms_of[word[0]] for word in _WORD.finditer(_normalized(text)))
 
@@ -100,7 +100,7 @@ class Tokenizer:
 
 @lru_cache(maxsize=8)
 def tokenizer_of(settings: Lexical) -> Tokenizer:
-    """Return the tokenizer of some settings. Calls with equal settings share its cache of words."""
+    """Return the tokenizer for these settings. Equal settings share a tokenizer and its cache."""
     return Tokenizer(settings)
 
 
@@ -111,7 +111,7 @@ def default_tokenizer() -> Tokenizer:
 
 
 class _Words(dict[str, tuple[str, ...]]):
-    """Maps each word to its terms, which are computed at the word's first use."""
+    """The terms of each word, computed at the word's first use."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= _MAX_CACHED_WORDS:
@@ -164,7 +164,7 @@ class _OneLanguage(_Words):
 
 
 class _AnyLanguage(_Words):
-    """Maps each word to its terms in all languages. A stop word of any language has no terms."""
+    """The terms of each word in all languages. A stop word of any language has no terms."""
 
     def __init__(self, by_language: Mapping[str, _OneLanguage]) -> None:
         super().__init__()
@@ -206,6 +206,6 @@ def _stop_words(language: str) -> frozenset[str]:
         return frozenset(_ARABIC_STOP_WORDS.split())
     from bm25s import stopwords
 
-    # EN_PLUS also holds `what`, `who` and `does`, which are frequent in questions only.
+    # EN_PLUS also holds question words, such as `what`, `who` and `does`.
     name = "EN_PLUS" if language == "english" else language.upper()
     return frozenset(word.casefold() for word in getattr(stopwords, f"STOPWORDS_{name}"))

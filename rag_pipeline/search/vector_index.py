@@ -1,4 +1,4 @@
-"""Make LanceDB rows with unit vectors from contextualized chunks, and search nearest rows."""
+"""Make LanceDB rows with unit vectors from contextualized chunks, and search these rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -25,12 +25,13 @@ _REFINE = 4
 _REFINED_ROWS = 400
 """Least number of rows that are compared exactly after a quantised search."""
 _NPROBES = 64
+"""Least number of partitions that a search reads."""
 _PROBED = 6
-"""A search reads 1 / `_PROBED` of the partitions, but at least `_NPROBES` partitions."""
+"""A search reads at least 1 / `_PROBED` of the partitions."""
 _OUTGROWN = 1.5
-"""The index retrains if actual and wanted number of partitions differ by more than this factor."""
+"""The index is trained again if its number of partitions is wrong by more than this factor."""
 _SKEWED = 3.0
-"""The index retrains if the largest partition's share grows by more than this factor."""
+"""The index is trained again if its largest partition's share grows by more than this factor."""
 _FILTERED = 4096
 """Number of rows that are copied at once to filter them."""
 _LARGEST = "rag_pipeline.largest_partition"
@@ -39,14 +40,14 @@ _TRAINING = {"sample_rate": 64, "max_iterations": 20}
 
 
 def indexed_text(context: str | None, text: str) -> str:
-    """Return the text to embed (see `ContextualizedChunk.indexed_text`)."""
+    """Return the text to embed: the chunk's text, then its context."""
     return f"{text}\n\n{context}" if context else text
 
 
 def indexed_texts(batch: pa.RecordBatch) -> list[str]:
     """Return the texts to embed for a batch of contextualized chunks."""
     contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
-    return [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
+    return list(map(indexed_text, contexts, texts))
 
 
 def index_chunks(
@@ -81,7 +82,7 @@ def index_chunks(
 
 
 def maintain(table: Table) -> str:
-    """Compact a table and train its index if needed. Return the index's kind: `ivf` or `flat`."""
+    """Compact a table, and train its index if needed. Return `ivf`, or `flat` without an index."""
     table.compact()  # also adds new rows to an existing index
     lance = table.dataset()
     rows = lance.count_rows()
@@ -102,15 +103,13 @@ def maintain(table: Table) -> str:
 
 
 def _partition_sizes(lance: Any) -> list[int]:
-    """Return the number of rows of each partition of the vector index, or [] without an index.
-
-    Only rows in the first part of the index count. All parts have the same partitions.
-    """
+    """Return the number of rows of each partition of the vector index, or [] without an index."""
     name = index_names(lance).get("vector")
     if name is None:
         return []
-    parts = lance.stats.index_stats(name)["indices"]
-    return [int(partition["size"]) for partition in parts[0]["partitions"]]
+    # All parts of the index have the same partitions, and the first part has most rows.
+    first = lance.stats.index_stats(name)["indices"][0]
+    return [int(partition["size"]) for partition in first["partitions"]]
 
 
 def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
@@ -118,7 +117,7 @@ def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
     if not wanted / _OUTGROWN <= len(sizes) <= wanted * _OUTGROWN:
         return True
     largest = (lance.schema.metadata or {}).get(_LARGEST.encode())
-    # The value is missing if a run ended just before it wrote the value. The index counts as fit.
+    # If a run ended before it wrote the value, the index counts as fit.
     return largest is not None and max(sizes) > _SKEWED * float(largest) * rows
 
 
@@ -143,8 +142,8 @@ def search(
 ) -> pa.Table:
     """Return the k nearest rows by cosine distance, with `_distance`, `_rowid` and `columns`.
 
-    `probes` is `index_probes` of the table, if the caller knows it. If `refine` is False, the
-    search compares only quantised vectors. Raises InputError if `where` is invalid.
+    `probes` is the known value of `index_probes`. If `refine` is False, the search compares only
+    quantised vectors. Raises InputError if `where` is invalid.
     """
     nearest = {"column": "vector", "q": np.asarray(vector, np.float32), "k": k, "metric": "cosine"}
     probes = index_probes(lance) if probes is None else probes
@@ -162,7 +161,7 @@ def matching(lance: Any, where: str) -> RowIds:
 
 
 def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
-    """Return those of the given row ids whose rows match a filter. Read no other rows."""
+    """Return the given row ids whose rows match a filter. Read no other rows."""
     from lance import write_dataset
 
     found = [np.empty(0, np.uint64)]
@@ -175,7 +174,7 @@ def matching_among(lance: Any, row_ids: RowIds, where: str) -> RowIds:
 
 
 def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
-    """Return columns of the rows with the given ids, in the order of `row_ids`."""
+    """Return these columns of the rows with the given ids, in the order of the ids."""
     with reading(lance):
         return lance._take_rows(row_ids.tolist(), list(columns))
 
@@ -183,8 +182,7 @@ def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
 def rows_of(lance: Any, row_ids: RowIds, most: int) -> pa.Table | None:
     """Return the rows with the given ids, in that order, with the columns that a search reads.
 
-    Return None if the rows would need more than `most` bytes, as estimated from the first thousand
-    rows.
+    Return None if the rows probably exceed `most` bytes. The first thousand rows give the estimate.
     """
     tokens = [name for name in ("token_vectors",) if name in lance.schema.names]
     some = row_ids[:1000]
@@ -202,12 +200,12 @@ def vectors_of(table: pa.Table) -> Vectors:
 
 
 def reading(lance: Any) -> AbstractContextManager[None]:
-    """Turn Lance's errors about a damaged table into a StoreError that names the repair."""
+    """Turn Lance's errors inside the block into a StoreError with the table and the repair."""
     return clear_errors(f"{table_name(lance)}, version {lance.version}", "search")
 
 
 def _filtered(lance: Any, where: str | None, columns: list[str], **options: Any) -> pa.Table:
-    """Return columns and row ids of the rows that match a filter, if there is one."""
+    """Return columns and row ids of the rows that match a filter, or of all rows."""
     options = {"columns": columns, "filter": where or None, "with_row_id": True, **options}
     if not where:
         with reading(lance):

@@ -1,4 +1,4 @@
-"""Show each caller the part of an opened index that the caller may see."""
+"""Limit an opened index to the documents that a caller may see."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -27,11 +27,11 @@ def document_labels(workspace: Workspace, access: Access, version: int | None) -
 
 
 class Labels:
-    """Holds the labels of a release's documents. Threads may share an instance.
+    """The labels of a release's documents. Threads may share an instance.
 
-    `read` returns the labels of all documents, and `chunks` the document of each chunk. Each is
-    called once, when it is first needed. A document that `read` does not return is hidden from
-    every caller whose `labels` are not None.
+    `read` returns the labels of all documents. `chunks` returns the document id of each chunk.
+    Each function is called once, at the first use. A document without labels is hidden from every
+    caller whose `labels` are not None.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Labels:
 
 
 class Views:
-    """Holds the last used views of an index. Threads may share an instance.
+    """The last used views of an index. Threads may share an instance.
 
-    A view shows the documents that some callers may see.
+    A view is the index with only the documents that some callers may see.
     """
 
     def __init__(self, index: Index, labels: Labels) -> None:
@@ -86,7 +86,7 @@ class Views:
         self._views: OrderedDict[frozenset[frozenset[str]], Index] = OrderedDict()
 
     def index_for(self, caller: Caller) -> Index:
-        """Return a view of the index that has only the documents that a caller may see."""
+        """Return the view of the index for a caller."""
         if caller.labels is None:
             return self._index
         labels = self.labels.of_documents

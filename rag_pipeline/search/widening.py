@@ -22,10 +22,10 @@ def widened(
 ) -> list[tuple[int, ScoredChunk]]:
     """Return larger passages that do not overlap, each with the list position of its best chunk.
 
-    `neighbours` adds the chunks before and after. `section` takes the text between the headings
-    around the chunk. If there is no heading before the chunk, or the section has more than 4,000
-    characters, the neighbours are added instead. If the index has no document texts, the chunks
-    stay unchanged.
+    `neighbours` adds the chunks before and after a chunk. `section` takes the text between the
+    headings around the chunk. If no heading is before the chunk, or if the section has more than
+    4,000 characters, `section` adds the neighbours. Without a documents table, the chunks stay
+    unchanged.
     """
     if expand == "none" or index.documents is None or not chunks:
         return list(enumerate(chunks))
@@ -59,10 +59,7 @@ def widened(
 
 
 def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
-    """Return for each chunk the span from the chunk before it to the chunk after it.
-
-    Return the chunk's own span if the index lacks the chunk, for example one of a newer release.
-    """
+    """Return for each chunk the span with its neighbours, or its own span if it is not indexed."""
     at = np.minimum(index.at([chunk.chunk_id for chunk in chunks]), len(index) - 1)
     around = np.column_stack([at, index.neighbours[at]])
     known = np.unique(around[around >= 0])

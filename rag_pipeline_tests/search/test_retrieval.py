@@ -289,7 +289,7 @@ def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
         StoreError, match=r"72 chunks, its lexical index has 66: they are from different"
     ):
         Index.open(index.table, other.terms.lexical)
-    with pytest.raises(StoreError, match="no lexical part"):
+    with pytest.raises(StoreError, match="no lexical index"):
         hits(Index.open(index.table, None), hybrid())
     assert len(hits(Index.open(index.table, None), ALL[0])) == len(rows)
 
@@ -315,7 +315,7 @@ def test_a_ranking_of_a_plugin_is_cut_to_k(index):
     [
         (((3, 0.9), (3, 0.8)), "its ranking has a chunk twice"),
         (((72, 0.9),), "its ranking has a position outside the index, 0 to 71"),
-        (((3, 0.8), (5, 0.9)), "one is higher than the one before"),
+        (((3, 0.8), (5, 0.9)), "higher than the score before it"),
         (((3, float("nan")),), "not finite"),
     ],
 )

@@ -15,6 +15,7 @@ Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 200
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -63,14 +64,14 @@ _CHUNKS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class EarlierIndex:
-    """Names an index with the same settings, and the ids of its unchanged documents (`kept`)."""
+    """The folder of an index with the same settings, and the ids of its unchanged documents."""
 
     folder: Path
     kept: Collection[str]
 
 
 class LexicalIndex:
-    """Searches an opened index. Threads may share it."""
+    """An opened index. Threads may share it."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class LexicalIndex:
         self._tokenizer = tokenizer
         self._engine = engine
         self._count = len(chunks)
-        # A partial without `self` makes no reference cycle: memory is freed with the index.
+        # A partial without `self` makes no reference cycle, so memory is freed with the index.
         self._holding = lru_cache(maxsize=_MAX_KNOWN)(partial(_count_holding, engine))
 
     def __len__(self) -> int:
@@ -114,8 +115,8 @@ class LexicalIndex:
     def search(self, query: str, k: int, allowed: Mask | None = None) -> list[tuple[str, float]]:
         """Return at most `k` pairs (chunk_id, BM25 score), best first. Ties are ordered by id.
 
-        Every returned chunk has a term of the query. `allowed` has a flag per chunk. It restricts
-        the results, but not the statistics of BM25.
+        Every returned chunk has a term of the query. `allowed` has a flag per chunk. Chunks without
+        the flag are not returned, but count in the statistics of BM25.
         """
         found = self.search_rows(query, k, allowed)
         ids = self.chunk_ids.take(found.rows).to_pylist()
@@ -125,9 +126,9 @@ class LexicalIndex:
     def search_rows(
         self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
     ) -> Hits:
-        """Return the k best rows with their scores, unordered. Ties of the k-th row are added.
+        """Return the k best rows, the ties of the k-th row, and the rows of `also`, unordered.
 
-        Rows of `also` are added if they score above 0. All rows of `also` must be allowed.
+        Every returned row scores above 0. All rows of `also` must be allowed.
         """
         terms = self._tokenizer.tokenize(query)
         if self._engine is None or not terms or k < 1:
@@ -137,8 +138,8 @@ class LexicalIndex:
     def max_score(self, query: str) -> float:
         """Return the approximate BM25 score of a chunk that matches every word of a query.
 
-        The score is the sum of the terms' inverse chunk frequencies. A word whose terms are in no
-        chunk counts as the rarest word.
+        The score is the sum of the idf of all terms. A word that no chunk has counts as the rarest
+        word.
         """
         total = 0.0
         counted: set[str] = set()
@@ -163,8 +164,8 @@ def check_engine(engine: str, settings: Lexical) -> None:
     if engine == "lance" and got != (LANCE_K1, LANCE_B, 1):
         raise ConfigError(
             f"lexical: the engine lance needs k1 = {LANCE_K1}, b = {LANCE_B} and text_weight = 1, "
-            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}. Leave them out or choose "
-            f"another engine"
+            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}. Leave these settings out "
+            f"or choose another engine"
         )
 
 
@@ -178,8 +179,7 @@ def build_lexical_index(
     """Write the index of some chunks into a new or empty folder. Return the number of chunks.
 
     `batches` have the columns chunk_id, document_id, start, text, title and context (nullable).
-    Terms of text and context are indexed. Batches are read once. `bm25s` needs 12 bytes of memory
-    per pair of a chunk and a distinct term in it.
+    They are read once. `bm25s` needs 12 bytes of memory for each distinct term of each chunk.
 
     With an `earlier` index (bm25s only), `batches` hold only the chunks of new and changed
     documents. The result equals a full build except for the order of the chunks.
@@ -191,7 +191,7 @@ def build_lexical_index(
     check_engine(engine, settings)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
+        raise StoreError(f"{folder}: not empty; name a new folder for the lexical index")
     rows = 0
     tokenizer, heads = Tokenizer(settings), DocumentHeads()
     weighted, weight = _of_weighted(settings), settings.text_weight
@@ -233,18 +233,18 @@ def build_lexical_index(
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index can serve as an `EarlierIndex`. Raise StoreError if unreadable."""
+    """Return whether an index can be an `EarlierIndex`. Raise StoreError if it is unreadable."""
     return bool(_read_manifest(folder)["engine"] == "bm25s")
 
 
 def open_lexical_index(folder: Path) -> LexicalIndex:
-    """Open an index, with large files memory-mapped.
+    """Open an index. Large files are mapped into memory.
 
-    Raises StoreError with the folder if a file is missing or unreadable. `Store.local_folder` has
-    compared the hashes of the files.
+    Raises StoreError with the folder if a file is missing or unreadable. `Store.local_folder`
+    compares the hashes.
     """
-    manifest = _read_manifest(folder)
-    try:
+    with _readable(folder):
+        manifest = _read_manifest(folder)
         settings = Lexical.model_validate(manifest["settings"])
         chunks = pa.ipc.open_file(pa.memory_map(str(folder / _CHUNKS))).read_all()
         engine: Engine | None = None
@@ -252,10 +252,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
             engine = _ENGINES[manifest["engine"]](folder, _of_weighted(settings))
         tokenizer = tokenizer_of(settings)
         documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer, engine, chunks)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"not a readable lexical index ({error!r})"
-        raise StoreError(f"{folder}: {reason}; build it again") from error
-    return LexicalIndex(chunks, tokenizer, engine, documents)
+        return LexicalIndex(chunks, tokenizer, engine, documents)
 
 
 def built_with(folder: Path) -> Lexical:
@@ -263,18 +260,23 @@ def built_with(folder: Path) -> Lexical:
     return Lexical.model_validate(_read_manifest(folder)["settings"])
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
     try:
-        manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        written = manifest["format"]
+        yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"not a readable lexical index ({error!r})"
         raise StoreError(f"{folder}: {reason}; build it again") from error
-    if written != _FORMAT:
-        raise StoreError(
-            f"{folder}: lexical index of format {written}, not {_FORMAT}; build it again"
-        )
-    return manifest
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    with _readable(folder):
+        manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        if (written := manifest["format"]) != _FORMAT:
+            raise StoreError(
+                f"{folder}: lexical index of format {written}, not {_FORMAT}; build it again"
+            )
+        return manifest
 
 
 def _of_weighted(settings: Lexical) -> Lexical:

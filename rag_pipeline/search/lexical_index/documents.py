@@ -29,13 +29,13 @@ _SEPARATORS = re.compile(r"[\s_+-]+")
 _NAMES_READ = 2_000
 _MAX_KNOWN = 50_000
 _MISSPELT = 0.95
-"""Weight of a corrected term. An exact term has the weight 1."""
+"""Weight of a term whose spelling is corrected. An exact term has the weight 1."""
 _LENGTHS_CORRECTED = (5, 20)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class DocumentHeads:
-    """Collects the title and the head (the first 1,000 characters) of each document.
+    """The title and the head (the first 1,000 characters) of each document.
 
     Chunks may be added in any order.
     """
@@ -55,14 +55,11 @@ class DocumentHeads:
                 pieces.append((start, text[: _HEAD_CHARACTERS - start]))
 
     def document_ids(self) -> Collection[str]:
-        """Return the ids of the documents whose chunks were added."""
+        """Return the ids of the documents of all added chunks."""
         return self._pieces.keys()
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Yield pairs (document_id, text), sorted by id.
-
-        The text consists of the file name (three times), the title and the head.
-        """
+        """Yield each document's id and its file name (three times), title and head, by id."""
         for document_id in sorted(self._pieces):
             name = " ".join([readable_name(document_id)] * _NAME_WEIGHT)
             head = "".join(self._head(document_id))
@@ -71,7 +68,7 @@ class DocumentHeads:
     def _head(self, document_id: str) -> Iterator[str]:
         done = 0
         for start, text in sorted(self._pieces[document_id]):
-            if start + len(text) > done:  # overlapping chunks hold some characters twice
+            if start + len(text) > done:  # chunks may overlap
                 yield ("\n" if start > done else "") + text[max(done - start, 0) :]
                 done = start + len(text)
 
@@ -89,10 +86,7 @@ def write_documents(
     earlier: Path | None = None,
     kept: Collection[str] = (),
 ) -> None:
-    """Write the index of the collected documents.
-
-    Carry over the documents `kept` from the index in the folder `earlier`, if there is one.
-    """
+    """Write the index of the given documents, and of the documents `kept` of an earlier index."""
     folder.mkdir()
     ids = sorted({*heads.document_ids(), *kept})
     number = {document_id: row for row, document_id in enumerate(ids)}
@@ -116,10 +110,10 @@ def _read_ids(folder: Path) -> pa.ChunkedArray:
 
 
 class DocumentIndex:
-    """Searches the opened index of documents. Threads may share it.
+    """An opened index of documents. Threads may share it.
 
-    `bodies` is the engine that searches the documents' `chunks`. If `bodies` is None, the rarity of
-    a term is computed from the names, titles and heads alone.
+    `bodies` is the engine that searches the documents' `chunks`. Without `bodies`, the rarity of a
+    term is its rarity in names, titles and heads.
     """
 
     def __init__(
@@ -139,7 +133,7 @@ class DocumentIndex:
         self._known: dict[str, Hits] = {}
         self._rows: Rows = np.arange(len(self.document_ids))
         self.count = len(self._rows)
-        # Computed when the index opens, so that the first query does not wait.
+        # The first query would wait for a later computation.
         self.kinds = self._kinds(self.document_ids)
 
     def __len__(self) -> int:
@@ -148,8 +142,7 @@ class DocumentIndex:
     def only(self, document_ids: pa.Array, bodies: Engine | None) -> "DocumentIndex":
         """Return the index of the given documents. Other documents are not found or counted.
 
-        `bodies` is the engine of the given documents' chunks. Rows keep their numbers, and `count`
-        is the number of the given documents.
+        `bodies` is the engine of the given documents' chunks. Rows keep their numbers.
         """
         import pyarrow.compute as pc
 
@@ -165,10 +158,7 @@ class DocumentIndex:
         return seen
 
     def _kinds(self, document_ids: pa.ChunkedArray) -> frozenset[str]:
-        """Return the terms that occur in at least two of the first 2,000 file names.
-
-        Such a term, for example `agreement`, usually names a kind of document.
-        """
+        """Return the terms in two of the first 2,000 file names, as names of kinds of documents."""
         first = document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
@@ -179,7 +169,7 @@ class DocumentIndex:
 
     @cached_property
     def outdated(self) -> dict[int, str]:
-        """Map the rows of drafts, old versions and copies to their ids (see `search.standing`)."""
+        """Return the ids of drafts, old versions and copies by row (see `search.standing`)."""
         ids = self.document_ids.to_pylist()
         shown = {row: ids[row] for row in self._rows.tolist()}
         known = standings(shown.values())
@@ -202,8 +192,8 @@ class DocumentIndex:
 
         The name, title or head of these documents has the term. The strength is the term's BM25
         score without idf, times a relative idf. The relative idf is the term's idf among whole
-        documents, divided by the idf of a term in one document. An unknown term is replaced by a
-        known term that differs by one edit, if there is one.
+        documents, divided by the idf of a term in one document. For an unknown term, the result is
+        that of a known term that differs by one edit.
         """
         found = self._known.get(term)
         if found is None:
@@ -244,11 +234,7 @@ class DocumentIndex:
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
-        """Return the rarest indexed term that differs by one edit, or None if there is none.
-
-        Return None also if a document's text has `term`, or if `term` has fewer than 5 or more than
-        20 characters.
-        """
+        """Return the rarest term that differs by one edit, or None if `term` is known or short."""
         assert self._engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None
@@ -277,10 +263,7 @@ def _idf(documents: int, holding: Any) -> Any:
 
 
 def _one_edit_away(term: str) -> set[str]:
-    """Return the terms that differ from `term` by one edit.
-
-    An edit swaps two adjacent characters, or drops, changes or adds one character.
-    """
+    """Return all terms with one character swapped, dropped, changed or added."""
     halves = [(term[:n], term[n:]) for n in range(len(term) + 1)]
     made = {a + b[1] + b[0] + b[2:] for a, b in halves if len(b) > 1}
     made |= {a + b[1:] for a, b in halves if b}

@@ -1,10 +1,10 @@
 """Write and search the files of the BM25 engines.
 
-- `bm25s`, the default, computes all scores at build time and memory-maps them. A query on 100,000
-  chunks takes some milliseconds. The library saves, loads and scores. Its index is built here,
-  because the library needs all tokens in memory and cannot carry over unchanged documents.
+- `bm25s`, the default, computes all scores at build time and maps them into memory. A query on
+  100,000 chunks takes some milliseconds. This package builds the index itself, because the library
+  needs all tokens in memory and cannot carry over unchanged documents.
 - `rank_bm25` keeps every chunk's terms in memory and scores all chunks for each query. It is the
-  reference for rankings, and it suits small corpora.
+  reference for rankings, and suits small corpora.
 - `lance` (see the module `lance`) is a LanceDB full-text index. It reads from disk for each query,
   so a corpus may be larger than memory. Chunks without terms do not count in N and avgdl.
 """
@@ -43,20 +43,20 @@ Scores = npt.NDArray[np.floating[Any]]
 
 _SLICE = 1 << 16
 _BETWEEN = re.compile(r'\d,\s*"')
-"""Separator of two terms. A match inside a term cuts invalid JSON, which the reader detects."""
+"""Matches between two terms. If a match is inside a term, the reader detects invalid JSON."""
 _TERMS_FILE = "terms.arrow"
 _TERMS_SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
 
 
 class Hits(NamedTuple):
-    """Holds rows with scores above 0, unordered."""
+    """Rows with scores above 0, unordered."""
 
     rows: Rows
     scores: Scores
 
 
 class Engine(Protocol):
-    """Searches the terms of one opened folder. Threads may share it."""
+    """A BM25 engine that searches the terms of one opened folder. Threads may share it."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None: ...
 
@@ -67,9 +67,9 @@ class Engine(Protocol):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Return the k best rows with any of the terms, and the ties of the k-th row.
+        """Return the k best rows with any term, the ties of the k-th row, and rows of `also`.
 
-        A repeated term counts each time. Rows of `also` are added if they score above 0.
+        A repeated term counts each time. Every returned row scores above 0.
         """
 
     def holding(self, term: str) -> Rows:
@@ -111,7 +111,7 @@ def best_hits(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = 
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Return each term's number. Read the file in slices, so that other threads can run."""
+    """Return each term's number. Parse the file in slices, between which other threads can run."""
     text = file.read_text(encoding="utf-8").strip()
     found: dict[str, int] = {}
     start = 1
@@ -127,7 +127,7 @@ def read_vocabulary(file: Path) -> dict[str, int]:
 
 
 class Bm25sEngine(_ScoringEngine):
-    """Searches precomputed scores with the library bm25s."""
+    """An engine that searches precomputed scores with the library bm25s."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         bm25s = import_bm25s()
@@ -196,7 +196,7 @@ class Bm25sEngine(_ScoringEngine):
 
 
 class _VisibleBm25s(Bm25sEngine):
-    """Scores the visible rows of an index at search time, with the statistics of these rows."""
+    """An engine that scores the visible rows at search time, with their own statistics."""
 
     def __init__(self, whole: Bm25sEngine, visible: Mask) -> None:
         self.__dict__.update(whole.__dict__)
@@ -219,11 +219,8 @@ class _VisibleBm25s(Bm25sEngine):
         seen = self._visible[rows]
         rows, counts = rows[seen], self._counts[part][seen]
         lengths, b = self._lengths[rows] / self._mean, self._settings.b
-        scores = (
-            idf(self._rows, len(rows))
-            * counts
-            / (counts + self._settings.k1 * (1 - b + b * lengths))
-        )
+        saturation = self._settings.k1 * (1 - b + b * lengths)
+        scores = idf(self._rows, len(rows)) * counts / (counts + saturation)
         return Hits(rows, scores.astype(np.float32))
 
     def frequencies(self, terms: list[str]) -> Rows:
@@ -235,7 +232,7 @@ class _VisibleBm25s(Bm25sEngine):
 
 
 class RankBm25Engine(_ScoringEngine):
-    """Scores all chunks for each query with the library rank_bm25."""
+    """An engine that scores all chunks for each query with the library rank_bm25."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         with pa.memory_map(str(folder / _TERMS_FILE)) as source:
@@ -252,7 +249,7 @@ class RankBm25Engine(_ScoringEngine):
         self._visible = visible
         rows, held = int(np.count_nonzero(visible)), np.flatnonzero(visible).tolist()
         freqs = self._index.doc_freqs
-        # Lucene's idf, because BM25Okapi's has a floor for terms in more than half of the chunks.
+        # BM25Okapi's own idf has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: idf(rows, n)
             for term, n in Counter(chain.from_iterable(freqs[row] for row in held)).items()
@@ -279,7 +276,7 @@ class RankBm25Engine(_ScoringEngine):
     def scores(self, terms: list[str]) -> Scores:
         """Return every row's score."""
         known = [term for term in terms if term in self._index.idf]
-        # With b = 1 a chunk without terms gives 0 / 0.
+        # With b = 1, the score of a chunk without terms is 0 / 0.
         with np.errstate(invalid="ignore"):
             scores = np.nan_to_num(self._index.get_scores(known))
         found: Scores = scores / (self._index.k1 + 1) * self._visible

@@ -22,7 +22,7 @@ _MAX_HELD = 10_000
 
 
 class LanceEngine(Engine):
-    """Searches a LanceDB full-text index on disk."""
+    """An engine that searches a LanceDB full-text index on disk."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         self._table = import_lancedb().connect(folder).open_table(_TABLE)
@@ -60,7 +60,7 @@ class LanceEngine(Engine):
         try:
             table = lancedb.connect(folder).create_table(_TABLE, reader)
         except RuntimeError:
-            if failures:  # Lance hides the original error of the batches
+            if failures:  # Lance hides the original error
                 raise failures[0] from None
             raise
         if distinct:
@@ -104,7 +104,7 @@ class LanceEngine(Engine):
         while True:
             found = self._query(terms, limit, where)
             best = best_hits(found.scores, k, None if allowed is None else allowed[found.rows])
-            # Rows that Lance has not returned do not score above the last returned row.
+            # No other row scores above the last returned row.
             if len(found.rows) < limit or (
                 len(best.rows) >= k and best.scores.min() > found.scores.min()
             ):
@@ -112,10 +112,7 @@ class LanceEngine(Engine):
             limit *= 4
 
     def holding(self, term: str) -> Rows:
-        """Return at most 10,000 rows that have a term.
-
-        The limit is harmless, because a term in more rows is too common to name a document.
-        """
+        """Return at most 10,000 rows that have a term. A term in more rows names no document."""
         rows: Rows = np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
         return rows if self._visible is None else rows[self._visible[rows]]
 

@@ -1,6 +1,6 @@
 """Count the terms of each row, batch by batch, and carry over counts from an earlier index.
 
-`scipy.sparse` takes three times as long to carry rows over, because it converts the format twice.
+`scipy.sparse` takes three times as long to carry over rows, because it converts the format twice.
 """
 
 import json
@@ -23,13 +23,13 @@ Longs = npt.NDArray[np.int64]
 
 
 class Matrix(NamedTuple):
-    """Holds the postings of all terms. The rows of term t are `rows[ends[t]:ends[t + 1]]`."""
+    """The postings of all terms. The rows of term t are `rows[ends[t]:ends[t + 1]]`."""
 
     vocabulary: dict[str, int]
     ends: Longs
     rows: Ints
     counts: Ints
-    """How often the term occurs in each of `rows`."""
+    """The number of times that the term occurs in each of `rows`."""
     lengths: Ints
     """The number of terms of each row."""
 
@@ -47,7 +47,7 @@ class _Ordered(NamedTuple):
 
 
 class _Vocabulary(dict[str, int]):
-    """Numbers terms in the order of their first use."""
+    """The number of each term, in the order of first use."""
 
     def __missing__(self, term: str) -> int:
         self[term] = number = len(self)
@@ -55,9 +55,9 @@ class _Vocabulary(dict[str, int]):
 
 
 class PostingsBuilder:
-    """Gathers the postings of rows that are added in any order.
+    """A builder of postings from rows that are added in any order.
 
-    Each pair of a row and a distinct term needs 12 bytes of memory.
+    Each distinct term of a row needs 12 bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
 
 
 def idf(rows: int, holding: int) -> float:
-    """Return the inverse frequency of a term that `holding` of `rows` rows contain."""
+    """Return the inverse frequency of a term that `holding` rows of all `rows` contain."""
     return math.log(1 + (rows - holding + 0.5) / (holding + 0.5))
 
 
@@ -185,7 +185,7 @@ def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
 
 
 def save_counts(matrix: Matrix, folder: Path) -> None:
-    """Write counts and lengths for `load_matrix`; the library bm25s does not save them."""
+    """Write counts and lengths for `load_matrix`. The library bm25s does not save them."""
     np.save(folder / _COUNTS, matrix.counts)
     np.save(folder / _LENGTHS, matrix.lengths)
 
@@ -194,7 +194,6 @@ def load_matrix(folder: Path) -> Matrix:
     """Return the memory-mapped matrix of an index, or an empty matrix if the index has no terms."""
     if not (folder / _COUNTS).exists():
         return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
-
     return Matrix(
         json.loads((folder / "vocab.index.json").read_text(encoding="utf-8")),
         np.load(folder / "indptr.csc.index.npy", allow_pickle=False),

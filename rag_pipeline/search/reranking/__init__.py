@@ -1,4 +1,4 @@
-"""Reorder a retriever's candidates by their token vectors, or with a model that reads them."""
+"""Reorder a retriever's candidates by their token vectors, or by a model that reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,8 +25,8 @@ def passage_scorer(
 ) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
     """Return a function that scores the passages of queries through the call cache.
 
-    Return None if the reranker reads no passages. `chats` are the chat models of a release, by
-    name. They replace the chat models of the corpus file.
+    Return None if the reranker reads no passages. `chats` overrides the chat models of the same
+    names.
     """
     if isinstance(settings, FunctionReranker):
         models = workspace.models(counts, chats)

@@ -13,11 +13,11 @@ from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
 
 _CHUNKS_AT_ONCE = 8
-"""Number of chunks that are unpacked at once, so that the bits fit into the processor's cache."""
+"""Number of chunks that are unpacked at once. Their bits fit into the processor's cache."""
 _BLOCK = 24
 """Number of tokens in a block. A window of two blocks starts at each block."""
 _PRODUCT_SIZE = 1 << 18
-"""Maximum number of multiplications for which OpenBLAS starts no threads. Threads slow it down."""
+"""Above this number of multiplications, OpenBLAS starts threads, which take longer."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 """The bits of each byte."""
 
@@ -25,7 +25,7 @@ MaxSimScores = npt.NDArray[np.float64]
 
 
 class MaxSimReranker(RerankerSettings):
-    """Reranks by late interaction over token vectors. The embedding must have `token_vectors`.
+    """A reranker by late interaction over token vectors. The embedding needs `token_vectors`.
 
     Each of the `candidates` best chunks gets the score (1 - weight) x retriever's score + weight x
     MaxSim. Both scores are scaled to 0..1. Scores of `weighted` fusion keep their scale.
@@ -41,8 +41,8 @@ class MaxSimReranker(RerankerSettings):
 def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
     """Return the weight of each token by its id. Larger ids have the weight of the last entry.
 
-    `token_ids` are batches of the column that holds the distinct token ids of each chunk. If n of N
-    chunks hold a token, its weight is ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
+    `token_ids` are batches of a column with the distinct token ids of each chunk. A token in n of N
+    chunks has the weight ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
     """
     chunks = 0
     holding = np.zeros(1, np.int64)
@@ -60,10 +60,11 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     """Return each chunk's MaxSim score for the query, shape (chunks,).
 
     The score is the mean of the scores of two parts: the whole chunk, and its best window of 48
-    tokens, where all words stand close together. For each token of the query, the highest cosine to
-    a token of the part is taken. The score of the part is the mean of these cosines, weighted by
-    `weights`. Source: ColBERT (Khattab & Zaharia, SIGIR 2020). A chunk's token is a vector of signs
-    (+1 or -1). The score is 0 if the chunk or the query has no tokens.
+    tokens. The score of a part is a mean over the query's tokens, weighted by `weights`. Each token
+    counts with its highest cosine to a token of the part. A chunk's token is a vector of signs (+1
+    or -1). The score is 0 if the chunk or the query has no tokens.
+
+    Source: ColBERT (Khattab & Zaharia, SIGIR 2020).
     """
     scores = np.zeros(len(token_vectors))
     importance = weights[np.minimum(query.ids, len(weights) - 1)].astype(np.float64)
@@ -97,7 +98,7 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
 
 def unpacked(packed: npt.NDArray[np.uint8], dimension: int) -> npt.NDArray[np.float32]:
     """Return packed bits as 1.0 and 0.0, shape (tokens, dimension)."""
-    # A look at a table takes half the time of `unpackbits` and `astype`.
+    # A table of the bits of each byte takes half the time of `unpackbits` and `astype`.
     bits: npt.NDArray[np.float32] = np.take(_BITS, packed.ravel(), axis=0)
     return bits.reshape(-1, dimension)
 

@@ -18,10 +18,10 @@ _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}}
 
 
 class LLMReranker(FunctionReranker):
-    """Reranks by scores of 0 to 1 from a chat model of `chats`, with one call per passage.
+    """A reranker by scores of 0 to 1 from a chat model of `chats`, with one call per passage.
 
-    A custom `prompt` must contain the placeholders `{query}` and `{passage}`. They are replaced by
-    the texts of the query and the passage, between delimiters.
+    A custom `prompt` must contain the placeholders `{query}` and `{passage}`. Their texts stand
+    between delimiters.
     """
 
     method: Literal["llm"]
@@ -34,7 +34,7 @@ class LLMReranker(FunctionReranker):
         return [*super().made_from(config), _PROMPT.using(self.prompt).version]
 
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
-        """Return for each query its passages' scores, or the first error of the query's calls."""
+        """Return for each query the scores of its passages, or the first error of its calls."""
         template = _PROMPT.using(self.prompt)
         prompts = [
             template.prompt(query=one.query, passage=Shown(*passage), schema=_SCORE)

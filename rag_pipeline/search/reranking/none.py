@@ -6,6 +6,6 @@ from rag_pipeline.config.rerankers import RerankerSettings
 
 
 class NoReranker(RerankerSettings):
-    """Keeps the retriever's order."""
+    """A reranker that keeps the retriever's order."""
 
     method: Literal["none"]

@@ -37,9 +37,9 @@ def score_passages(
 ) -> list[Relevance]:
     """Return the scores of each query's passages in order, or a ProviderError per failed query.
 
-    The call cache stores each reply when it arrives. An answered request is not sent again, not
-    even in later runs. Passages are split into several requests if they exceed the model's limits.
-    Raises CallsStoppedError if all further calls would fail.
+    The call cache stores each reply at once, so no run sends an answered request again. Passages
+    above the model's limits are split into several requests. Raises CallsStoppedError if all
+    further calls would fail.
     """
     counter = TokenCounter()
     parts_of: list[list[bytes] | ProviderError] = []
@@ -59,7 +59,7 @@ def score_passages(
     advance("calls", len(requests) - len(asking.missing))
     if isinstance(cache, RecordingCache):
         unknown = cache.note("rerank", list(requests), lambda k: _expected_tokens(requests[k]))
-        not_asked = UnknownReplyError(f"{scorer.identity}: not asked yet")
+        not_asked = UnknownReplyError(f"{scorer.identity}: no call was made yet")
         asking.failed.update(dict.fromkeys(unknown, not_asked))
     elif isinstance(scorer, RemoteScorer):
         asking.run(lambda missing: _score_remotely(missing, requests, scorer, asking))

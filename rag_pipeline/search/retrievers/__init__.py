@@ -1,4 +1,4 @@
-"""Define retrievers that rank the chunks of an index in a single pass, one method per file."""
+"""Define the retrievers that rank the chunks of an index in one search, one method per file."""
 
 from abc import abstractmethod
 from typing import Annotated, Self
@@ -15,30 +15,30 @@ from rag_pipeline.search.ranking import positions_of
 
 
 class SinglePassRetriever(RetrieverSettings):
-    """Ranks the chunks of an index in one search."""
+    """A retriever that ranks the chunks of an index in one search."""
 
     @property
     def on_one_scale(self) -> bool:
-        """Return whether scores lie between 0 and 1 and are comparable between queries."""
+        """Return whether scores lie between 0 and 1, and are comparable between queries."""
         return False
 
     @abstractmethod
     def rank(self, search: Search, k: int) -> Ranking:
         """Return distinct chunks, best first. Callers use the first `k`.
 
-        The ranking for a larger `k` must start with the ranking for a smaller `k`. So the setting
-        `k`, not this argument, must decide how many candidates are compared.
+        The ranking for a larger `k` must start with the ranking for a smaller `k`. Therefore the
+        settings, not this argument, must decide the number of candidates.
         """
 
     def inside_document(self) -> Self:
-        """Return these settings as they apply to a search inside one document."""
+        """Return the settings for a search inside one document."""
         return self
 
     def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
-        """Return the first k chunks of `rank`, by default as many as the setting `k`.
+        """Return the first k chunks of `rank`. The default k is the setting `k`.
 
         Raises ConfigError if a chunk occurs twice, is not in the index or is hidden from the
-        caller. Raises ConfigError if a score is not finite or is higher than the score before it.
+        caller. Raises ConfigError if a score is not finite, or is higher than the score before it.
         """
         k = k or self.k
         ranking = self.rank(search, k)[:k]
@@ -51,7 +51,7 @@ class SinglePassRetriever(RetrieverSettings):
         elif len(positions) and not (visible is None or visible[positions].all()):
             wrong = "its ranking has a chunk that the caller may not see"
         elif not np.isfinite(scores).all() or (np.diff(scores) > 0).any():
-            wrong = "the scores of its ranking are not finite, or one is higher than the one before"
+            wrong = "a score of its ranking is not finite, or higher than the score before it"
         if wrong:
             raise ConfigError(f"the retriever of method {self.method!r}: {wrong}; repair its code")
         return ranking
@@ -72,7 +72,7 @@ def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
 
 
 class TermRetriever(SinglePassRetriever):
-    """Ranks chunks in one search that needs a lexical index. A run builds this index."""
+    """A retriever that needs a lexical index. A run builds this index."""
 
     engine: LexicalEngine = "bm25s"
 

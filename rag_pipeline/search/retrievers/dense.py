@@ -6,7 +6,7 @@ from rag_pipeline.search.retrievers import Ranking, Search, SinglePassRetriever
 
 
 class DenseRetriever(SinglePassRetriever):
-    """Ranks chunks by the cosine similarity of their vectors to the query's vector."""
+    """A retriever that ranks chunks by the cosine of their vectors and the query's vector."""
 
     code_version = 2
     method: Literal["dense"]

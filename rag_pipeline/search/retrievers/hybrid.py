@@ -25,28 +25,29 @@ from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 from rag_pipeline.store import id_filter
 
 _LEADING_DOCUMENTS = 5
-"""Maximum number of best-scoring documents whose chunks all become candidates."""
+"""Number of best documents whose chunks all become candidates."""
 _LEADING_CHUNKS = 200
-"""Maximum number of chunks of these documents that all become candidates.
+"""If these documents have more chunks than this, only some of the chunks become candidates.
 
-Of more chunks, this many best by BM25 and the `candidates` nearest become candidates.
+These are this many best chunks by BM25, and the `candidates` nearest chunks.
 """
 _NAMED_SHARE = 0.6
+"""Share of `document_weight` that counts if the query names a document."""
 _UNNAMED_SHARE = 0.25
-"""Shares of `document_weight` that count if the query names documents, and if it names none."""
+"""Share of `document_weight` that counts if the query names no document."""
 _WELL_MET = 0.25
-"""Share of the query's maximum BM25 score that the best chunk needs for BM25 to count fully."""
+"""BM25 counts fully if the best chunk has this share of the query's maximum BM25 score."""
 
 
 class HybridRetriever(TermRetriever):
-    """Fuses vector search and BM25 by reciprocal ranks (`rrf`) or by scaled scores (`weighted`).
+    """A retriever that fuses vector search and BM25.
 
-    `weighted` scales scores to 0..1. It weakens BM25 if the best chunk contains few of the query's
-    words. `document_weight` is multiplied by the document's score, 0 to 0.6, and added. That score
-    tells how well the query names the document, or else how well the document's name, title and
-    head cover the query. `split_query` searches without the words that name a document.
-    `neighbour_weight` is multiplied by the mean score of the chunks before and after, and added.
-    Each search finds `candidates` chunks, or `k` chunks if `k` is larger.
+    `rrf` fuses by reciprocal ranks. `weighted` adds scores that are scaled to 0..1. It weakens BM25
+    if the best chunk contains few words of the query. It also adds `document_weight` times the
+    document's score (0 to 0.6), and `neighbour_weight` times the mean score of the chunks before
+    and after. A document's score tells how well the query names the document, or else how well the
+    document's name, title and head cover the query. `split_query` searches without the words that
+    name a document. Each search finds `candidates` chunks, or `k` chunks if `k` is larger.
     """
 
     code_version = 7
@@ -65,11 +66,11 @@ class HybridRetriever(TermRetriever):
         for name in ("document_weight", "neighbour_weight"):
             if self.fusion == "rrf" and getattr(self, name):
                 raise ValueError(
-                    f"{name} {getattr(self, name)} is added to scores, but rrf uses no scores: "
+                    f"{name} {getattr(self, name)} needs scores, but rrf uses none: "
                     f"choose fusion weighted"
                 )
         if self.dense_weight + self.lexical_weight <= 0:
-            raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
+            raise ValueError("dense_weight and lexical_weight are both 0: raise one of them")
         return self
 
     @property
@@ -83,7 +84,7 @@ class HybridRetriever(TermRetriever):
         return self.fusion == "weighted"
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Rank by both searches. The settings, not `k`, decide the candidates and their scores."""
+        """Return all candidates of both searches, best first. The settings decide the number."""
         if self.fusion == "weighted":
             positions, features = candidate_features(search, self)
             dense, terms, document = features.T
@@ -98,7 +99,7 @@ class HybridRetriever(TermRetriever):
         return reciprocal_rank_fusion(rankings, self.rrf_k, weights)
 
     def inside_document(self) -> Self:
-        """Return the settings for a search inside one document, where document scores are equal."""
+        """Return the settings without document scores, which are equal inside one document."""
         return self.model_copy(update={"document_weight": 0.0, "split_query": False})
 
 
@@ -106,7 +107,7 @@ def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Posit
     """Return the best chunks of each search and of the leading documents, with their features.
 
     The features have the shape (chunks, 3): cosine, BM25 score and the document's score. Cosine and
-    BM25 are scaled to 0..1 for this query. The document's score is 0 if `document_weight` is 0.
+    BM25 are scaled to 0..1 for this query. If `document_weight` is 0, the document's score is 0.
     """
     index, terms, vector = search.index, search.index.terms, search.vector
     wanted = max(settings.candidates, settings.k)
@@ -149,22 +150,14 @@ def _leading_documents(search: Search, scores: Floats) -> Positions:
 
 
 def _share_met(search: Search, scores: Floats) -> float:
-    """Return a factor, 0 to 1, that lowers BM25 if the best chunk has few words of the query.
-
-    If each chunk has only one of many query words, BM25 hardly distinguishes the chunks. This
-    happens if the query is in another language. Scores scaled to 0..1 would hide such a poor match.
-    """
+    """Return a factor, 0 to 1, that lowers BM25 if the best chunk has few words of the query."""
+    # Scores scaled to 0..1 hide a poor match, for example of a query in another language.
     enough = _WELL_MET * search.index.terms.lexical.max_score(search.query.search_text)
     return min(1.0, float(scores.max(initial=0.0)) / enough) if enough else 1.0
 
 
 def _document_scores(index: Index, query: ParsedQuery) -> Floats:
-    """Return each document's score, shape (documents,).
-
-    The score is a weighted sum of how well the query names the document, and how well the document
-    covers the query. The more certain it is that the query names a document, the more the name
-    counts, and the less the cover counts.
-    """
+    """Return each document's score, shape (documents,), by its name and its cover of the query."""
     documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0
     scores = np.zeros(len(documents))

@@ -1,4 +1,4 @@
-"""Retrieve with hybrid weights that are learned from the corpus's queries."""
+"""Retrieve with weights that a run learns from the corpus's queries."""
 
 from typing import Literal
 
@@ -12,12 +12,12 @@ PartWeights = dict[str, float]
 
 
 class LearnedRetriever(HybridRetriever):
-    """Fuses scores as `hybrid` does, with weights that a run learns from the corpus's queries.
+    """A `hybrid` retriever with weights that a run learns from the corpus's queries.
 
     Learned weights stay near the configured weights. A configured weight of 0 stays 0. Each query
-    is evaluated with weights learned from queries about other documents. A release uses the weights
-    learned from all queries. If there are fewer than `minimum_queries` queries, including synthetic
-    queries, the configured weights apply.
+    is measured with weights learned from queries about other documents. A release uses the weights
+    learned from all queries. With fewer than `minimum_queries` queries (people's and synthetic),
+    the configured weights apply.
     """
 
     code_version = 2

@@ -6,7 +6,7 @@ from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 
 
 class LexicalRetriever(TermRetriever):
-    """Ranks chunks by BM25."""
+    """A retriever that ranks chunks by BM25."""
 
     method: Literal["lexical"]
 
