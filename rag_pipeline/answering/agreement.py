@@ -86,7 +86,7 @@ def agreements(question: str, chunks: Sequence[ScoredChunk]) -> Floats:
         if differ(language, written_in(one.chunk.text)):
             held = max(held, _HELD_ACROSS)
             told[place] += _CLOSER_ACROSS
-        told[place] += _SHARE * held + _FACT * states_asked(question, one.text)
+        told[place] += _SHARE * held + _FACT * states_asked(question, one.with_units)
     ranks = np.array([n for n, _ in read])
     chosen = np.argsort(_RANK * ranks - told, kind="stable")[:_MOST_EMBEDDED]
     cosines = embed([read[place][1].with_headings for place in chosen]) @ embed.asked(question)

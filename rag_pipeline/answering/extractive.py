@@ -202,7 +202,7 @@ def rank_sentences(
     if before:  # quoted first, before the sentence that they change or explain
         scores[order[before]] = scores[order[0]]
         order = np.concatenate([order[before], np.delete(order, before)])
-    to_the_point = kinds and states(sentences[order[0]].text, kinds)
+    to_the_point = kinds and states(sentences[order[0]].with_units, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
     return Ranked(confidence, [sentences[i] for i in order], scores[order].tolist(), within)
 
@@ -337,8 +337,8 @@ def sentence_features(
             backwards = float(back @ weight[own] / max(weight[own].sum(), 1e-9))
             late = float(np.maximum(met, above) @ shares)
             relative = chunk.score / best_score if best_score > 0 else 0.0
-            other = float(not states(text, kinds))
             sentences.append(Sentence(chunk, one.rank, place[1], text, late))
+            other = float(not states(sentences[-1].with_units, kinds))
             length, rank = math.log(len(text)), 1 / one.rank
             rows.append([late, late, whole, backwards, length, rank, relative, other, leads])
     features = np.array(rows).reshape(-1, len(FEATURES))

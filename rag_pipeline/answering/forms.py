@@ -333,7 +333,7 @@ def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> lis
     best = max((s.late for sentences in chosen for s in sentences), default=0.0)
     near = [[s for s in own if s.late >= _LEAST_MET * best] for own in chosen]
     kinds = kinds_asked(search_text)
-    stating = [[s for s in own if states(s.text, kinds)] for own in near]
+    stating = [[s for s in own if states(s.with_units, kinds)] for own in near]
     return stating if any(stating) else near
 
 

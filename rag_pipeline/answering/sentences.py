@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.datamodels import ScoredChunk, Span
@@ -28,6 +28,8 @@ _ASKS_FOR_MAIL = re.compile(
     r"(?i)\b(?:e-?mails?|mail\w*|sen[dt]\w*|wrote|writ\w+|subject|letters?|messages?|schr[ei]+b\w*|"
     r"geschrieben|schick\w*|geschickt|gesendet|betreff|absender\w*)\b"
 )
+_COLUMNS = "columns: "
+"""Stands in a chunk's context before the names of the columns of a table that began above it."""
 _LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
 """Maximum characters of a list that one quote holds."""
@@ -52,12 +54,36 @@ class Sentence:
     @property
     def with_headings(self) -> str:
         """Return the document's title, the heading, a table's column names and the sentence."""
-        above = self.heading or "".join(self.chunk.context.split(" | ")[2:])
-        about = [self.chunk.title, *([above] if above != self.chunk.title else [])]
-        if self.text.startswith("|"):
-            before = self.chunk.text[: self.start - self.chunk.start].splitlines()
-            about += [*takewhile(lambda line: line.startswith("|"), reversed(before))][-1:]
+        above = self.heading or " ".join(self.chunk.context.split(" | ")[2:])
+        about = [self.chunk.title, *([above] if above != self.chunk.title else []), self._head]
         return ": ".join(filter(None, [*about, self.text]))
+
+    @property
+    def with_units(self) -> str:
+        """Return the sentence. In a table's row, the column's name follows each number.
+
+        The names often hold the units, such as `Price (EUR)`.
+        """
+        columns = self._head or self.chunk.context.partition(_COLUMNS)[2]
+        if not (columns and self.is_row):
+            return self.text
+        marks = "[|]" if "|" in self.text else "[,;\t]"
+        rows = (re.split(marks, row.strip("| ")) for row in (self.text, columns))
+        pairs = zip_longest(*rows, fillvalue="")
+        return "|".join(f"{c} {name}" if any(map(str.isdigit, c)) else c for c, name in pairs)
+
+    @property
+    def is_row(self) -> bool:
+        """Return whether the sentence is a row of a table."""
+        is_separated = self.chunk.document_id.casefold().endswith((".csv", ".tsv"))
+        return is_separated or self.text.startswith("|")
+
+    @property
+    def _head(self) -> str:
+        """Return the first row of a Markdown table above a row in its chunk, or ""."""
+        before = self.chunk.text[: self.start - self.chunk.start].splitlines()
+        above = takewhile(lambda line: line.startswith("|"), reversed(before))
+        return "".join([*above][-1:]) if self.text.startswith("|") else ""
 
     def overlaps(self, other: "Sentence") -> bool:
         """Return whether the sentences overlap in the text, as a list and its item do."""

@@ -73,7 +73,7 @@ class ExtractiveAnswers(AnswerSettings):
     questions.
     """
 
-    code_version = 24
+    code_version = 25
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None

@@ -1,9 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from rag_pipeline.answering.agreement import agreements, states_asked
 from rag_pipeline.answering.reading import multilingual
+from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline_tests.testing.chunking import scored
 
 
@@ -33,6 +35,22 @@ def test_a_row_is_read_with_the_columns_of_its_table():
     held = [0.0, 0.08 / 2.5]  # attic, but not rents, which counts 1.5
     best = max(value + more for value, more in zip(values, held, strict=True))
     assert agreements(question, [scored("a", table)]) == pytest.approx([best])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "context"),
+    [
+        ("a", "| room | price (EUR) |\n| --- | --- |\n| attic | 90 |", ""),
+        ("a", "| attic | 90 |", "Prices | prices | columns: room | price (EUR)"),
+        ("a.csv", "attic;90", "prices | prices | columns: room;price (EUR)"),
+    ],
+)
+def test_the_column_of_a_number_tells_its_unit(name, text, context):
+    chunk, start = replace(scored(name, text), context=context), text.rfind("\n") + 1
+    row = Sentence(chunk, 1, start, text[start:], 0.0).with_units
+    assert row.replace(" ", "") == "attic|90price(EUR)"
+    assert states_asked("What does the attic cost?", row)
+    assert not states_asked("What does the attic cost?", text[start:])
 
 
 def test_words_of_another_language_count_as_half_held():
