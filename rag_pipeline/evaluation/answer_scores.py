@@ -1,4 +1,4 @@
-"""Define scores of an answer's text, and score answers by word overlap."""
+"""Define scores of answers, and score answers by word overlap."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+")
 
 
 class AnswerScore(Settings):
-    """Settings of a score for answers. `evaluation.scores` selects it by the name in `score`."""
+    """The settings of a score for answers. `evaluation.scores` selects a score by its name."""
 
     metrics: ClassVar[tuple[Metric[Answered], ...]]
     """The metrics of the score. Every installed metric needs its own name."""
@@ -25,7 +25,7 @@ class AnswerScore(Settings):
     ) -> Sequence[Mapping[str, float | None] | ProviderError]:
         """Return each answer's values by metric, or the error of its model call.
 
-        This implementation calls no model. Override the method to ask one of `models`.
+        The default calls no model. Override this method to ask one of `models`.
         """
         return [{m.name: m.measure(one) for m in self.metrics} for one in answered]
 

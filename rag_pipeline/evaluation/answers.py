@@ -42,7 +42,7 @@ _MAX_DOCUMENTS = 64
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     """Answer every query from the run's first chunks, and return the note of the answers file.
 
-    In the note, `missing` counts failed answers. `unanswered` counts answers that say that nothing
+    In the note, `missing` counts failed answers. `unanswered` counts statements that nothing
     answers. `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
     """
     settings = workspace.config.evaluation.answers
@@ -63,23 +63,20 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     unsearched = load_unsearched(workspace, configuration.name)
     for n, query in enumerate(queries):
         if query.query_id in unsearched:
-            made[n] = ProviderError("its query was not searched: see the retrieval run")
+            made[n] = ProviderError("the query was not searched: see the retrieval run")
     return save_answers(workspace, configuration.name, source, queries, made, counts, calibration)
 
 
 def _found(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
 ) -> tuple[list[SearchResult], Mapping[str, Sequence[ScoredChunk]]]:
-    """Return a search result per query, and the first chunks of each query by query id.
-
-    A search result holds only the chunks that its answer may use.
-    """
+    """Return each query's search result with the chunks for its answer, and the ranked chunks."""
     settings = workspace.config.evaluation.answers
     kinds = [detect(query.query).kind for query in queries]
     asked = list(zip(queries, kinds, strict=True))
     most = [most_contexts_of(query.query, kind, settings) for query, kind in asked]
     ranked = load_ranked(workspace, configuration.name, max(most, default=0))
-    # These texts lack the part that names a document, because the chunks are from that document.
+    # A search text lacks the part that names a document. The chunks are from that document.
     search_texts = load_search_texts(workspace, configuration.name)
     found = [
         SearchResult(
@@ -141,11 +138,7 @@ def _extracted(
     counts: CallCounts,
     calibration: Calibration,
 ) -> list[Answer]:
-    """Answer from the queries' passages.
-
-    If a question for a definition stays unanswered, search for `NEUTRAL_QUERIES` and answer the
-    question from their passages.
-    """
+    """Answer from the passages. If a definition is missing, also search for `NEUTRAL_QUERIES`."""
     index = searched_index(workspace, configuration)
     found = [with_token_vectors(index, one) for one in found]
 

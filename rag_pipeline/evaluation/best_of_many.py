@@ -1,10 +1,10 @@
 """Measure the best of many configurations on queries that did not choose it.
 
 The highest of many means is an overestimate, because the same queries chose the configuration.
-Cross-fitting chooses on one half of the groups and measures on the other half. Then the halves
-change roles, and this is repeated for several divisions (Varma and Simon, BMC Bioinformatics 2006).
-The bootstrap repeats the choice and the measurement on groups drawn with replacement (Efron and
-Tibshirani, An Introduction to the Bootstrap, 1993).
+Cross-fitting chooses on one half of the groups and measures on the other half, and vice versa, for
+several divisions (Varma and Simon, BMC Bioinformatics 2006). The bootstrap repeats choice and
+measurement on groups drawn with replacement (Efron and Tibshirani, An Introduction to the
+Bootstrap, 1993).
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,8 @@ _SEED = 0
 class BestOfMany:
     """The mean of the best configuration, on queries that did not choose it.
 
-    `best` has the highest mean over all queries, which is `naive`. `honest` is the mean of the
-    configurations chosen on one half of the groups, measured on the other half. `again` is the
-    share of choices (0 to 1) that are equal to `best`.
+    `best` has the highest mean over all queries, `naive`. `honest` is the mean on the half of the
+    groups that did not choose. `again` is the share of choices (0 to 1) that fall on `best`.
     """
 
     metric: str
@@ -39,7 +38,7 @@ class BestOfMany:
 
     @property
     def sentence(self) -> str:
-        """Return both means, with the interval of the honest one, as an English sentence."""
+        """Return both means, and the interval of `honest`, as an English sentence."""
         honest = self.honest
         held = (
             f" [{100 * honest.low:.1f}, {100 * honest.high:.1f}]"
@@ -58,8 +57,8 @@ def best_of_many(
 ) -> BestOfMany | None:
     """Return the cross-fitted mean, or None for one configuration or fewer than 10 groups.
 
-    `values` holds each configuration's values (0 to 1) by query. Only queries for which every
-    configuration has a value count. `groups` names the group of a query. A group is never divided.
+    `values` has each configuration's values (0 to 1) by query. A query counts only if every
+    configuration has a value. `groups` has the group of each query. A group is never divided.
     Divisions and bootstrap samples are reproducible.
     """
     known = [{q for q, v in own.items() if v is not None} for own in values.values()]

@@ -1,9 +1,9 @@
 """Fit a calibration to a configuration.
 
-A calibration estimates the probability that passages answer a query. Each query with gold counts
-twice. Once it counts with the passages of the run. Once it counts with passages from outside
-its gold documents, which cannot answer. Unanswerable queries count, too. If there are too few such
-queries, questions made from the documents and general questions are searched instead.
+A calibration estimates the probability that passages answer a query. Each query with gold is
+searched twice: in all documents, and outside its gold documents, where no passage can answer.
+Unanswerable queries are searched once. If there are too few such queries, questions made from the
+documents and general questions replace them.
 """
 
 import zlib
@@ -52,11 +52,11 @@ from rag_pipeline.workspace import Workspace
 _MOST_SEARCHED = 150
 """Maximum number of queries that are searched again."""
 _MOST_EMBEDDED = 40
-"""The same maximum if the index has no token vectors, because passages must then be embedded."""
+"""The same maximum without token vectors in the index. Passages must then be embedded."""
 _MOST_MADE = 50
 """Maximum number of questions that are made from the documents."""
 _MOST_DOCUMENTS, _MOST_CHARACTERS = 60, 300_000
-"""Questions are made from at most this many documents, and this many characters in all."""
+"""Maximum numbers of documents and of characters from which questions are made."""
 
 
 class Examples(NamedTuple):
@@ -69,7 +69,7 @@ class Examples(NamedTuple):
     groups: list[str]
     """The group of each row's query. Queries of one group are not independent."""
     asked: list[str]
-    """The `group` of each row's query, which its other wordings share, or else the query's id."""
+    """The `group` of each row's query, which its other wordings share, or the query's id."""
 
 
 def calibrated(
@@ -81,10 +81,10 @@ def calibrated(
 ) -> Calibration:
     """Fit a calibration to the run, or to questions made by rules if too few queries have gold.
 
-    With fewer queries than 1 / `error`, a fit has no threshold and its probabilities are nearly
-    equal. It counts only where rules can make no questions. Return the default calibration if
-    neither is possible. Synthetic queries do not count, because they match their passages better
-    than people's wordings do.
+    With fewer queries than 1 / `error`, a fit has no threshold, and its probabilities are nearly
+    equal. Such a fit counts only if rules make no questions. Without any fit, return the default
+    calibration. Synthetic queries do not count, because they match their passages better than
+    people's wordings.
     """
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
@@ -104,8 +104,8 @@ def examples_without_gold(
 ) -> tuple[Floats, Floats] | None:
     """Return evidence on questions made from the documents, and on general questions.
 
-    Return None if there is no run, or if the questions could not be embedded. Also return None if a
-    server embeds, because a plan has no calls for these questions.
+    Return None if there is no run, or if the questions have no vectors. Also return None for a
+    remote embedding model, because a plan has no calls for these questions.
     """
     if not isinstance(workspace.embedder(configuration.embedding), LocalEmbedder):
         return None
@@ -129,12 +129,9 @@ def examples_without_gold(
 
 
 def _rows(workspace: Workspace, configuration: Configuration, each: Sequence[Floats]) -> Floats:
-    """Return evidence as one array.
-
-    The agreement of sentences counts only if the multilingual model also embeds the queries,
-    because a machine that only searches may lack it otherwise.
-    """
+    """Return evidence as one array, with sentences only if `e5` embeds the queries."""
     rows = np.array(each).reshape(-1, len(EVIDENCE))
+    # A machine that only searches may lack this model.
     if not isinstance(workspace.config.embeddings[configuration.embedding], E5Embedding):
         rows[:, EVIDENCE.index("best sentence")] = 0.0
     return rows
@@ -159,7 +156,7 @@ def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
     lock=Lock(),
 )
 def _questions_of(documents: Sequence[Document], lexical: Lexical) -> list[str]:
-    """Return questions that rules make; the configurations of a corpus share them."""
+    """Return questions that rules make. The configurations of a corpus share them."""
     return [row["query"] for row in make_questions(documents, _MOST_MADE, lexical).rows]
 
 
@@ -170,7 +167,7 @@ def _searcher(
     pinned: Pinned,
     counts: CallCounts,
 ) -> Searcher:
-    """Return the configuration's searcher, but without a `PassageReranker` and boosted queries."""
+    """Return the configuration's searcher without a `PassageReranker` and boosted queries."""
     config = workspace.config
     reranker = config.rerankers[configuration.reranker]
     if isinstance(reranker, PassageReranker):
@@ -206,7 +203,7 @@ def examples(
     """Return evidence on at most `most` queries that have gold or are unanswerable.
 
     Return None if there is no run, or if a dry run lacks a vector. The search outside the gold
-    documents uses no paid reranker and no boosted query. It makes no other calls than the run.
+    documents makes no new calls, because it uses no paid reranker and no boosted query.
     """
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a dry run has no run
@@ -250,7 +247,7 @@ def examples(
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:
     """Add token signs to the chunks of a result, as a search of the release does.
 
-    If `index` is None or there are no chunks, return the result unchanged.
+    Without an index or without chunks, return the result unchanged.
     """
     if index is None or not found.chunks:
         return found

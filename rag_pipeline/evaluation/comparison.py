@@ -1,4 +1,4 @@
-"""Compare the scores of configurations in pairs, with the baseline and with the release."""
+"""Compare the scores of configurations with the scores of the baseline and of the release."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,15 +31,15 @@ def baseline(workspace: Workspace) -> Reference:
 
 
 def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
-    """Return the pairs (one, other) of a metric's values, one per query that is in both scores."""
+    """Return the pairs (one, other) of a metric's values for the queries in both scores."""
     mine, theirs = one.get(metric, {}), other.get(metric, {})
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
 
 def gains_of(one: Scores, other: Scores, metric: str) -> dict[str, float]:
-    """Return the gain of `one` over `other` by query id. A loss is negative.
+    """Return the gain of `one` over `other` by query id, where both have a value.
 
-    Only queries for which both have a value are included.
+    A loss is negative.
     """
     sign, theirs = -1 if direction(metric) == "lower" else 1, other.get(metric, {})
     return {
@@ -62,10 +62,10 @@ def compare(
     alpha: float = ALPHA,
     groups: Groups | None = None,
 ) -> dict[str, Comparison]:
-    """Compare two configurations on several metrics, and return the comparisons by metric.
+    """Compare two configurations by several metrics, and return the comparisons by metric.
 
-    The metrics are one family (see `significance.decide`). A metric is left out if neither higher
-    nor lower values are better.
+    The metrics are one family (see `significance.decide`). Metrics without a better direction are
+    left out.
     """
     wanted = {m: (one, other, m) for m in metrics if direction(m) != "neither"}
     return _compared(wanted, groups or {}, alpha)
@@ -79,8 +79,7 @@ def compare_all(
 ) -> dict[str, dict[str, Comparison]]:
     """Compare every configuration with a reference, and return comparisons by metric and name.
 
-    For each metric, all configurations are one family (see `significance.decide`). If all are
-    equal, the probability that a metric calls any of them better is at most 1/40.
+    For each metric, all configurations are one family (see `significance.decide`).
     """
     others = {name: own for name, own in scores.items() if name != reference.configuration}
     return {
@@ -101,12 +100,11 @@ def _compared(
 def best_of(
     scores: Mapping[str, Scores], metrics: Sequence[str], groups: Groups | None = None
 ) -> tuple[str, list[str]]:
-    """Return the best configuration, and the metrics that led to it.
+    """Return the best configuration, and the metrics that decided.
 
     The first metric keeps the configuration with the highest mean, and all configurations that are
     not significantly worse. Each further metric does the same with the kept configurations. The
-    best is the kept configuration with the highest sum of means. Higher values of each metric must
-    be better.
+    best configuration has the highest sum of means. Higher values of each metric must be better.
     """
 
     def mean(name: str, metric: str) -> float:
@@ -132,10 +130,7 @@ def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
 
 
 def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
-    """Return `metrics`, or only `DOCUMENT_METRIC` if it alone has values.
-
-    Only `DOCUMENT_METRIC` has values if gold consists of whole documents.
-    """
+    """Return `metrics`, or only `DOCUMENT_METRIC` if all gold is whole documents."""
     every = list(scores)
 
     def is_measured(metric: str) -> bool:

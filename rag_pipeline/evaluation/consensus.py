@@ -1,9 +1,9 @@
 """Estimate without gold the probability that the first passage of a query answers it.
 
-Queries may ask the same of many documents ("how long is the notice?" of each contract). The right
+People ask the same question about many documents, such as "how long is the notice?". The right
 passages are then similar, and wrong passages differ. A passage is judged by its similarity to the
-first passages of similar queries in other documents. This judge costs nothing. `prediction_powered`
-corrects its errors.
+first passages of similar queries in other documents. This judge needs no model.
+`prediction_powered` corrects its errors.
 """
 
 import math
@@ -18,11 +18,11 @@ from rag_pipeline.datamodels import ScoredChunk
 
 DEPTH = 5
 _ALIKE = 0.5
-"""Queries are similar if the Jaccard similarity of their words is at least this."""
+"""Least Jaccard similarity of the words of similar queries."""
 _MOST_ALIKE = 50
 _MOST_QUERIES = 2_000
 _NEARNESS = 20.0
-"""Weight of the cosine: a cosine that is 1/20 higher makes a passage e times as likely."""
+"""Weight of the cosine. A cosine that is 1/20 higher makes a passage e times as likely."""
 
 Tokenize = Callable[[str], Iterable[str]]
 
@@ -32,15 +32,15 @@ def first_answers(
 ) -> dict[str, float]:
     """Return by query id the probability (0 to 1) that the first passage answers the query.
 
-    `ranked` holds passages by query id, best first. `asks` holds each query's text without the
+    `ranked` has passages by query id, best first. `asks` has each query's text without the
     document's name. Each of the first 5 passages gets a sum of two numbers:
 
     - its TF-IDF cosine with the first passages of similar queries, times a weight.
     - its retrieval score, divided by the mean lead of first over second passages.
 
-    A softmax over these sums gives the probability. Queries are left out if they have fewer than
-    two passages, or no similar query in another document. At most 2,000 queries, a fixed sample,
-    are judged.
+    A softmax over these sums gives the probability. Queries with fewer than two passages or without
+    a similar query in another document are left out. A fixed sample of at most 2,000 queries is
+    judged.
     """
     known = sorted(
         (q for q, found in ranked.items() if len(found) > 1 and q in asks),

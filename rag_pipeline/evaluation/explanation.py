@@ -1,4 +1,4 @@
-"""Find the queries that fail under a configuration, with the reasons and the passages."""
+"""Find the queries that fail under a configuration, with reasons and passages."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ Reason = Literal[
 ]
 REASONS: dict[Reason, str] = {
     "in no chunk": "no chunk holds enough of the gold text: the chunking cuts it up",
-    "not retrieved": "chunks that answer exist, and none of them was retrieved",
+    "not retrieved": "chunks that answer exist, but none of them was retrieved",
     "retrieved below k": "a chunk that answers was retrieved, but after the first k",
     "not judged": "the judge has not labelled all of the first k, and no labelled chunk answers",
     "judged not to answer": (
-        "a chunk that holds gold text is among the first k, and the judge says that it does not "
+        "a chunk that holds gold text is among the first k, but the judge says that it does not "
         "answer"
     ),
-    "retrieved but not used": "a chunk that answers is among the first k, and the answer lacks it",
+    "retrieved but not used": "a chunk that answers is among the first k, but the answer lacks it",
     "answered": "a chunk that answers is among the first k",
 }
 """Reasons for a failing query, in the order of the stages."""
@@ -45,10 +45,10 @@ _PLACED = 3
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A retrieved chunk with its rank (from 1) and a label that tells whether it answers.
+    """A retrieved chunk with its rank (from 1) and its label.
 
-    `answers` is the label by the judge, or by gold if no judge is set. It is None if the judge has
-    no label. Only the first 3 chunks have a `place`.
+    `answers` is the label by the judge, or by gold if no judge is set. A missing label is None.
+    Only the first 3 chunks have a `place`.
     """
 
     rank: int
@@ -87,11 +87,11 @@ class Diagnosis:
     gold: tuple[GoldText, ...]
     retrieved: tuple[RankedPassage, ...]
     judgement: ContextJudgement | None = None
-    """The judgement of the answer's contexts, or None without one."""
+    """The judgement of the answer's contexts, or None if it is missing."""
 
     @property
     def why(self) -> str:
-        """Return the reason as a sentence with this query's ranks."""
+        """Return the reason with this query's ranks, for people."""
         if self.query.gold_documents and not self.gold:
             named = ", ".join(self.query.gold_documents)
             if self.rank is None:
@@ -109,7 +109,7 @@ class Diagnosis:
 def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
     """Return every query that fails at k, sorted by reason and then in the order of the queries.
 
-    A query that has neither gold nor a judge's labels can't fail. Raise StoreError before the first
+    A query without gold and without a judge's labels never fails. Raise StoreError before the first
     evaluation.
     """
     scores = _scores(workspace, configuration, k)
@@ -207,8 +207,8 @@ def _reason(
 ) -> Reason:
     """Return the reason of the earliest stage that fails, or "answered".
 
-    `labels` are labels by the judge, or by gold if no judge is set. `by_gold` is the rank of the
-    first chunk that answers by gold, or None.
+    `labels` come from the judge, or from gold if no judge is set. `by_gold` is the first rank that
+    answers by gold.
     """
     rank = _first(labels)
     if scores[f"AnswerPresence@{k}"].get(query_id) or (rank is not None and rank <= k):

@@ -1,4 +1,4 @@
-"""Hold general questions in several languages, which few collections of documents answer."""
+"""List general questions in several languages, which few corpora answer."""
 
 GENERAL = tuple(
     """

@@ -1,4 +1,4 @@
-"""Measure the health of a configuration by its context metrics, and make alerts with a cure.
+"""Measure the health of a configuration by its context metrics, and suggest cures.
 
 Source: Mastra, "Building better RAG with context-aware evaluation" (2025), section "Measuring RAG
 system health", which names the five measures and gives three thresholds.
@@ -28,7 +28,7 @@ _CHECKS = (
     _Check("context usage", "usage_rate", "usage", True,
            "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
     _Check("missing context", "missing_rate", "missing", False,
-           "add the documents that are missing, or retrieve more contexts"),
+           "add the missing documents, or retrieve more contexts"),
     _Check("ranking efficiency", "ranking_efficiency", "ranking", True,
            "rerank: relevant contexts rank too low"),
     _Check("optimal context count", "optimal_rate", "optimal", True,
@@ -38,14 +38,11 @@ _CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Means of context metrics over the queries with judged contexts.
-
-    A mean over no queries is None.
-    """
+    """Means of context metrics over the queries with judged contexts, or None without queries."""
 
     queries: int
     missing: int
-    """Number of queries that have no judged contexts."""
+    """Number of queries without judged contexts."""
     average_relevance: float | None
     """Mean ContextRelevance divided by its attainable value, from 0 to 1."""
     usage_rate: float | None
@@ -55,11 +52,11 @@ class Health:
     """Mean of max(0, ContextPrecision - RankingPenalty) over queries with a relevant context."""
     optimal_rate: float | None
     raw_relevance: float | None
-    """Mean ContextRelevance / scale, from 0 to 1, which a release stores."""
+    """Mean ContextRelevance / scale, from 0 to 1. A release stores this value."""
 
 
 class Alert(NamedTuple):
-    """Whether the health reaches one threshold, with a sentence. An unknown value passes."""
+    """The comparison of the health with one threshold. An unknown value passes."""
 
     passed: bool
     description: str
@@ -68,8 +65,8 @@ class Alert(NamedTuple):
 class Attainable(NamedTuple):
     """The best possible values (0 to 1) of one query under perfect retrieval.
 
-    `usage` is the share of contexts with high or medium relevance. `measure_health` ignores an
-    attainable value of 0.
+    `usage` is the share of contexts with high or medium relevance. `measure_health` ignores a
+    value of 0.
     """
 
     relevance: float = 1.0
@@ -83,9 +80,9 @@ def measure_health(
 ) -> Health:
     """Return the health of a configuration.
 
-    `rows` holds the values of `CONTEXT_METRICS` for each query. `scale` is the highest possible
-    ContextRelevance. `attainable` holds the best possible values of each row. Relevance and usage
-    are divided by them.
+    `rows` has the values of `CONTEXT_METRICS` for each query. `scale` is the highest possible
+    ContextRelevance. `attainable` has the best possible values of each row, by which relevance and
+    usage are divided.
     """
     best = attainable or [Attainable()] * len(rows)
     judged = [
@@ -117,13 +114,12 @@ def find_alerts(
 ) -> list[Alert]:
     """Compare the health with its thresholds, and return one alert per configured threshold.
 
-    `released_relevance` is the `raw_relevance` of the served release, or None if nothing is served.
+    `released_relevance` is the `raw_relevance` of the served release, or None without a release.
     """
-    set_ones = ((check, getattr(thresholds, check.threshold)) for check in _CHECKS)
     alerts = [
         _alert(check, getattr(health, check.figure), threshold)
-        for check, threshold in set_ones
-        if threshold is not None
+        for check in _CHECKS
+        if (threshold := getattr(thresholds, check.threshold)) is not None
     ]
     if thresholds.drop is not None:
         alerts.append(_drop(health.raw_relevance, released_relevance, thresholds.drop))

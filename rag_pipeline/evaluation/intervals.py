@@ -1,9 +1,9 @@
 """Compute means and 95 % confidence intervals of a metric from one value per query.
 
 The independent unit is the query. If queries share groups, the unit is the group, because queries
-about one document are not independent. Quantiles are those of Student's t distribution. Few groups
-and groups of unequal size give fewer degrees of freedom. `scipy.stats` has no interval for
-clustered shares, so this module has Wilson's formula.
+about one document are not independent. The intervals use Student's t distribution. Few groups and
+groups of unequal size have fewer degrees of freedom. `scipy.stats` has no interval for clustered
+shares, so this module has Wilson's formula.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 FEWEST_GROUPS = 6
-"""With fewer groups no sign-flip test reaches p = 0.05, so such tests use single queries."""
+"""With fewer groups, no sign-flip test reaches p = 0.05, so tests use single queries."""
 
 
 def group_names(query_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
@@ -34,8 +34,8 @@ def few_groups(groups: Sequence[str]) -> int | None:
 def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[Any, int | None]:
     """Return the sum of each unit's values in ascending order, and the number of groups.
 
-    The units of a test are groups. If no two queries share a group, or if there are few groups, the
-    units are single queries. The number is then None.
+    The units of a test are groups. If all groups have one query, or if there are few groups, the
+    units are single queries, and the number is None.
     """
     if groups is not None:
         sums, _ = _group_sums(values, groups)
@@ -49,9 +49,9 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean of at least two values.
 
-    For values from 0 to 1 it is Wilson's score interval (1927). Its n is the effective number of
+    For values from 0 to 1, this is Wilson's score interval (1927). Its n is the number of
     independent queries with the same variance of the mean (Korn and Graubard, 1998). For other
-    values it is the mean +- t standard errors (`variance_of_mean`).
+    values, the interval is the mean +- t standard errors (`variance_of_mean`).
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -59,7 +59,7 @@ def mean_interval(
     if min(values) < 0 or max(values) > 1:
         return mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
     if variance <= 1e-15:
-        # All values are equal: take the geometric mean of the numbers of queries and units.
+        # Equal values have no variance, so n is the geometric mean of queries and units.
         return _wilson(mean, math.sqrt(n * units), t)
     effective = mean * (1 - mean) / variance
     return _wilson(mean, min(effective, n) if units < n else effective, t)
@@ -75,7 +75,7 @@ def _wilson(mean: float, effective: float, t: float) -> tuple[float, float]:
     spread = mean * (1 - mean)
     centre = (mean + t * t / (2 * effective)) / (1 + t * t / effective)
     half = t * math.sqrt(spread / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
-    # At 0 and 1 the formula is exact except for rounding.
+    # A mean of 0 or 1 is itself a bound, but rounding may move the bound.
     low = 0.0 if mean == 0 else max(0.0, centre - half)
     return low, 1.0 if mean == 1 else min(1.0, centre + half)
 
@@ -85,9 +85,9 @@ def difference_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two paired differences.
 
-    It is the mean +- t standard errors (`variance_of_mean`). `level` is the confidence (0 to 1).
-    One pair is added to the sum of squares (Agresti and Min, 2005). It has the greatest difference,
-    or 1 if no pair differs. Without this pair, few differing pairs would look certain.
+    The interval is the mean +- t standard errors (`variance_of_mean`). `level` is the confidence (0
+    to 1). The sum of squares has one more pair (Agresti and Min, 2005), with the greatest
+    difference, or 1 if no pair differs. Without this pair, few differing pairs would look certain.
     """
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -100,10 +100,10 @@ def difference_interval(
 
 
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
-    """Return the probability that a mean is at most this low if the true mean is 0.
+    """Return the probability of such a low mean, or a lower one, if the true mean is 0.
 
-    The probability comes from Student's t test with CR2 errors (`variance_of_mean`). If all units
-    are equal, one differing pair is added (see `difference_interval`).
+    Student's t test with CR2 errors (`variance_of_mean`) gives the probability. If all units are
+    equal, one more pair differs (see `difference_interval`).
     """
     from scipy.special import stdtr
 
@@ -120,7 +120,7 @@ def smallest_loss(
     """Return the least loss that a test finds, and the number of queries that it needs for `loss`.
 
     The test has a power of 0.9 and the one-sided error `error`. `values` are paired differences. A
-    loss of x also adds x (m - x) to the variance of the values, where m is the largest difference.
+    loss of x adds x (m - x) to the variance of the values, where m is the largest difference.
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, _, freedom = variance_of_mean(values, mean, groups)
@@ -144,7 +144,7 @@ def variance_of_mean(
     """Return the variance of the mean, the number of units, and the degrees of freedom.
 
     The variance is the cluster-robust CR2, which suits few groups of unequal size (Bell and
-    McCaffrey, Survey Methodology 2002). Without groups, it is that of independent queries.
+    McCaffrey, Survey Methodology 2002). Without groups, queries are independent.
     """
     n = len(values)
     if groups is None or interval_groups(groups) is None:
@@ -167,7 +167,7 @@ def _quantile(freedom: float, level: float = 0.95) -> float:
 def _group_sums(values: Any, groups: Sequence[str]) -> tuple[Any, Any]:
     column = np.asarray(values, float)
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    order = np.lexsort((column, code))  # the order of the queries must not matter
+    order = np.lexsort((column, code))  # the sums must not depend on the order of the queries
     return np.bincount(code[order], column[order], len(names)), np.bincount(code)
 
 
@@ -177,7 +177,7 @@ class Summary:
 
     `n` counts the values, and `missing` counts the queries with None. `low` and `high` bound the
     95 % confidence interval. `mean` is None if n is 0. `low` and `high` are None if n is below 2.
-    `groups` is the number of groups that the interval uses, or None if it uses single queries.
+    `groups` is the number of groups in the interval, or None for single queries.
     """
 
     mean: float | None
@@ -200,10 +200,10 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 def summarize(
     values: Sequence[float | None], groups: Sequence[str] | None = None, metric: str = "values"
 ) -> Summary:
-    """Summarize the values of one metric, with one value per query. None counts as missing.
+    """Summarize the values of one metric, one per query. None counts as missing.
 
-    `groups` names the group of each value (see `mean_interval`). The order of the values does not
-    matter. Raise ValueError with the metric's name for a value that is infinite or not a number.
+    `groups` has the group of each value (see `mean_interval`). The result does not depend on the
+    order. Raise ValueError with the metric's name for a value that is infinite or not a number.
     """
     of_value = groups if groups is not None else [str(n) for n in range(len(values))]
     pairs = sorted((v, g) for v, g in zip(values, of_value, strict=True) if v is not None)

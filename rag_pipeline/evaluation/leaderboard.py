@@ -1,4 +1,4 @@
-"""Make the leaderboard of all configurations from their scores, best first, with verdicts."""
+"""Rank all evaluated configurations by their scores on a leaderboard, with verdicts."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ LEADERBOARD_FILE = "evaluation/leaderboard.json"
 _PRESENCE = "AnswerPresence@5"
 _FEW_QUESTIONS = 20
 _LEAST_DIFFERING = 6
-"""Six questions that one configuration alone answers are sure: the sign test gives 2 / 2 ** 6."""
+"""If only one of two configurations answers six questions, the sign test gives p = 2 / 2 ** 6."""
 LEADERBOARD_VERSION = 5
 
 Against = Mapping[str, Mapping[str, Comparison]]
@@ -49,14 +49,14 @@ def origin(synthetic: int, queries: int) -> str:
     if not synthetic:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
-    only = synthetic == queries
-    by_nobody = "; none was asked by a person, whose wordings are harder to find"
-    return told + (by_nobody if only else "; figures mix both kinds")
+    if synthetic < queries:
+        return f"{told}; figures mix both kinds"
+    return f"{told}; none was asked by a person, whose wordings are harder to find"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """One configuration with its variants, metrics and comparisons, and the costs of its run."""
+    """A configuration with its variants, metrics, comparisons and costs."""
 
     name: str
     chunking: str
@@ -82,16 +82,16 @@ class BoardRow:
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a metric's comparison with the reference of a kind (`baseline` or `released`).
+        """Return a metric's comparison with the reference `baseline` or `released`.
 
-        Return None if the row is the reference itself, or if the metric was not compared.
+        Return None for the reference itself, and for a metric that was not compared.
         """
         return self.against.get(kind, {}).get(metric)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWith:
-    """The configuration that rows are compared with: a label for people and its name."""
+    """A configuration to compare with: a label for people and its name."""
 
     label: str
     name: str
@@ -110,11 +110,11 @@ class Board:
     queries: int = 0
     synthetic: int = 0
     few_groups: int | None = None
-    """Number of documents or groups of all queries, or None if it is large enough."""
+    """Number of documents or groups of all queries, or None if the number is large enough."""
     chosen: BestOfMany | None = None
-    """Cross-fitted mean of the best configuration by `serve_metric`, None for one configuration."""
+    """Cross-fitted mean of the best configuration, or None if there is only one configuration."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
-    """References by kind, `baseline` and `released`. None stands for a missing reference."""
+    """The references `baseline` and `released`. A missing reference is None."""
 
     @property
     def is_measured(self) -> bool:
@@ -133,7 +133,7 @@ class Board:
 
     @property
     def scope(self) -> str:
-        """Return a warning about few documents, or "" if there are enough."""
+        """Return a warning about too few documents, or "" if there are enough."""
         if self.few_groups is None:
             return ""
         if self.few_groups == 1:
@@ -149,7 +149,7 @@ class Board:
 
     @property
     def references(self) -> dict[str, str]:
-        """Return the names of the reference configurations by kind, `baseline` or `released`."""
+        """Return the names of the references `baseline` and `released` that exist."""
         return {kind: found.name for kind, found in self.compared_with.items() if found}
 
     def names(self) -> list[str]:
@@ -159,8 +159,8 @@ class Board:
     def labels(self) -> dict[str, str]:
         """Return short names for the configurations whose name lists all their variants.
 
-        A short name lists only the variants of the stages that differ between them, such as
-        `structural · hybrid`. A variant `none` is shown as `no reranker`.
+        A short name lists only the variants of the stages that differ, such as `structural ·
+        hybrid`. The variant `none` of a stage becomes, for example, `no reranker`.
         """
         parts = {
             row.name: {stage: getattr(row, stage) for stage in STAGES}
@@ -174,7 +174,7 @@ class Board:
         }
 
     def headline(self, name: str) -> str:
-        """Return a sentence on how often a configuration finds the answer, or "" if unmeasured."""
+        """Return a sentence with a configuration's AnswerPresence@5, or "" if unmeasured."""
         row = next((row for row in self.configurations if row.name == name), None)
         found = row.summary(_PRESENCE) if row else UNMEASURED
         if row is None or found.mean is None:
@@ -217,9 +217,12 @@ class Board:
 def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
     """Sort rows by their mean of a metric, with the best row first and unmeasured rows last."""
     sign = 1 if direction(metric) == "lower" else -1
-    means = ((row.summary(metric).mean, row) for row in rows)
-    ordered = sorted(means, key=lambda pair: (pair[0] is None, sign * (pair[0] or 0.0)))
-    return tuple(row for _, row in ordered)
+
+    def place(row: BoardRow) -> tuple[bool, float]:
+        mean = row.summary(metric).mean
+        return mean is None, sign * (mean or 0.0)
+
+    return tuple(sorted(rows, key=place))
 
 
 def leaderboard_digest(workspace: Workspace) -> str:
@@ -246,8 +249,8 @@ def update_leaderboard(
 ) -> Board:
     """Summarize every evaluated configuration, best first by `serve_metric`, and save the board.
 
-    Each configuration is compared with the baseline and with `released`. `costs` holds the costs of
-    the calls by configuration. Raise ConfigError for an unknown `serve_metric` or gate metric.
+    Each configuration is compared with the baseline and with `released`. `costs` has the costs of
+    calls by configuration. Raise ConfigError for an unknown `serve_metric` or gate metric.
     """
     config = workspace.config
     scores = evaluated_scores(workspace)
@@ -260,7 +263,7 @@ def update_leaderboard(
         note = RUN.note(workspace, name)
         if not note:
             continue
-        # No ranking can be right for an unanswerable query, so its value does not count as missing.
+        # No ranking is right for an unanswerable query, so its missing value does not count.
         ranked = {
             m: {q: v for q, v in values.items() if m not in rankings or q not in unanswerable}
             for m, values in own.items()
@@ -301,9 +304,9 @@ def update_leaderboard(
 def with_verdicts(
     workspace: Workspace, board: Board, released: Reference | None, also: Sequence[str] = ()
 ) -> Board:
-    """Return the board with comparisons of its rows with the baseline and the release.
+    """Return the board with its rows compared with the baseline and the release.
 
-    The metrics are the shown metrics and `also`. A row is not compared with itself.
+    The comparisons are by the shown metrics and `also`. A row is not compared with itself.
     """
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}

@@ -19,24 +19,21 @@ from rag_pipeline.search.staged import ContextAwareRetriever
 
 
 class QueryGroup(NamedTuple):
-    """Queries with the same retriever settings."""
+    """Queries with the retriever settings that search them."""
 
     queries: Sequence[Query]
     settings: Retriever
 
 
 class LearnedSearch(NamedTuple):
-    """The query groups with their settings, and the weights to serve.
-
-    `weights` is None if no weights were learned.
-    """
+    """The query groups, and the weights to serve, or None if no weights were learned."""
 
     asked: list[QueryGroup]
     weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
-    """Return retriever settings with other weights. If `weights` is None, return them unchanged.
+    """Return retriever settings with these weights, or unchanged settings if `weights` is None.
 
     In a `context_aware` retriever, the retriever `over` gets the weights.
     """
@@ -51,11 +48,10 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 def cross_fitted(
     searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
 ) -> LearnedSearch:
-    """Learn the weights that measure each fold of queries, and the weights to serve.
+    """Learn the weights for each fold from the other folds, and the weights to serve from all.
 
-    The weights for a fold are learned from the other folds. The weights to serve are learned from
-    all queries. If the retriever is not `learned`, or if too few queries have gold, return the
-    settings unchanged.
+    Return the unchanged settings if the retriever is not `learned`, or if too few queries have
+    gold.
     """
     settings = searcher.retriever
     over = single_pass(settings)

@@ -1,4 +1,4 @@
-"""Let a chat model judge passages by YES or NO, and measure its agreement with gold."""
+"""Ask a chat model whether passages answer, YES or NO, and measure its agreement with gold."""
 
 import math
 import re
@@ -29,7 +29,7 @@ class ChatRelevance(RelevanceJudge):
     """A judge that asks a chat model about each of the first `passages` passages: YES or NO.
 
     A `template` replaces the packaged prompt. It must contain the placeholders `{query}` and
-    `{passage}`, which are replaced by texts between delimiters.
+    `{passage}`. Their texts stand between delimiters.
     """
 
     judge: Literal["llm"]
@@ -43,10 +43,7 @@ class ChatRelevance(RelevanceJudge):
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
     ) -> list[bool | ProviderError]:
-        """Return for each passage whether the model says that it answers its query.
-
-        Return the error of a failed call instead.
-        """
+        """Return for each passage whether it answers its query, or the error of its call."""
         pairs = [(query.query, Shown(chunk.text, chunk.document_id)) for query, chunk in asked]
         template = _PROMPT.using(self.template)
         return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat), template)
@@ -63,11 +60,11 @@ def judge_passages(
 
 
 class Evaluator:
-    """Use a chat model to judge a ranking of passages, and compute its Answer Presence@k.
+    """A chat model as judge of a ranking of passages, with the ranking's Answer Presence@k.
 
-    The label of a failed judgement is None. Every judgement is cached and charged once. If a
-    `workspace` is given, the cache, prices and budget of its corpus apply. Otherwise, the calls and
-    their costs are kept in `~/.cache/rag-pipeline/evaluator`.
+    The label of a failed judgement is None. Every judgement is cached, and charged once. If a
+    `workspace` is given, the cache, prices and budget of its corpus apply. Otherwise, calls and
+    costs are in `~/.cache/rag-pipeline/evaluator`.
 
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
@@ -89,7 +86,7 @@ class Evaluator:
         """Raise ValueError for a wrong `base_url` or `model`, and for an incomplete template.
 
         A template contains the placeholder `{query}` and one of `{passage}`, `{document}` and
-        `{doc_text}`. They are replaced by texts between delimiters.
+        `{doc_text}`. Their texts stand between delimiters.
         """
         own = cache_folder() / "evaluator"
         database = Database(own / "calls.sqlite")
@@ -108,11 +105,10 @@ class Evaluator:
     ) -> dict[str, int | None]:
         """Return a label for each text: 1 if the text answers the query, or else 0.
 
-        The texts are the values of `document` in the first `top_k` entries of `docs`, or in all
-        entries if `top_k` is None. If a judgement fails, its label is None, and `errors` gives the
-        reason. Raise ValueError for an entry without a `document`. Raise CallsStoppedError for a
-        wrong key, a wrong model or a server that is down. Raise BudgetError if the workspace's
-        budget is spent.
+        The texts are the values of `document` in the first `top_k` entries of `docs`, by default in
+        all entries. The label of a failed judgement is None, and `errors` has the reason. Raise
+        ValueError for an entry without a `document`. Raise CallsStoppedError for a wrong key, a
+        wrong model or a server that is down. Raise BudgetError if the workspace's budget is spent.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
@@ -145,20 +141,19 @@ class Evaluator:
     def compute_metrics(
         self, ks: Sequence[int] = tuple(range(1, 11)), show: bool = False
     ) -> dict[str, dict[str, float | int | None]]:
-        """Return the metrics at each cutoff k of `ks`, under the key `@k`.
+        """Return the metrics at each cutoff k of `ks` by the key `@k`.
 
         The metrics are `Accuracy` (relevant texts / k), `Number of Relevant Docs` and `Answer
-        Presence`. The labels are those of the last `get_relevance_labels`. If one of the first k
-        labels is None, the metrics at k are None. Answer Presence is still 1 if another of these
-        labels is 1. If `show` is True, print the metrics. Raise ValueError if there are no labels,
-        or if a k is below 1.
+        Presence`. The last `get_relevance_labels` gives the labels. If one of the first k labels is
+        None, the metrics at k are None, except an Answer Presence of 1. If `show` is True, print
+        the metrics. Raise ValueError without labels, or if a k is below 1.
         """
         if self.relevance_labels is None:
-            raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
+            raise ValueError("compute_metrics: no labels yet; call get_relevance_labels first")
         metrics: dict[str, dict[str, float | int | None]] = {}
         for k in ks:
             if k < 1:
-                raise ValueError(f"ks: {k} is below 1")
+                raise ValueError(f"ks: {k} is below 1; cutoffs start at 1")
             first = self.relevance_labels[:k]
             known = [label for label in first if label is not None]
             complete = len(known) == len(first)
@@ -174,7 +169,7 @@ class Evaluator:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of gold and a judge over the passages with both labels."""
+    """The agreement of a judge with gold over the passages with both labels."""
 
     both_yes: int
     only_judge: int
@@ -190,8 +185,8 @@ class Agreement:
     def kappa(self) -> float | None:
         """Return Cohen's kappa: (observed - expected) / (1 - expected) agreement.
 
-        Return None if no passage has both labels, or if both gave all passages the same label.
-        Source: Cohen, A coefficient of agreement for nominal scales, 1960.
+        Return None if no passage has both labels, or if all labels are equal. Source: Cohen, A
+        coefficient of agreement for nominal scales, 1960.
         """
         if not self.n:
             return None
@@ -204,7 +199,7 @@ class Agreement:
 
     @property
     def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa within the range -1 to 1, or None if kappa is None.
+        """Return the 95 % interval of kappa (-1 to 1), or None if kappa is None.
 
         Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
         """

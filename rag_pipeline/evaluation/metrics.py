@@ -1,8 +1,8 @@
-"""Define metrics, and compute those of one query's ranking from its labels and characters.
+"""Define metrics, and compute metrics of one query's ranking from labels and characters.
 
-`labels` tells for each retrieved chunk, best first, whether it is relevant. `relevant` counts the
-relevant chunks of the whole index. Cutoffs k are at least 1. If no chunk is relevant, every metric
-is 0, as in trec_eval. The caller leaves out queries that have no gold.
+`labels` has a flag for each retrieved chunk, best first: whether it is relevant. `relevant` counts
+the relevant chunks of the whole index. Cutoffs k are at least 1. If no chunk is relevant, every
+metric is 0, as in trec_eval. The caller leaves out queries without gold.
 """
 
 import math
@@ -38,8 +38,8 @@ def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
     """Return R@k: the share of the relevant chunks that are among the first k.
 
     Source: van Rijsbergen, Information Retrieval, 1979. trec_eval calls this metric `recall`. If
-    each gold span is a whole chunk, R@k is Pass@k of Anthropic, Introducing Contextual Retrieval,
-    2024.
+    each gold span is a whole chunk, R@k is Pass@k of Anthropic's Introducing Contextual Retrieval
+    (2024).
     """
     return sum(labels[:k]) / relevant if relevant else 0.0
 
@@ -56,7 +56,7 @@ def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
 def graded_ndcg(grades: Sequence[float], ideal: Sequence[float], k: int) -> float:
     """Return nDCG@k of `grades`, the gains of items in ranked order.
 
-    `ideal` holds the grades above 0 of all items, including items that are not ranked.
+    `ideal` has the grades above 0 of all items, also of items that are not ranked.
     """
 
     def gain(best_first: Sequence[float]) -> float:
@@ -94,7 +94,7 @@ class CharacterCounts:
     """Character counts of one query at one cutoff, in Unicode code points.
 
     `gold` counts each character of the gold spans once. `retrieved` counts the characters of all
-    retrieved chunks, including repetitions. `found` counts each gold character in a retrieved chunk
+    retrieved chunks, with repetitions. `found` counts each gold character in a retrieved chunk
     once. Source: Smith and Troynikov, Evaluating Chunking Strategies for Retrieval, Chroma
     Technical Report, 2024, with characters instead of tokens.
     """
@@ -136,23 +136,6 @@ def count_characters(
     )
 
 
-def characters_within(
-    ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], budget: int
-) -> CharacterCounts:
-    """Count gold, retrieved and found characters of the first `budget` characters of the chunks.
-
-    The last chunk is cut at the budget, so that chunkings of any size are comparable.
-    """
-    top: list[SpanLike] = []
-    for chunk in ranked:
-        if budget <= 0:
-            break
-        end = min(chunk.end, chunk.start + budget)
-        top.append(GoldSpan(chunk.document_id, chunk.start, end))
-        budget -= end - chunk.start
-    return count_characters(top, gold_spans, len(top))
-
-
 def union_length(spans: Iterable[SpanLike]) -> int:
     """Return the number of characters that at least one of the spans covers."""
     length, document, reached = 0, None, 0
@@ -173,19 +156,19 @@ class Metric(Generic[Subject]):
     definition: str
     """One sentence for people, without the metric's name."""
     measure: Callable[[Subject], float | None]
-    """A function that returns the value, or None if the metric is not defined."""
+    """A function that returns the value, or None if the value is not defined."""
     direction: Direction = "higher"
     is_share: bool = True
     """Whether values are from 0 to 1 and are shown in percent."""
     headline: bool = True
     """Whether leaderboards show and compare it by default."""
     version: int = 1
-    """A number to increase when the values change, so that scores are measured again."""
+    """A version to increase when the values change. Runs then measure the metric again."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """One query's retrieved chunks, best first, and which of them are relevant."""
+    """One query's retrieved chunks, best first, and their labels."""
 
     query: Query
     chunks: Sequence[ScoredChunk]
@@ -206,24 +189,18 @@ class Ranking:
         return self._characters[k]
 
     def documents(self, k: int) -> set[str]:
-        """Return the ids of the documents that answer and have one of the first k chunks."""
+        """Return the ids of the documents of the first k chunks that answer."""
         return {c.document_id for c in self.chunks[:k]}.intersection(self.query.answering_documents)
 
     def all_gold(self, k: int) -> float:
-        """Return 1.0 if the first k chunks answer all gold, or else 0.0.
-
-        They must answer each gold span, and include a chunk of each gold document.
-        """
+        """Return 1.0 if the first k chunks answer all gold spans and gold documents, else 0.0."""
         first = self.chunks[:k]
         spans = (span for span in self.query.gold_spans if span.end > span.start)
         found = all(any(answers(chunk, span) for chunk in first) for span in spans)
         return float(found and {c.document_id for c in first}.issuperset(self.query.gold_documents))
 
     def document_grades(self) -> list[int]:
-        """Return the grades of the retrieved documents, in the order of their first chunks.
-
-        An irrelevant document has the grade 0.
-        """
+        """Return the grades of the retrieved documents in order. Irrelevant documents have 0."""
         gold = self.gold_grades()
         return [gold.get(d, 0) for d in dict.fromkeys(c.document_id for c in self.chunks)]
 
@@ -234,20 +211,28 @@ class Ranking:
     def recall_within(self, budget: int) -> float | None:
         """Return the share of gold characters in the first `budget` characters of the chunks.
 
-        Return None if the query has no gold characters.
+        Return None without gold characters. The last chunk is cut at the budget, so chunkings of
+        any size are comparable.
         """
-        return characters_within(self.chunks, self.query.gold_spans, budget).recall
+        top: list[SpanLike] = []
+        for chunk in self.chunks:
+            if budget <= 0:
+                break
+            end = min(chunk.end, chunk.start + budget)
+            top.append(GoldSpan(chunk.document_id, chunk.start, end))
+            budget -= end - chunk.start
+        return count_characters(top, self.query.gold_spans, len(top)).recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMetric(Metric[Ranking]):
-    """A metric of retrieval. `needs` names the further data that it needs.
+    """A metric of retrieval. `needs` names its input besides the chunks.
 
     - `labels`: labels by gold or a judge, of the first `depth` chunks (None: of all chunks).
     - `relevant`: the number of relevant chunks in the index, by gold only.
     - `spans`: gold spans.
     - `documents`: gold spans or gold documents.
-    - `chunks`: no other data. Queries without gold are also measured.
+    - `chunks`: no other input. Queries without gold are also measured.
     """
 
     needs: Needs

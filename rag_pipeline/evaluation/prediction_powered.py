@@ -1,11 +1,12 @@
 """Estimate a mean and its 95 % interval from few gold labels and a judge's labels of all queries.
 
-The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
-prediction-powered inference (Angelopoulos et al., Science 2023). The weight of the judge is that of
-PPI++ (Angelopoulos, Duchi and Zrnic, 2023). Each fold of gold labels gets a weight from the other
-folds (Zrnic and Candès, PNAS 2024). So the corrected mean is unbiased for any judge. The variance
-is computed over groups, which may have queries with and without gold. Its degrees of freedom are
-those of Satterthwaite (1946).
+The judge's errors on the queries with gold correct its mean over all queries. Sources:
+
+- prediction-powered inference: Angelopoulos et al., Science 2023.
+- the weight of the judge: PPI++, Angelopoulos, Duchi and Zrnic, 2023.
+- a weight for each fold of gold labels from the other folds, which keeps the corrected mean
+  unbiased for any judge: Zrnic and Candès, PNAS 2024.
+- the degrees of freedom of the variance over groups: Satterthwaite, 1946.
 """
 
 from collections import Counter
@@ -24,12 +25,12 @@ _FOLDS = 10
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A judge's mean corrected by gold, with the means that it is computed from.
+    """A judge's mean corrected by gold, with the uncorrected means.
 
     `labelled` counts queries with gold and a judge's label. `judged` counts queries with a judge's
-    label. `weight` is the judge's weight: 0 for a useless judge, and about 1 for a judge as good as
-    gold. `low` and `high` bound the 95 % interval of `mean`. `gold_low` and `gold_high` bound that
-    of `gold_mean`.
+    label. `weight` is 0 for a useless judge, and about 1 for a judge as good as gold. `low` and
+    `high` bound the 95 % interval of `mean`. `gold_low` and `gold_high` bound the interval of
+    `gold_mean`.
     """
 
     mean: float
@@ -66,9 +67,9 @@ def corrected_mean(
 ) -> CorrectedMean | None:
     """Return the mean of a metric (0 to 1) over all judged queries, corrected by gold.
 
-    `gold` and `judged` hold values by query id. The queries with gold must be a random sample of
-    all queries. `groups` names the group of each query (see `mean_interval`). Return None if fewer
-    than three queries have both labels, or if no query has only a judge's label.
+    `gold` and `judged` have values by query id. The queries with gold must be a random sample of
+    all queries. `groups` has the group of each query (see `mean_interval`). Return None if fewer
+    than three queries have both labels, or if every judged query has gold.
     """
     known = {q: v for q, v in judged.items() if v is not None}
     both = sorted(q for q, v in gold.items() if v is not None and q in known)

@@ -48,11 +48,10 @@ Labels = dict[str, list[bool | None]]
 
 
 def update_labels(workspace: Workspace, configuration: str) -> dict[str, Any]:
-    """Let the judge label the first passages of every query, and return the note of the file.
+    """Label the first passages of every query by the judge, and return the note of the file.
 
-    The label of a failed judgement is null, and `missing` in the note counts these labels. For the
-    queries with gold spans, `agreement` has the confusion table of gold and judge, and Cohen's
-    kappa.
+    The label of a failed judgement is null. In the note, `missing` counts these labels, and
+    `agreement` has the confusion table of gold and judge with Cohen's kappa.
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
@@ -116,8 +115,8 @@ def update_scores(
 ) -> dict[str, Summary]:
     """Measure each query of a configuration's run by gold, and return the summaries.
 
-    If `labels` of a judge are given, they replace gold in the metrics of `judged_metrics`. They are
-    by query id, best passage first.
+    The `labels` of a judge, if given, replace gold in the metrics of `judged_metrics`. They are by
+    query id, best passage first.
     """
     made_from = scores_digest(workspace, configuration)
     ranked = load_ranked(workspace, configuration)
@@ -145,7 +144,7 @@ def update_scores(
 def _chunks_of_run(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> Iterable[pa.RecordBatch]:
-    """Read the chunks that the run searched, if their document has gold spans."""
+    """Read the searched chunks of the documents with gold spans."""
     pinned = Pinned(**RUN.note(workspace, configuration)["pinned"])
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     documents = sorted({span.document_id for query in queries for span in query.gold_spans})
@@ -157,8 +156,8 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
     """Score the answers of every query with annotated entities, and return the note of the file.
 
     The metrics of a query are null if it has no annotations, or if its answer or the extraction
-    failed. In the note, `missing` counts these failures. `summary` is the result of
-    `summarize_entities`. An answer without a result states no entity.
+    failed. In the note, `missing` counts these failures, and `summary` is the result of
+    `summarize_entities`. An unanswered query states no entity.
     """
     settings = workspace.config.evaluation.entities
     source = ENTITY_SCORES.made_from(workspace, configuration)
@@ -205,8 +204,8 @@ def update_context_scores(workspace: Workspace, configuration: str) -> dict[str,
     """Judge and score the contexts of every query, and return the note of the file.
 
     The metrics of a query are null if it has no contexts, or if its answer or the judgement failed.
-    In the note, `missing` counts these failures and those of `evaluation.scores`. `health` holds
-    the values of `Health`.
+    In the note, `missing` counts these failures and the failures of `evaluation.scores`. `health`
+    has the values of `Health`.
     """
     settings = workspace.config.evaluation.context
     source = CONTEXT_SCORES.made_from(workspace, configuration)
@@ -263,10 +262,7 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return the best values that each query could have with the chunks of the run.
-
-    The values are 1 if the query has no gold spans, or if there is no run.
-    """
+    """Return the best possible values of each query with the chunks of the run, by default 1."""
     if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
         return [Attainable() for _ in queries]
     of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)

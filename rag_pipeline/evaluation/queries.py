@@ -17,7 +17,7 @@ from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 QUERIES_VERSION = 1
-"""Increase this number when the same file and documents give other queries or gold spans."""
+"""A version to increase when the same file and documents give other queries or gold spans."""
 
 
 def queries_digest(workspace: Workspace) -> str:
@@ -43,9 +43,9 @@ def queries_are_current(workspace: Workspace) -> bool:
 def update_queries(workspace: Workspace) -> list[str]:
     """Resolve the queries' gold spans against the loaded documents, and return the problems.
 
-    A query with an unresolvable span is left out and reported. All other queries are saved. If a
-    document was renamed, its spans move to the document that has the same text. Spans in a copy
-    move to the document that is indexed instead of the copy.
+    A query with an unresolvable span is reported and left out. All other queries are saved. The
+    spans of a renamed document move to the document with the same text. The spans of a copy move to
+    the indexed document.
     """
     made_from = queries_digest(workspace)
     path = workspace.config.queries_path
@@ -88,7 +88,7 @@ def update_queries(workspace: Workspace) -> list[str]:
 
 
 def _followed(workspace: Workspace, lost: Collection[str]) -> dict[str, str]:
-    """Map the old ids of those `lost` documents that were renamed to their new ids."""
+    """Return the new ids of the renamed documents among `lost`, by their old ids."""
     before = QUERIES.note(workspace).get("documents", {})
     wanted = {document_id: before[document_id] for document_id in lost if document_id in before}
     if not wanted:
@@ -118,7 +118,7 @@ def save_queries(
     """Write resolved queries.
 
     `made_from` is the `queries_digest`. `read` is the number of queries in the queries file.
-    `documents` has the current id and the hash of the text of each document that the file names.
+    `documents` maps each document id in the file to the current id and the hash of the text.
     """
     rows = QUERIES.table(
         {

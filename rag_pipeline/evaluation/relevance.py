@@ -1,4 +1,4 @@
-"""Find the chunks of a chunking that answer each query, by the query's gold spans."""
+"""Find the chunks that answer each query by its gold spans."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,15 +14,15 @@ _BATCH_ROWS = 1 << 16
 
 
 def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike]) -> list[bool]:
-    """Return for each chunk, best first, whether it answers any of the gold spans."""
+    """Return for each chunk whether it answers any of the gold spans."""
     spans = list(gold_spans)
     return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]
 
 
 def gold_labels(query: Query, chunks: Sequence[SpanLike]) -> list[bool]:
-    """Return for each chunk whether it answers the query by a gold span.
+    """Return for each chunk whether it answers the query by a gold span or a gold document.
 
-    If the query has no gold span, each chunk of its gold documents answers.
+    Gold documents count only without gold spans.
     """
     if query.gold_spans:
         return relevance_labels(chunks, query.gold_spans)
@@ -30,7 +30,7 @@ def gold_labels(query: Query, chunks: Sequence[SpanLike]) -> list[bool]:
 
 
 class Relevant(NamedTuple):
-    """The chunks of a chunking that answer one query. `lost` counts its unanswered gold spans."""
+    """The chunks that answer one query. `lost` counts the gold spans that no chunk answers."""
 
     chunk_ids: frozenset[str] = frozenset()
     lost: int = 0
@@ -48,8 +48,8 @@ def judge_chunks(
 ) -> dict[str, Relevant]:
     """Return all chunks that answer each query (see `answers`), by query id.
 
-    `chunks` has the columns chunk_id, document_id, start and end, with rows in any order. Batches
-    are read once and not kept.
+    `chunks` has the columns chunk_id, document_id, start and end, with rows in any order. The
+    function reads batches once, and does not keep them.
     """
     relevant: dict[str, set[str]] = {}
     lost: dict[tuple[str, GoldSpan], None] = {}

@@ -1,4 +1,4 @@
-"""Define the Parquet files of the evaluation: their paths, columns and inputs.
+"""Define the paths, columns and inputs of the evaluation's Parquet files.
 
 Each file has rows and a note. The note's `digest` identifies the state of the file.
 """
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One kind of evaluation file, such as the runs. `name` is the name of its asset.
+    """A kind of evaluation file, such as the runs. `name` is the name of its asset.
 
-    There is one file of a kind for each configuration, or one for the whole corpus.
+    Each configuration has a file of the kind, or the whole corpus has one.
     """
 
     name: str
     schema: pa.Schema
     measures: bool = False
-    """Whether a file may have more columns than `schema`, with metrics (numbers or null)."""
+    """Whether a file also has columns of metrics, which are not in `schema`."""
 
     def file(self, configuration: str = "") -> str:
-        """Return the path in the store of a configuration's file, or of the corpus's if ""."""
+        """Return the path in the store of a configuration's file. "" means the whole corpus."""
         return "/".join(part for part in (_FOLDER, self.name, configuration) if part) + ".parquet"
 
     def read(self, workspace: Workspace, configuration: str = "") -> pa.Table | None:
@@ -55,7 +55,7 @@ class Results:
         return workspace.store.read_note(self.file(configuration))
 
     def notes(self, workspace: Workspace) -> Iterator[dict[str, Any]]:
-        """Yield the notes of all configurations, even of removed configurations."""
+        """Yield the notes of all configurations, also of removed configurations."""
         folder = f"{_FOLDER}/{self.name}"
         for name in workspace.store.list(folder):
             yield workspace.store.read_note(f"{folder}/{name}")
@@ -65,7 +65,7 @@ class Results:
         return self.note(workspace, configuration).get("digest")
 
     def table(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-        """Return a table with these columns. Columns that are not in `schema` have numbers."""
+        """Return a table with these columns. Columns outside `schema` have numbers."""
         own = {field.name: field.type for field in self.schema}
         types = ((name, own.get(name, pa.float64())) for name in columns)
         return pa.table(dict(columns), schema=pa.schema(types))
@@ -87,20 +87,20 @@ class Results:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResults(Results):
-    """One kind of file with model judgements. Failed judgements can be repeated.
+    """A kind of file with model judgements. A run repeats failed judgements.
 
-    The note's `made_from` hashes the inputs. Its `digest` hashes the inputs and the rows.
+    The note's `made_from` is a hash of the inputs. Its `digest` is a hash of inputs and rows.
     """
 
     settings: Callable[[Evaluation], Settings]
     """The judge's section of the corpus file."""
     reads: tuple[Results, ...]
-    """The other files that a file is made from, except the queries."""
+    """The input files of the same configuration."""
     reads_queries: bool = False
-    """Whether a file is also made from the queries."""
+    """Whether the queries are also an input."""
 
     def chats(self, config: CorpusConfig) -> list[ChatSettings]:
-        """Return the chat models of the judges whose judgements the file holds."""
+        """Return the chat models that make the judgements."""
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores
@@ -131,11 +131,11 @@ class JudgedResults(Results):
         return self._missing(workspace, configuration) == 0
 
     def is_incomplete(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether a file has its current inputs but lacks judgements that failed."""
+        """Return whether a file is made from its current inputs, but lacks failed judgements."""
         return bool(self._missing(workspace, configuration))
 
     def _missing(self, workspace: Workspace, configuration: str) -> int | None:
-        """Return the number of missing judgements, or None if the inputs have changed."""
+        """Return the number of missing judgements, or None if the inputs differ."""
         note = self.note(workspace, configuration)
         is_of_inputs = note and note.get("made_from") == self.made_from(workspace, configuration)
         return int(note["missing"]) if is_of_inputs else None
@@ -150,7 +150,7 @@ class JudgedResults(Results):
         outcomes: Iterable[object],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file and return its note, which also has the values of `more`.
+        """Write a file, and return its note with the values of `more`.
 
         `source` is the value of `made_from`. The note has the first 20 distinct failures among the
         `outcomes` of the calls.
@@ -228,4 +228,4 @@ def read_as(kind: type[T], value: Any) -> T:
     return read
 
 
-_adapter = cache(TypeAdapter)  # building one takes a millisecond
+_adapter = cache(TypeAdapter)  # A new adapter takes a millisecond.

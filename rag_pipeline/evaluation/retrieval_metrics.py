@@ -1,4 +1,4 @@
-"""Compute all retrieval metrics, by their published names, of one query's ranked chunks."""
+"""Compute all retrieval metrics of one query's ranked chunks, by their published names."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -23,7 +23,7 @@ _CUTOFFS = (1, 3, 5, 10, 20)
 _BUDGETS = (2_000, 4_000, 8_000)
 _FEW_CUTOFFS = (1, 3, 5, 10)
 DOCUMENT_METRIC = "DocumentPresence@5"
-"""The metric that replaces the metrics of spans if gold consists of whole documents."""
+"""The metric that replaces the metrics of spans if all gold is whole documents."""
 _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
     "nDCG@10",
     "RR@10",
@@ -43,7 +43,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff k. `labels` are needed of the first k chunks only."""
+    """Yield a metric at each cutoff k. Only the first k chunks need `labels`."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",
@@ -75,13 +75,13 @@ RANKING_METRICS = (
     *_at(_CUTOFFS, "R", "relevant", lambda r, k: recall(r.labels, r.relevant, k),
          "Share of answering chunks in the first {k}."),
     *_at(_CUTOFFS, "P", "labels", lambda r, k: precision(r.labels, k),
-         "Share of the first {k} that answers."),
+         "Share of the first {k} chunks that answer."),
     *_at(_CUTOFFS, "SpanRecall", "spans", lambda r, k: r.characters(k).recall,
-         "Share of the gold characters that the first {k} chunks hold."),
+         "Share of the gold characters in the first {k} chunks."),
     *_at(_CUTOFFS, "SpanPrecision", "spans", lambda r, k: r.characters(k).precision,
-         "Share of the characters of the first {k} chunks that is gold."),
+         "Share of the characters of the first {k} chunks that are gold."),
     *_at(_CUTOFFS, "IoU", "spans", lambda r, k: r.characters(k).iou,
-         "Gold characters in the first {k} chunks, over those of both together."),
+         "Gold characters in the first {k} chunks, over all characters of gold and chunks."),
     *_at(_BUDGETS, "BudgetRecall", "spans", Ranking.recall_within,
          "Share of the gold characters in the first {k:,} characters of the chunks."),
     *_at(_FEW_CUTOFFS, "DocumentPresence", "documents", lambda r, k: float(bool(r.documents(k))),
@@ -106,8 +106,8 @@ RANKING_METRICS = (
     RankingMetric(
         name="Answerable", needs="spans", headline=False,
         measure=lambda r: float(r.relevant > r.lost),
-        definition="Whether any chunk of the index answers; 0 where the chunking cuts the gold "
-        "text up.",
+        definition="Whether any chunk of the index answers. 0 means that the chunking cuts up the "
+        "gold text.",
     ),
 )  # fmt: skip
 
@@ -123,14 +123,10 @@ def evaluate_query(
 ) -> dict[str, float | None]:
     """Return the metrics of one query by name. A ratio with denominator 0 is None.
 
-    `ranked` holds the retrieved chunks, best first. `relevant_chunk_ids` has all chunks of the same
+    `ranked` has the retrieved chunks, best first. `relevant_chunk_ids` has all chunks of the same
     chunking that answer the query. `lost` is the number of gold spans that no chunk answers (see
-    `judge_chunks`).
-
-    - If the query has no gold spans, every metric that needs them is None. Document metrics need
-      gold spans or gold documents.
-    - A lost gold span counts as a relevant chunk that is not retrieved. R, nDCG and AP are 0.0 if
-      no chunk answers.
+    `judge_chunks`). A lost gold span counts as a relevant chunk that is not retrieved. A metric is
+    None if the query lacks its input (see `RankingMetric`).
     """
     labels = relevance_labels(ranked, query.gold_spans)
     has_gold = any(span.end > span.start for span in query.gold_spans)
@@ -149,11 +145,12 @@ def judged_metrics(
     """Return AnswerPresence@k, P@k and RR@10 by a judge's labels of the first passages.
 
     A passage has no label if its judgement failed (None), or if it is after the last judged
-    passage. A metric is None unless the known labels settle it. A YES at rank 1 settles
-    AnswerPresence@5, because no other label can change it. NOs settle it only if all labels are
-    known. A mean over few settled queries is therefore too high, and its `missing` counts the other
-    queries. R@k, nDCG@10 and AP are None, because passages that were not retrieved have no labels.
-    All other metrics are left out.
+    passage. A metric is None if another label could change it. For example, a YES at rank 1 decides
+    AnswerPresence@5, but five NOs are needed for 0. So a mean over few decided queries is too high,
+    and its `missing` counts the other queries.
+
+    R@k, nDCG@10 and AP are None, because passages that were not retrieved have no labels. All other
+    metrics are left out.
     """
     known = [*labels, *[None] * (len(ranked) - len(labels))]
 

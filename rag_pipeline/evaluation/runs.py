@@ -1,6 +1,6 @@
 """Make the run of a configuration from an index and queries, as a Parquet file with a note.
 
-The note names the sources of the run. A run is current until its sources change.
+The note has a hash of the run's inputs. A run is current until an input changes.
 """
 
 import json
@@ -55,7 +55,7 @@ def answered_queries(workspace: Workspace, configuration: str) -> list[Query]:
 
 
 def count_left_out(workspace: Workspace) -> int:
-    """Return the number of queries that are left out. A query with several problems counts once."""
+    """Return the number of queries that are left out because of one or more problems."""
     problems = QUERIES.note(workspace).get("problems", [])
     return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
 
@@ -99,7 +99,7 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
 
 
 def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> str:
-    """Hash the sources of a configuration's run: settings, both indexes, queries."""
+    """Hash the inputs of a configuration's run: settings, both indexes, queries."""
     config = workspace.config
     vectors = workspace.vector_index(configuration.vector_key).state(pinned.vector_version)
     return fingerprint(
@@ -135,7 +135,7 @@ def run_is_incomplete(workspace: Workspace, configuration: Configuration) -> boo
 
 
 def _digest_without(made_from: str, failed: Sequence[str]) -> str:
-    # A later run may add the queries that this one lacks.
+    # A later run may add the missing queries.
     return fingerprint(made_from, "without", *failed) if failed else made_from
 
 
@@ -194,12 +194,9 @@ def update_run(
 def _searcher(
     workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
 ) -> Searcher:
-    """Return the configuration's searcher.
-
-    If the reranker fails on a query, the chunks keep the retriever's order.
-    """
+    """Return the configuration's searcher. A failed reranker keeps the retriever's order."""
     reranker = workspace.config.rerankers[configuration.reranker]
-    # The scorer gets the unchanged settings: the keys of its calls may name them all.
+    # The scorer gets the unchanged settings, because the keys of its calls may name them all.
     score = passage_scorer(workspace, reranker, counts)
     if isinstance(reranker, PassageReranker):
         reranker = reranker.model_copy(update={"on_error": "keep_order"})
@@ -222,7 +219,7 @@ class _Run:
     not_reranked: list[str] = field(default_factory=list)
     not_searched: list[str] = field(default_factory=list)
     lacking: set[str] = field(default_factory=set)
-    """The ids of queries that a model failed on."""
+    """The ids of queries on which a model failed."""
     search_texts: dict[str, str] = field(default_factory=dict)
     """The search texts that differ from their query, by query id."""
 
@@ -260,10 +257,10 @@ class _Run:
             self.rows.append({"query_id": query.query_id, "rank": rank, **own})
 
     def check_failures(self, reranker_must_work: bool) -> None:
-        """Raise ProviderError if a model failed on more than 5 % of the queries.
+        """Raise ProviderError if a model failed on more than 5 % and on more than one query.
 
-        One failed query is allowed, unless there is no other. Failures of the reranker count only
-        if `reranker_must_work` is True.
+        Failures of the reranker count only if `reranker_must_work` is True. A run without any
+        successful query also fails.
         """
         if reranker_must_work and not _are_few(self.not_reranked, self.queries):
             query_id, _, reason = self.not_reranked[0].partition(": ")
@@ -283,7 +280,7 @@ def usd_per_query(
 ) -> float | None:
     """Return the mean cost of a query's calls in USD. A cached call counts like a new call.
 
-    Return None if the cost is unknown, because a call had no price or calls were not metered.
+    Return None if a call had no price, or if no meter counted the calls.
     """
     if charged is None or charged.unpriced > unpriced or not queries:
         return None
@@ -319,9 +316,9 @@ def search_without(
     queries: Sequence[Query],
     document_ids: Collection[str],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Search pinned builds without some documents, and don't rerank. Return the rows by query id.
+    """Search pinned builds without some documents and without a reranker.
 
-    Raise StoreError if the lexical index is gone.
+    Return the rows of the run by query id. Raise StoreError if the lexical index is gone.
     """
     searcher = replace(
         _searcher(workspace, configuration, pinned, CallCounts()),
@@ -338,10 +335,7 @@ def search_without(
 
 
 def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
-    """Open the index of the last run.
-
-    Return None if there is no run, or if the index has no token vectors of the packaged model.
-    """
+    """Return the index of the last run if it has token vectors of the packaged model, or None."""
     settings = workspace.config.embeddings[configuration.embedding]
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
@@ -350,7 +344,7 @@ def searched_index(workspace: Workspace, configuration: Configuration) -> Index 
 
 
 def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str]:
-    """Return by query id the search texts of a run that differ from their query."""
+    """Return the search texts of a run that differ from their query, by query id."""
     return dict(RUN.note(workspace, configuration).get("search_texts", {}))
 
 
@@ -368,7 +362,7 @@ def load_ranked(
 
     run = RUN.read(workspace, configuration)
     if run is None:
-        raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")
+        raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run first")
     if k is not None:
         run = run.filter(pc.less_equal(run.column("rank"), k))
     if of is not None:
@@ -381,8 +375,6 @@ def load_ranked(
 
 
 def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
-    """Return the ids of queries that have no chunks because the embedding model failed."""
+    """Return the ids of queries without chunks because the embedding model failed."""
     failed = set(RUN.note(workspace, configuration).get("failed", ()))
-    if not failed:
-        return failed
-    return failed - {row["query_id"] for row in RUN.rows(workspace, configuration)}
+    return failed and failed - {row["query_id"] for row in RUN.rows(workspace, configuration)}

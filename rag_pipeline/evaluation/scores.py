@@ -34,7 +34,7 @@ def asset_of(metric: str) -> str:
 
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
-    """Return every metric of retrieval, with the metrics of other packages last."""
+    """Return every metric of retrieval. The metrics of other packages come last."""
     return tuple(m for m in all_metrics().values() if isinstance(m, RankingMetric))
 
 
@@ -44,7 +44,7 @@ def answer_metrics() -> tuple[Metric[Any], ...]:
 
 
 def all_metrics() -> Mapping[str, Metric[Any]]:
-    """Return every metric by name in display order, with the metrics of retrieval first."""
+    """Return every metric by name in display order. The metrics of retrieval come first."""
     scores = load_group(ANSWER_SCORES, AnswerScore)
     return _checked(tuple(load_group(METRICS).items()), tuple(scores.items()))
 
@@ -81,13 +81,13 @@ def added_metrics() -> list[str]:
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is from 0 to 1 and is shown in percent."""
+    """Return whether a metric lies between 0 and 1, and is shown in percent."""
     found = all_metrics().get(metric)
     return found.is_share if found else True
 
 
 def direction(metric: str) -> Direction:
-    """Return whether higher or lower values are better, or neither ("higher" if unknown)."""
+    """Return the better direction of a metric. An unknown metric has `higher`."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
 
@@ -115,7 +115,7 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 def summarize_over(
     values: Values, ids: Iterable[str], groups: Mapping[str, str], metric: str = "values"
 ) -> Summary:
-    """Summarize a metric over the queries `ids`. `groups` holds the groups by query id."""
+    """Summarize a metric over the queries `ids`. `groups` has the groups by query id."""
     ids = list(ids)
     return summarize([values.get(q) for q in ids], group_names(ids, groups), metric)
 
@@ -131,7 +131,7 @@ def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Sum
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
     """Raise ConfigError for an unknown `serve_metric` or gate metric.
 
-    `also` has the names of further known metrics. Raise ConfigError also if higher values of
+    `also` has the names of further known metrics. Also raise ConfigError if higher values of
     `serve_metric` are not better.
     """
     known = [*all_metrics(), *also]
@@ -144,6 +144,6 @@ def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
                 )
     if direction(config.serve_metric) != "higher":
         raise ConfigError(
-            f"{config.where}: serve_metric: {config.serve_metric!r}: the configuration with the "
-            f"highest mean is served, and higher is not better here; name another metric"
+            f"{config.where}: serve_metric: higher values of {config.serve_metric!r} are not "
+            f"better; name another metric"
         )

@@ -1,7 +1,7 @@
 """Compare configurations by paired differences, p values and verdicts.
 
-The sign-flip tests are in this module. `scipy.stats.permutation_test` takes 40 times as long on 776
-queries, because it shuffles every pair and shares no flips between the metrics of a comparison.
+This module has its own sign-flip tests. `scipy.stats.permutation_test` takes 40 times as long on
+776 queries, because it shuffles every pair and shares no flips between metrics.
 """
 
 import math
@@ -31,18 +31,18 @@ _SIGN_FLIPS = 10_000
 _MOST_ENUMERATED = 12
 _BLOCK_CELLS = 1 << 22
 _TOLERANCE = 1e-9
-"""Relative tolerance, because sums of the same numbers in another order differ in the last bits."""
+"""Relative tolerance of sums, whose last bits depend on the order of the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of (one - other) over the queries that both measured.
+    """The mean of (one - other) over the queries for which both have a value.
 
     - `n`: the number of these queries. `missing` counts the pairs with a None.
     - `low`, `high`: the bounds of the 95 % interval, or None for fewer than two pairs.
     - `p`: the two-sided p value, or None if there are no pairs.
     - `wins`, `losses`: the numbers of positive and of negative differences.
-    - `groups`: the number of groups that the test uses, or None if it uses single queries.
+    - `groups`: the number of groups in the test, or None for single queries.
     """
 
     mean: float | None
@@ -69,17 +69,17 @@ def differences(
 ) -> dict[str, Difference]:
     """Return the mean paired difference of each list of `pairs`, by the list's name.
 
-    A list has a pair (one, other) per query. `groups` names the group of each pair. If queries
-    share groups, the group is the unit of the interval (see `difference_interval`). If there are at
-    least `FEWEST_GROUPS` groups, the group is also the unit of the test.
+    A list has a pair (one, other) per query. `groups` has the group of each pair. If queries share
+    groups, the group is the unit of the interval (see `difference_interval`). With at least
+    `FEWEST_GROUPS` groups, the group is also the unit of the test.
 
     p comes from the sign-flip randomisation test of the mean difference (Fisher, The Design of
-    Experiments, 1935; Smucker, Allan and Carterette, CIKM 2007). It is exact for up to 12 units
-    that differ. If all units differ by the same amount, it is the exact sign test. Otherwise it
-    uses 10,000 random sign patterns and counts the observed pattern, too.
+    Experiments, 1935; Smucker, Allan and Carterette, CIKM 2007). The test is exact for up to 12
+    units that differ. If all units differ by the same amount, the test is the exact sign test.
+    Otherwise, it uses 10,000 random sign patterns and the observed pattern.
 
-    The order of the queries does not matter. Raise ValueError, with the name of the list, for a
-    value that is infinite or not a number.
+    The result does not depend on the order of the queries. Raise ValueError, with the name of the
+    list, for a value that is infinite or not a number.
     """
     units: dict[str, list[float]] = {}
     found: dict[str, Difference] = {}
@@ -121,8 +121,8 @@ def decide(
     """Return the verdicts on a family of differences.
 
     A member is *better* or *worse* if its p value, adjusted by Holm's method, is at most `alpha`
-    and its interval does not contain 0. Otherwise the verdict is *cannot tell*. If all
-    configurations are equal, the probability that any member is called better is at most alpha / 2.
+    and its interval does not contain 0. Otherwise, the verdict is *cannot tell*. If all
+    configurations are equal, any member is called better with a probability of at most alpha / 2.
     For the members in `lower_is_better`, a negative difference is better.
     """
     adjusted = holm({name: difference.p for name, difference in family.items()})
@@ -139,20 +139,20 @@ def decide(
 def loss_p_values(
     gains: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return by metric the probability that equal systems show as bad a loss in any metric.
+    """Return by metric the probability that equal systems have as bad a loss in any metric.
 
-    `gains` holds the differences by metric and query id. A loss is negative. `groups` holds the
-    group of each query.
+    `gains` has the differences by metric and query id. A loss is negative. `groups` has the group
+    of each query.
 
     The test is a one-sided sign-flip test, and all metrics share the flips. The statistic of a
     metric is its sum divided by the root of its sum of squares. Each statistic is compared with the
     least statistic of all metrics in each sign pattern (Westfall and Young, Resampling-Based
-    Multiple Testing, 1993). Metrics that agree therefore do not raise p, unlike with Holm's method.
-    Equally bad patterns count half (mid-p, Lancaster 1961). The test is exact for up to 12 units.
+    Multiple Testing, 1993). Unlike with Holm's method, metrics that agree do not raise p. Equally
+    bad patterns count half (mid-p, Lancaster 1961). The test is exact for up to 12 units.
 
-    Two to five groups have too few patterns. Student's test over groups (CR2) with Bonferroni's
-    adjustment then replaces the test. With one group, the query is the unit, and the result holds
-    only for that group.
+    Two to five groups have too few sign patterns. Student's test over groups (CR2) with
+    Bonferroni's adjustment then replaces the test. With one group, the query is the unit, and the
+    result holds only for the group.
     """
     ids = sorted({query_id for own in gains.values() for query_id in own})
     if not ids:
@@ -185,9 +185,9 @@ def loss_p_values(
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
     """Adjust p values for the number of tests by Holm's step-down method.
 
-    A value of None stays None and does not count. The i-th smallest of m values, p, becomes
-    `(m - i + 1) * p`. It is raised to the adjusted value of rank i - 1 if it is lower, and is at
-    most 1. Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
+    The i-th smallest of m values, p, becomes `(m - i + 1) * p`, but at most 1, and at least the
+    adjusted value of rank i - 1. None stays None and does not count. Source: Holm, A simple
+    sequentially rejective multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)
@@ -248,11 +248,7 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Return for each row the number of sign patterns that give an equally extreme sum.
-
-    The sum of a pattern is equally extreme if it is at least as far from 0 as the row's own sum.
-    `columns` has shape (rows, n), with n differences per row.
-    """
+    """Return for each row of differences the number of sign patterns with a sum as far from 0."""
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(
         (np.abs(columns @ signs) >= observed[:, None]).sum(axis=1)
@@ -261,16 +257,13 @@ def _as_far(columns: Any) -> Any:
 
 
 def _signs(n: int) -> Iterable[Any]:
-    """Yield arrays of signs (+1 or -1) with shape (n, patterns) for n units.
-
-    The arrays hold every pattern for up to 12 units, and random patterns for more units.
-    """
+    """Yield arrays of signs (+1 or -1), shape (n, patterns): all for 12 units, else random ones."""
     return _one_block(n) if n * _SIGN_FLIPS <= _BLOCK_CELLS else _random_signs(n)
 
 
 @lru_cache(maxsize=4)
 def _one_block(n: int) -> tuple[Any, ...]:
-    """Return the arrays of `_signs`, cached because all metrics of a comparison use them."""
+    """Return the arrays of `_signs`. All metrics of a comparison share the cached arrays."""
     if n <= _MOST_ENUMERATED:
         return (2.0 * ((np.arange(2**n)[None, :] >> np.arange(n)[:, None]) & 1) - 1.0,)
     return tuple(_random_signs(n))

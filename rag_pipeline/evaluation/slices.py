@@ -29,7 +29,7 @@ class Slice:
 def slices(
     queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
 ) -> list[Slice]:
-    """Return every slice with its mean of a metric, sorted by kind and then by ascending mean."""
+    """Return every slice with its mean of a metric, by kind and then with the worst mean first."""
     members: dict[tuple[str, str], list[str]] = {}
     for query in queries:
         for kind, names in slices_of(query).items():
@@ -76,7 +76,7 @@ def _length(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """A part of the contexts or of the queries, and its metrics by name."""
+    """A part of the contexts or of the queries, with its metrics by name."""
 
     kind: str
     name: str
@@ -88,9 +88,8 @@ def context_breakdown(
 ) -> list[ContextPart]:
     """Return parts by the position of a context, and by the number and length of all contexts.
 
-    Parts by position measure the shares of relevant (high or medium) contexts and of used contexts.
-    Parts by number or length (in characters) measure the scores of the queries. Return [] if there
-    are no judgements.
+    Parts by position have the shares of relevant (high or medium) and of used contexts. Parts by
+    number or length (in characters) have the scores of the queries. Return [] without judgements.
     """
     judged = load_judgements(workspace, configuration)
     depth = max((len(j.contexts) for j in judged.values()), default=0)

@@ -1,7 +1,7 @@
 """Measure the effect of each stage by curves over matched configurations.
 
 Matched configurations differ in one stage only. The curve of a variant is its mean over matched
-configurations, so that the effect of the other stages cancels out.
+configurations, so the effect of the other stages cancels out.
 """
 
 import itertools
@@ -23,9 +23,8 @@ _MOST_VARIANTS = 12
 class StageEffect:
     """One stage's variants with their Answer Presence@k curves and differences to `reference`.
 
-    `matched` is the number of configurations in each curve. They choose the same variants in all
-    other stages. `compared_at` names the metric of the differences. `left_out` names the variants
-    without a match.
+    `matched` is the number of configurations in each curve. `compared_at` names the metric of the
+    differences. `left_out` names the variants without a match.
     """
 
     stage: str
@@ -47,8 +46,8 @@ def stage_effects(
     """Return the effect of every stage with at least two matched variants.
 
     `scores` is by configuration name. Configurations without scores are ignored. Variants are
-    compared with the variant of `reference`, or else with the first variant. The comparisons of one
-    stage are a family (see `significance.decide`).
+    compared with the variant of `reference`, or with the first variant. The comparisons of a stage
+    are one family (see `significance.decide`). `k` is the cutoff of the comparisons.
     """
     evaluated = [c for c in configurations if c.name in scores]
     effects = (_effect(stage, evaluated, scores, reference, k, groups or {}) for stage in STAGES)
@@ -95,10 +94,9 @@ def _effect(
 
 
 def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the set of variants that matches the most configurations in all.
+    """Return the set of variants that matches the most configurations, and of equals the largest.
 
-    `choices` maps, for each choice of the other stages, variants to configurations. If two sets
-    match equally many configurations, return the larger set.
+    Each of `choices` maps variants to configurations that are alike in all other stages.
     """
     if len(variants) > _MOST_VARIANTS:
         return [v for v in variants if all(v in choice for choice in choices)]
@@ -114,10 +112,7 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return a variant's mean over the matched configurations, by query id.
-
-    The mean of a query is None if one of the configurations has no value.
-    """
+    """Return a variant's mean over the matched configurations by query id, None if incomplete."""
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

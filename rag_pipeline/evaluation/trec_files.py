@@ -1,6 +1,6 @@
 """Write runs and gold documents in the formats of TREC, for trec_eval and other programs.
 
-White space in ids is percent-encoded, because it separates the fields of these formats.
+White space separates the fields of these formats, so white space in ids is percent-encoded.
 """
 
 import re
@@ -17,10 +17,9 @@ _SPACE = re.compile(r"[\s%]+")
 
 
 def write_trec_files(workspace: Workspace, folder: Path) -> list[Path]:
-    """Write the gold documents and two runs of each configuration. Return the paths.
+    """Write the graded gold documents and two runs of each configuration. Return the paths.
 
-    One run ranks chunks. The other run ranks documents by their best chunks. `qrels.txt` has the
-    grades of the gold documents.
+    One run ranks chunks. The other run ranks documents by their best chunks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [_write(folder / "qrels.txt", _judgements(load_queries(workspace)))]

@@ -82,7 +82,7 @@ def test_only_the_first_top_k_are_judged_and_each_text_once():
 
 
 def test_metrics_before_labels_are_an_error():
-    with pytest.raises(ValueError, match="call get_relevance_labels before"):
+    with pytest.raises(ValueError, match="call get_relevance_labels first"):
         Evaluator("k", "http://127.0.0.1:9").compute_metrics()
 
 

@@ -20,7 +20,7 @@ class ChatContext(ContextJudge):
 
     If `overall` is set, the model also rates all contexts together in one sentence. A `template`
     replaces the packaged prompt. It must contain the placeholders `{query}`, `{answer}` and
-    `{passages}`, which are replaced by texts between delimiters.
+    `{passages}`. Their texts stand between delimiters.
     """
 
     code_version = 2
@@ -36,10 +36,7 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Return each query's judgement, or the error of its call.
-
-        The model is called once for each query that has contexts.
-        """
+        """Return each query's judgement, or the error of its call. No contexts, no call."""
         shown = [n for n, one in enumerate(answered) if one.contexts]
         prompts = [self._prompt(answered[n]) for n in shown]
         judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]

@@ -23,8 +23,8 @@ _LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 class RuleContext(ContextJudge):
     """A judge that sets levels by gold spans, or else by the similarity of query and sentences.
 
-    `similarities` are the minimum cosines of the levels high, medium and low. The cosine of a
-    context is that of its sentence nearest to the query.
+    `similarities` are the minimum cosines of the levels high, medium and low. The sentence nearest
+    to the query gives the cosine of a context.
     """
 
     code_version = 2
@@ -41,18 +41,18 @@ class RuleContext(ContextJudge):
 def judge_by_rules(
     answered: Sequence[Answered], settings: RuleContext, embed: SentenceEmbed
 ) -> list[ContextJudgement]:
-    """Set the level of each context, and whether the answer used it.
+    """Judge the contexts of each query. The contexts are given best first.
 
-    The contexts of a query are given best first. If the query has gold spans, the level is:
+    If the query has gold spans, the level of a context is:
 
     - `high`: the context answers a gold span (see `spans.answers`).
     - `medium`: the context overlaps a gold span.
     - `low`: the context is in the document of a gold span.
     - `none`: the context is in another document.
 
-    Without gold spans, the level follows `similarities`. `missing` lists the gold spans that no
-    context answers. Without gold spans, it lists the annotated facts that no context states.
-    Without both, it holds "an answer" if the query stays unanswered.
+    Without gold spans, `similarities` decide. `missing` lists the gold spans that no context
+    answers. Without gold spans, `missing` lists the annotated facts that no context states. Without
+    both, `missing` is "an answer" if the query is unanswered.
     """
     judged = []
     for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
@@ -70,8 +70,8 @@ def judge_by_rules(
 def key_phrases(text: str) -> frozenset[str]:
     """Return runs of two to four words between stop words and punctuation, in lower case.
 
-    A longer run gives every four consecutive words. A single word that holds a digit is a phrase,
-    too. Source: the candidate phrases of RAKE (Rose et al., Automatic keyword extraction from
+    In a longer run, every four consecutive words are a phrase. A single word with a digit is also a
+    phrase. Source: the candidate phrases of RAKE (Rose et al., Automatic keyword extraction from
     individual documents, 2010).
     """
     stop_words = _stop_words()
@@ -106,10 +106,7 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
 
 
 def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
-    """Return for each context whether the answer cites it or contains its own key phrases.
-
-    Phrases of the query or of several contexts do not count.
-    """
+    """Return for each context whether the answer cites it or contains key phrases of it alone."""
     if not one.answer.answered:
         return [False] * len(one.contexts)
     cited = {citation.chunk_id for citation in one.answer.citations}
@@ -123,10 +120,9 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
 
 
 def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
-    """Return the highest levels that `contexts` retrieved contexts can have, best first.
+    """Return the highest possible levels of `contexts` retrieved contexts, best first.
 
-    `chunks` has all chunks of the documents that have gold spans. If there are fewer chunks than
-    `contexts`, the other levels are `none`.
+    `chunks` has all chunks of the documents with gold spans. Missing chunks have the level `none`.
     """
     levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=_LEVELS.index)
     nothing: list[Level] = ["none"] * contexts
@@ -166,10 +162,7 @@ def _missing(one: Answered) -> list[str]:
 
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
-    """Return for each context the highest cosine between one of its sentences and the query.
-
-    The list of a query with gold spans is empty.
-    """
+    """Return each context's highest cosine of a sentence and the query, [] with gold spans."""
     needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]

@@ -1,4 +1,4 @@
-"""Compute the context metrics of one query from judgements of its contexts, best first.
+"""Compute the context metrics of one query from the judgements of its contexts, best first.
 
 Source of the formulas: Mastra, "Building better RAG with context-aware evaluation" (2025). All
 rates are settings. Unlike in the source, every metric is None without contexts, and no value is
@@ -16,12 +16,11 @@ _RELEVANT = ("high", "medium")
 
 
 def context_relevance(judgement: ContextJudgement, rates: Context) -> float | None:
-    """Return max(0, relevance - usage penalty - missing penalty) x scale.
+    """Return max(0, relevance - usage penalty - missing penalty) x scale, or None without contexts.
 
     Relevance is the mean weight of the contexts (high 1.0, medium 0.7, low 0.3, none 0) divided by
     the weight of high. The usage penalty is 0.1 for each unused high context. The missing penalty
-    is 0.15 for each missing item, and at most 0.5. These numbers are the defaults. Return None
-    if there are no contexts.
+    is 0.15 for each missing item, and at most 0.5. These numbers are the defaults.
     """
     contexts = judgement.contexts
     if not contexts:
@@ -35,10 +34,10 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
 
 
 def context_precision(contexts: Sequence[Judged]) -> float | None:
-    """Return the average precision of the contexts. High and medium contexts are relevant.
+    """Return the average precision of the contexts, with levels high and medium as relevant.
 
-    Return 0 if no context is relevant, and None if there are no contexts. Unlike in `AP`, chunks
-    that were not retrieved do not count.
+    Return 0 if no context is relevant, and None without contexts. Unlike in `AP`, chunks that were
+    not retrieved do not count.
     """
     if not contexts:
         return None
@@ -47,10 +46,10 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
 
 
 def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
-    """Return the penalty for `high` contexts that rank below the third.
+    """Return the penalty for `high` contexts below the third rank, or None without contexts.
 
-    By default, each of these contexts adds 0.05 for each rank below the third, and the sum is at
-    most 0.3. Return None if there are no contexts.
+    By default, each of these contexts adds 0.05 for each rank below the third. The sum is at most
+    0.3.
     """
     if not contexts:
         return None
@@ -79,7 +78,7 @@ def _with_contexts(measure: Callable[[ContextJudgement], float]) -> Measure:
 CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     Metric(
         name="ContextRelevance",
-        definition="How relevant the contexts are, less what they lack or leave unused.",
+        definition="Relevance of the contexts, minus penalties for missing and unused facts.",
         measure=lambda rated: context_relevance(*rated),
     ),
     Metric(
@@ -90,7 +89,7 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     ),
     Metric(
         name="RankingPenalty",
-        definition="Penalty for contexts of high relevance that rank too low.",
+        definition="Penalty for contexts of high relevance at low ranks.",
         measure=lambda rated: ranking_penalty(rated.judgement.contexts, rated.rates),
         direction="lower",
         headline=False,

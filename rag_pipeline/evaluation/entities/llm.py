@@ -24,8 +24,8 @@ ENTITIES_SCHEMA = object_schema(
 class ChatEntities(EntityExtractor):
     """An extractor that asks a chat model for the entities of an answer without citation marks.
 
-    A `template` replaces the packaged prompt. It must contain the placeholder `{answer}`, which is
-    replaced by the answer's text between delimiters.
+    A `template` replaces the packaged prompt. It must contain the placeholder `{answer}`. The
+    answer's text stands between delimiters.
     """
 
     code_version = 4
@@ -38,10 +38,7 @@ class ChatEntities(EntityExtractor):
         return [*super().made_from(config), _PROMPT.using(self.template).version]
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
-        """Return each text's entities, or the error of its call.
-
-        The model is called once for each text. Entities that are not in the text are dropped.
-        """
+        """Return each text's entities, or the error of its call. Drop entities not in the text."""
         texts = [_CITATION.sub("", text) for text in texts]
         asked = [n for n, text in enumerate(texts) if text.strip()]
         template = _PROMPT.using(self.template)

@@ -1,4 +1,4 @@
-"""Find a fact in a text. Compare quantities by value, and words by stems and spelling."""
+"""Find the place where a text states a fact, by the values of quantities or by words."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ _SAME = {
     "corporation": "corp",
     "company": "co",
 }
-"""Words of agreements, each with the synonym that replaces it in comparisons."""
+"""Synonyms in agreements. The second word replaces the first in comparisons."""
 _IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -37,7 +37,7 @@ _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text's words for comparison: stems without articles, and the spans of the words."""
+    """The stems of a text's words without articles, and the spans of the words."""
 
     stems: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
@@ -63,11 +63,7 @@ def _folded(word: str) -> str:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Yield the two parts of a contraction or of a word with "non", or the word itself.
-
-    For example, yield "do" and "not" for "don't", and "non" and "transferable" for
-    "nontransferable".
-    """
+    """Yield the parts of words such as "don't" and "nontransferable", or else the word itself."""
     contracted = _CONTRACTED.fullmatch(word)
     if contracted and (word == "cannot" or "'" in word):
         said = {"can": "can", "won": "will", "shan": "shall"}.get(contracted[1], contracted[1])
@@ -106,8 +102,8 @@ def _stemmer():  # type: ignore[no-untyped-def]
 def value_of(kind: str, text: str) -> FactValue | None:
     """Return the value of the only quantity of type `kind` in a text.
 
-    Return None if there is no such quantity or more than one, or if other words than `_LOOSE` and
-    `_IGNORED` are around the quantity.
+    Return None for any other number of quantities, and if the text has further words, except
+    `_LOOSE` and `_IGNORED`.
     """
     if kind not in _QUANTITY_TYPES:
         return None
@@ -133,15 +129,15 @@ _LOOSE = frozenset(
 
 
 def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, int] | None:
-    """Return the span where a text states a fact, or None if it does not.
+    """Return the span where a text states a fact, or None if the text does not state it.
 
     A quantity matches a quantity of the same value. "At least" does not match "at most". A quantity
     without such words matches both.
 
-    Any other variant matches a run of words that has the same length, or one word fewer or more.
+    Any other variant matches a run of words with the same length, or with one word fewer or more.
     The stems must be at least `similarity` percent alike (normalised Levenshtein). If a fact has at
-    least four words, up to two other words may stand inside the run. Both sides need the same
-    negations and numbers: "may not terminate" does not state "terminate".
+    least four words, the run may contain up to two other words. Both sides need the same negations
+    and numbers: "may not terminate" does not state "terminate".
     """
     value = value_of(kind, variant)
     if value is not None:

@@ -1,8 +1,8 @@
 """Score an answer's entities against the ground truth by precision, recall and F1.
 
-The ground truth maps a type to facts, and a fact is a group of acceptable variants. An answer
-states a fact if its text or an extracted entity of that type states it (see `matching.find`). Types
-without ground truth do not count.
+The ground truth maps each type to its facts. A fact is a group of acceptable variants. An answer
+states a fact if its text or an extracted entity of the type states a variant (see `matching.find`).
+Types without ground truth do not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,24 +44,19 @@ class Counts:
     def f1(self) -> float | None:
         """Return the harmonic mean of precision and recall, or None if there are no facts.
 
-        It is 0 if nothing was extracted or found. Source: van Rijsbergen, Information Retrieval,
-        1979.
+        Source: van Rijsbergen, Information Retrieval, 1979.
         """
         return None if self.recall is None else _harmonic_mean(self.precision or 0.0, self.recall)
 
     def record(self) -> dict[str, float | None]:
         """Return the counts with precision, recall and F1."""
-        return {
-            **asdict(self),
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-        }
+        rates = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
+        return {**asdict(self), **rates}
 
 
 @dataclass(frozen=True, slots=True)
 class EntityScore:
-    """One answer's counts by type, and the expected facts that were found or missed."""
+    """One answer's counts by type, and its found and missed facts."""
 
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
@@ -125,9 +120,9 @@ def score_entities(
 ) -> EntityScore:
     """Count an answer's entities and facts, by type of the ground truth.
 
-    Entities of equal value count once. If the text states a fact that no entity states, the fact
-    counts as one extracted and right entity. Entities that occur only inside such a fact do not
-    count. `similarity` is a percentage (see `matching.find`).
+    Entities of equal value count once. A fact that only the text states counts as one extracted and
+    right entity. Entities that occur only inside such a fact do not count. `similarity` is a
+    percentage (see `matching.find`).
     """
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
@@ -169,9 +164,9 @@ def score_entities(
 def summarize_entities(scores: Iterable[EntityScore]) -> dict[str, Any]:
     """Summarize the scores of the queries with facts, as plain values.
 
-    `micro` and `by_type` hold `Counts.record` over all queries. The `mean_` values are means over
-    queries. `mean_precision` covers only queries with entities. `f1_of_means` is the harmonic mean
-    of the mean precision and the mean recall. It differs from `mean_f1`, and papers publish both.
+    `micro` and `by_type` have `Counts.record` over all queries. The `mean_` values are means over
+    queries. `mean_precision` leaves out queries without entities. `f1_of_means` is the harmonic
+    mean of the mean precision and the mean recall. Papers publish this number or `mean_f1`.
     """
     judged = [score for score in scores if score.total.facts]
     by_type: dict[str, Counts] = {}
