@@ -34,8 +34,8 @@ from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
-MOST_SECONDS = 20.0
-"""Maximum seconds of an observation. Dagster ends a tick after 60 seconds."""
+MOST_SECONDS = 15.0
+"""Seconds after which an observation leaves the rest to the next tick. Dagster ends one at 60."""
 LOOK_SECONDS = 300.0
 """Seconds after which sensors look at the store again, which commands may have changed."""
 OBSERVED_SECONDS = 60

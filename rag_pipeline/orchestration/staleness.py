@@ -44,7 +44,7 @@ _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
 
 _OBSERVED = dg.DagsterEventType.ASSET_OBSERVATION
 _MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
-_AT_ONCE = 50
+_AT_ONCE = 25
 """Maximum number of partitions that are reported between two looks at the clock."""
 
 _ABOUT = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
@@ -172,7 +172,7 @@ def reconcile(
         states = _states(workspace, instance, graph, own, stale)
         doubtful = [step for step in own if agreed.get(step) != states[step]]
         if doubtful:
-            written = _reconcile(workspace, instance, graph, doubtful, stale, statuses)
+            written = _reconcile(workspace, instance, graph, doubtful, stale, states, statuses)
             agreed.update((step, states[step]) for step in doubtful if step not in written)
             if written:  # Dagster's answers may differ now
                 statuses = Statuses(instance, graph)
@@ -222,6 +222,7 @@ def _reconcile(
     graph: Graph,
     own: Sequence[Step],
     stale: Mapping[Step, str],
+    states: Agreed,
     statuses: "Statuses",
 ) -> set[Step]:
     """Observe and report partitions of one asset, and return the steps that got an event.
@@ -229,10 +230,11 @@ def _reconcile(
     The assets before it must be done.
     """
     source = input_key(workspace.config)
-    observed = set[Step]()
+    observed, read = set[Step](), Newest()
     for step in own:
         key = asset_key(workspace.config, step.asset)
-        fresh = statuses.is_fresh(key, step.partition)
+        made = step.partition is None or states[step][1] is not None
+        fresh = made and statuses.is_fresh(key, step.partition)
         if step in stale and fresh and source in graph.get(key).parent_keys:
             # The reason is not a changed input but, for example, a missing table.
             last = instance.get_latest_data_version_record(source, True, step.store_name)
@@ -240,15 +242,17 @@ def _reconcile(
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(workspace, instance, step, stale[step] + mark, last)
             observed.add(step)
-        elif step not in stale and not fresh:
+            read.clear()
+        elif step not in stale and made and not fresh:
             last = instance.get_latest_data_version_record(source, True, step.store_name)
             seen = _version_read(instance, key, source, step)
             if seen is not None and seen != _version(last):
                 _observe(workspace, instance, step, seen, last)
                 observed.add(step)
+                read.clear()
                 fresh = Statuses(instance, graph).is_fresh(key, step.partition)
         if not (fresh or step in stale) or _has_moved(workspace, instance, step):
-            instance.report_runless_asset_event(unchanged(workspace, instance, step, graph))
+            instance.report_runless_asset_event(unchanged(workspace, instance, step, graph, read))
             observed.add(step)
     return observed
 
@@ -333,7 +337,11 @@ def found_current(
 
 
 def unchanged(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step, graph: Graph
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step,
+    graph: Graph,
+    read: Newest,
 ) -> dg.AssetMaterialization:
     """Return the last event of a current step again, with counts of 0."""
     key = asset_key(workspace.config, step.asset)
@@ -346,7 +354,7 @@ def unchanged(
         partition=step.partition,
         description="Found current: nothing had to be made.",
         metadata={k: 0 if k in _COUNTS else v for k, v in metadata.items()} | {"unchanged": True},
-        tags=version_tags(workspace, instance, step, version, graph, {}),
+        tags=version_tags(workspace, instance, step, version, graph, read),
     )
 
 
