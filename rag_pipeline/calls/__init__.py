@@ -15,6 +15,7 @@ from rag_pipeline.calls.claims import Claims as Claims
 from rag_pipeline.calls.database import Database as Database
 from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT
 from rag_pipeline.calls.endpoint import PROBE as PROBE
+from rag_pipeline.calls.endpoint import TRIES_OF_A_PROBE as TRIES_OF_A_PROBE
 from rag_pipeline.calls.endpoint import Endpoint as Endpoint
 from rag_pipeline.calls.endpoint import Received as Received
 from rag_pipeline.calls.endpoint import Sending as Sending

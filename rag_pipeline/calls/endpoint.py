@@ -45,6 +45,7 @@ _NEVER_REACHED_SECONDS = 15.0
 _PROBE_SECONDS = 30.0
 PROBE = "Answer with the word: yes"
 """A harmless input. If a model answers it, failures of other inputs do not stop a run."""
+TRIES_OF_A_PROBE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,16 +285,20 @@ class Endpoint:
                 return answer.value
 
     async def _works(self, probe: Callable[[], Awaitable[Received[T]]] | None) -> bool:
-        """Send the probe once, and return whether it succeeds."""
+        """Send the probe, and return whether it succeeds. A passing fault does not decide."""
         if probe is None:
             return False
-        try:
-            await self._attempt(probe, Sending())
-        except ProviderError:
-            return False
-        self.circuit.succeed()
-        self.circuit.accepted()
-        return True
+        for _ in range(TRIES_OF_A_PROBE):
+            try:
+                await self._attempt(probe, Sending())
+            except TransientError:
+                continue
+            except ProviderError:
+                return False
+            self.circuit.succeed()
+            self.circuit.accepted()
+            return True
+        return False
 
     async def _wait_for_turn(self, tokens: float) -> None:
         if self.limiter.is_remote:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rag_pipeline.calls import (
     PROBE,
+    TRIES_OF_A_PROBE,
     Asking,
     CallCache,
     CallCounts,
@@ -44,9 +45,9 @@ from rag_pipeline.errors import (
 )
 
 _REFUSED_ALIKE = 3
-"""Number of inputs that fail singly, with none accepted, before the settings are blamed."""
+"""Number of failed inputs that call for a probe, before any is accepted and at the end."""
 _FAILED_IN_A_ROW = 20
-"""Number of inputs that fail in a row, after an accepted input, before the model is blamed."""
+"""Number of inputs that fail in a row, after an accepted input, that call for a probe."""
 
 
 class Embedded(NamedTuple):
@@ -169,35 +170,43 @@ def _embed_remotely(
     batches = list(embedder.batches([inputs[key] for key in fresh]))
     groups = [[fresh[i] for i in batch] for batch in batches] + [[key] for key in failures]
     failed: dict[bytes, ProviderError] = {}
+    in_a_row: list[bytes] = []
     unusable: set[bytes] = set()
-    kept = in_a_row = 0
+    kept = 0
 
     async def works(send: EmbedRequest) -> bool:
-        try:
-            with sent_as(Sending(once=True)):
-                vectors, _ = await send([(PROBE,)], input_type)
-        except ProviderError:
-            return False
-        return bool(np.isfinite(vectors).all())
+        for _ in range(TRIES_OF_A_PROBE):
+            try:
+                with sent_as(Sending(once=True)):
+                    vectors, _ = await send([(PROBE,)], input_type)
+                return bool(np.isfinite(vectors).all())
+            except GivenUpError:
+                continue
+            except ProviderError:
+                return False
+        return False
 
     async def give_up(part: Sequence[bytes], error: ProviderError, send: EmbedRequest) -> None:
-        nonlocal in_a_row, kept
         failed.update(dict.fromkeys(part, error))
-        in_a_row += sum(key not in failures for key in part)
-        if in_a_row < (_FAILED_IN_A_ROW if kept else _REFUSED_ALIKE):
-            return
+        in_a_row.extend(key for key in part if key not in failures)
+        if len(in_a_row) >= (_FAILED_IN_A_ROW if kept else _REFUSED_ALIKE):
+            await blame_texts(send)
+
+    async def blame_texts(send: EmbedRequest) -> None:
+        """Send the probe, and raise CallsStoppedError if it fails like the last texts."""
+        nonlocal kept
         if await works(send):
-            kept, in_a_row = kept + 1, 0
-        else:
-            # The settings are wrong, not the texts.
-            raise CallsStoppedError(
-                f"{error}; the same for each of {in_a_row} texts in a row and no text was embedded"
-                f"{' since' if kept else ''}: check the model's settings"
-            ) from None
+            kept += 1
+            in_a_row.clear()
+            return
+        raise CallsStoppedError(
+            f"{failed[in_a_row[-1]]}; the same for each of {len(in_a_row)} texts in a row and no text was embedded"
+            f"{' since' if kept else ''}: check the model's settings"
+        ) from None
 
     async def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
         """Store the usable vectors of a reply. Return the inputs whose vectors are unusable."""
-        nonlocal kept, in_a_row
+        nonlocal kept
         together = {key: inputs[key] for key in part}
         ends = np.cumsum([len(texts) for texts in together.values()])
         _check_shape(vectors, int(ends[-1]), embedder)
@@ -205,7 +214,8 @@ def _embed_remotely(
         good = {key: own.tobytes() for key, own in rows.items() if np.isfinite(own).all()}
         shares = _shares(used, together)
         if good:
-            kept, in_a_row = kept + len(good), 0
+            kept += len(good)
+            in_a_row.clear()
         await asking.store(good, {key: shares[key] for key in good})
         return [key for key in part if key not in good]
 
@@ -276,9 +286,16 @@ def _embed_remotely(
         async with embedder.connect() as send:
             work = partial(embed_batch, send=send)
             await run_bounded(asking.claim_groups(groups), work, embedder.max_concurrency)
+            if len(in_a_row) >= _REFUSED_ALIKE:
+                await blame_texts(send)
 
     try:
         run_calls(embed_all())
+    except CallsStoppedError:
+        # The model failed, perhaps not its last texts.
+        for key in in_a_row:
+            failed.pop(key, None)
+        raise
     finally:
         # Failed texts are noted, so they do not stop the next run.
         asking.fail(failed)

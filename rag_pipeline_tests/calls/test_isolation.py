@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from rag_pipeline.calls import PROBE, CallCache
+from rag_pipeline.calls import PROBE, CallCache, call_key
 from rag_pipeline.config import Embedding
 from rag_pipeline.errors import CallsStoppedError, TextsFailedError
 from rag_pipeline.models.embedding import embed
@@ -194,6 +194,21 @@ def test_a_model_that_fails_on_every_text_stops_the_run(fault: str, cache: CallC
             embed(texts, own, cache)
         assert server.billed.total() <= 3 * 71
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize("fault", ["402", "404", "500", "cut"])
+def test_an_outage_at_the_end_of_a_run_is_not_noted_against_its_texts(
+    fault: str, cache: CallCache
+) -> None:
+    texts = [f"text {n}" for n in range(6)]
+    late = set(texts[3:])
+    with billing(lambda sent: (fault, set(sent)) if {PROBE, *late} & set(sent) else None) as server:
+        own = model(server.url, max_texts=1, max_concurrency=1, patience_seconds=0.5)
+        with pytest.raises(CallsStoppedError):
+            embed(texts, own, cache)
+        assert set(server.answered) == set(texts) - late
+    keys = [call_key("embed:document", own.identity, text) for text in late]
+    assert cache.failures(keys) == {}
 
 
 def check_schedule(seed: int, cache: CallCache) -> None:
