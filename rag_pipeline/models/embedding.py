@@ -200,8 +200,8 @@ def _embed_remotely(
             in_a_row.clear()
             return
         raise CallsStoppedError(
-            f"{failed[in_a_row[-1]]}; the same for each of {len(in_a_row)} texts in a row and no text was embedded"
-            f"{' since' if kept else ''}: check the model's settings"
+            f"{failed[in_a_row[-1]]}; the same for each of {len(in_a_row)} texts in a row and no "
+            f"text was embedded{' since' if kept else ''}: check the model's settings"
         ) from None
 
     async def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
