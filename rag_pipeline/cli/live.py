@@ -23,6 +23,9 @@ _SHARED_WORDS = (
     ("calls_saved", "cached"),
 )
 
+_LEAST_PERCENT = 5
+"""Least share of the work, in percent, by which the time left is told without a terminal."""
+
 
 class Live:
     """Shows the progress of the current stage, and prints a line for each finished stage.
@@ -74,11 +77,14 @@ class Live:
         if what == step.row.unit:
             self._progress.advance(self._task, count)
         else:
-            self._also[what] += count
+            self._also["texts embedded" if what == "texts" else what] += count
         seconds = time.monotonic() - self._told
         if seconds < (LOGGED_EVERY if self._progress.disable else 1):
             return
         self._told += seconds
+        (task,) = self._progress.tasks
+        if task.total is not None and task.completed > task.total:  # more work than expected
+            self._progress.update(self._task, total=None)
         parts = [f"{n:,} {name}" for name, n in self._also.items()]
         if self._plan.pays:
             usd = self._plan.workspace.ledger.spent() - self._spent
@@ -86,9 +92,10 @@ class Live:
         also = ", ".join(parts)
         self._progress.update(self._task, also=also)
         if self._progress.disable:
-            (task,) = self._progress.tasks
             total = f" of {task.total:,.0f}" if task.total else ""
-            left = f", about {task.time_remaining:,.0f} s left" if task.time_remaining else ""
+            # The rate of the first few per cent says little.
+            seconds = task.time_remaining if task.percentage >= _LEAST_PERCENT else None
+            left = f", about {seconds:,.0f} s left" if seconds else ""
             done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""
             say(f"  {task.description}: {', '.join(filter(None, (done, also)))}{left}")
 

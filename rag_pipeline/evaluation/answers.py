@@ -22,7 +22,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Document, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError, TextsFailedError
-from rag_pipeline.evaluation.calibration import calibrated, with_token_vectors
+from rag_pipeline.evaluation.calibration import calibrated, count_tried, with_token_vectors
 from rag_pipeline.evaluation.results import ANSWERS, read_as
 from rag_pipeline.evaluation.runs import (
     load_queries,
@@ -56,15 +56,21 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     made: list[Answer | ProviderError]
     if isinstance(settings, AnswerMethod):
         made = [*settings.answer(found, workspace.models(counts))]
+        advance("questions", len(queries))
     else:
         assert isinstance(settings, ExtractiveAnswers)
         made = [*_extracted(workspace, configuration, found, settings, counts, calibration)]
-    advance("queries", len(queries))
     unsearched = load_unsearched(workspace, configuration.name)
     for n, query in enumerate(queries):
         if query.query_id in unsearched:
             made[n] = ProviderError("the query was not searched: see the retrieval run")
     return save_answers(workspace, configuration.name, source, queries, made, counts, calibration)
+
+
+def count_questions(workspace: Workspace, configuration: Configuration) -> int:
+    """Return the number of queries, and of the questions that a calibration probably searches."""
+    queries = load_queries(workspace)
+    return len(queries) + count_tried(workspace, configuration, queries)
 
 
 def _found(
@@ -150,7 +156,10 @@ def _extracted(
         read = lambda chunk: document(chunk.document_id)  # noqa: E731
         return form_answers(asked, settings, sentence_vectors, calibration, read)
 
-    made = made_from(found)
+    made = []
+    for one in found:
+        made += made_from([one])
+        advance("questions", 1)
     for neutral in NEUTRAL_QUERIES:
         is_open = [
             n

@@ -28,6 +28,7 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, Evidence, fit, placed, read_result
 from rag_pipeline.answering.reading import Floats, Passage
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, ExtractiveAnswers, Lexical, PassageReranker
 from rag_pipeline.config.models import LocalEmbedder
 from rag_pipeline.datamodels import Document, Query, ScoredChunk, SearchRequest, SearchResult
@@ -90,13 +91,30 @@ def calibrated(
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
     asked = [query for query in queries if not query.synthetic]
     fitted = None
-    if sum(bool(query.answering_documents) for query in asked) >= FEWEST:
+    if _are_enough(asked):
         found = examples(workspace, configuration, asked, ranked, counts)
         fitted = fit(found.rows, found.answers, found.asked, error) if found else None
     if fitted and (fitted.least or not error):
         return fitted
     found_both = examples_without_gold(workspace, configuration, counts)
     return (placed(*found_both) if found_both else None) or fitted or DEFAULT
+
+
+def count_tried(
+    workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
+) -> int:
+    """Return the number of results that `calibrated` reads, or more if rules make few questions."""
+    embedding = workspace.config.embeddings[configuration.embedding]
+    asked = [query for query in queries if not query.synthetic]
+    if _are_enough(asked):
+        most = _MOST_SEARCHED if getattr(embedding, "token_vectors", False) else _MOST_EMBEDDED
+        return 2 * min(len(asked), most)
+    is_local = isinstance(workspace.embedder(configuration.embedding), LocalEmbedder)
+    return (_MOST_MADE + len(GENERAL)) * is_local
+
+
+def _are_enough(asked: Sequence[Query]) -> bool:
+    return sum(bool(query.answering_documents) for query in asked) >= FEWEST
 
 
 def examples_without_gold(
@@ -184,6 +202,7 @@ def _read(
     workspace: Workspace, with_signs: Index | None, searched: SearchResult
 ) -> tuple[list[Passage], Evidence | None]:
     """Return the passages that an answer reads, and their evidence, or None without passages."""
+    advance("questions", 1)
     settings = workspace.config.evaluation.answers
     kind = detect(searched.query).kind
     most = most_contexts_of(searched.query, kind, settings)

@@ -13,6 +13,7 @@ from rag_pipeline.config import CorpusConfig, Key, Settings
 from rag_pipeline.config.corpus import VECTORS_VERSION
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, results, runs
+from rag_pipeline.evaluation.answers import count_questions
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
     LEADERBOARD_VERSION,
@@ -240,6 +241,7 @@ _ROWS = (
         about="The ranked chunks of every query.",
         activity="search with every query",
         unit="queries",
+        total=lambda workspace, key: len(runs.load_queries(workspace)),
         shown_counts=(("queries", "queries"),),
         methods=partial(_methods, ("retriever", "reranker")),
         models=_embedding_models,
@@ -270,6 +272,10 @@ _ROWS = (
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         activity="answer every query",
+        unit="questions",
+        total=lambda workspace, key: count_questions(
+            workspace, workspace.config.configuration(key)
+        ),
         shown_counts=(
             ("queries", "answers"),
             ("missing_judgements", "missing"),

@@ -1,5 +1,7 @@
 """A calibration is fitted to a corpus's own questions, kept with its answers, and served."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,15 @@ from rag_pipeline import Corpus
 from rag_pipeline.answering.confidence import EVIDENCE
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import calibration
-from rag_pipeline.evaluation.answers import load_answers, load_calibration, update_answers
+from rag_pipeline.evaluation.answers import (
+    count_questions,
+    load_answers,
+    load_calibration,
+    update_answers,
+)
 from rag_pipeline.evaluation.calibration import calibrated, examples
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
@@ -93,9 +101,13 @@ def test_the_steps_of_an_evaluation_open_the_index_once(fitted, monkeypatch):
     monkeypatch.setattr(Index, "open", counted)
     before = load_answers(workspace, "default")
     update_run(workspace, configuration)
-    update_answers(workspace, configuration)
+    done = Counter()
+    with listening(lambda what, count: done.update({what: count})):
+        update_answers(workspace, configuration)
     assert load_answers(workspace, "default") == before
     assert len(opened) == 1
+    # 25 questions are answered, and 24 are read with and without gold. One has no gold.
+    assert (done["questions"], count_questions(workspace, configuration)) == (25 + 49, 25 + 50)
 
 
 def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
