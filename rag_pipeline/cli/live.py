@@ -94,8 +94,8 @@ class Live:
         if self._progress.disable:
             total = f" of {task.total:,.0f}" if task.total else ""
             # The rate of the first few per cent says little.
-            seconds = task.time_remaining if task.percentage >= _LEAST_PERCENT else None
-            left = f", about {seconds:,.0f} s left" if seconds else ""
+            ahead = task.time_remaining if task.percentage >= _LEAST_PERCENT else None
+            left = f", about {ahead:,.0f} s left" if ahead else ""
             done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""
             say(f"  {task.description}: {', '.join(filter(None, (done, also)))}{left}")
 
