@@ -163,12 +163,18 @@ def built_file(released: Corpus, tmp_path: Path) -> Path:
 def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """Serve an empty bucket on loopback, and name it in AWS's variables; yield its address."""
     import boto3
+    from moto import backends
+    from moto.core import serialize
     from moto.moto_api._internal.models import moto_api_backend
     from moto.server import ThreadedMotoServer
     from werkzeug.serving import WSGIRequestHandler
 
     # Or each answer waits 40 ms for an acknowledgement.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
+    # Half of a request's time: moto lists the folders of its services, and parses known times.
+    monkeypatch.setattr(backends, "list_of_moto_modules", tuple)
+    parsed = lru_cache(maxsize=None)(vars(serialize)["parse_to_aware_datetime"])
+    monkeypatch.setattr(serialize, "parse_to_aware_datetime", parsed)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
