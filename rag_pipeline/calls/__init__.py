@@ -2,8 +2,8 @@
 
 A provider's client makes one attempt and classifies its failure (`http_errors`). `Endpoint.send`
 respects the rate limits and repeats failed attempts. `run_bounded` makes many calls at once.
-`CallCache` stores the answers, so that nothing is asked twice. `Claims` lets runs that want the
-same answer pay once. `Asking` combines them. One SQL database stores everything (`schema`,
+`CallCache` stores the answers. `Claims` makes runs that need the same answer pay for one call.
+`Asking` combines the cache and the claims. One SQL database stores everything (`schema`,
 `database`).
 """
 

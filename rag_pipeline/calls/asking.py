@@ -1,4 +1,4 @@
-"""Answer calls by their keys. If several runs want an answer, only one makes the call."""
+"""Answer calls by their keys. If several runs need an answer, only one run makes the call."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,16 +15,13 @@ _PER_CLAIM = 32
 
 
 class Asking:
-    """Collects the answers to a set of calls: first the known answers, then those that `run` adds.
+    """Collects the answers to a set of calls: first the known answers, then the answers of `run`.
 
-    `advance` is called with the keys of finished calls, to report progress.
+    `advance` gets the keys of finished calls, to report progress.
     """
 
     def __init__(
-        self,
-        keys: Iterable[bytes],
-        cache: CallCache,
-        advance: Callable[[Collection[bytes]], None],
+        self, keys: Iterable[bytes], cache: CallCache, advance: Callable[[Collection[bytes]], None]
     ) -> None:
         self.cache = cache
         self.answers = cache.get(wanted := list(keys))
@@ -38,7 +35,7 @@ class Asking:
         self._advance = advance
 
     def run(self, make: Callable[[list[bytes]], None]) -> None:
-        """Call `make` for the missing calls, and wait for the answers that other runs ask for.
+        """Call `make` for the missing calls, and wait for the answers that other runs get.
 
         `make` passes the keys to `claim` or `claim_groups`, and every result to `keep`, `store` or
         `fail`.
@@ -66,19 +63,19 @@ class Asking:
         return chain.from_iterable(self.claim_groups(parts(keys, _PER_CLAIM)))
 
     def keep(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
-        """Store the answers `new`, and the tokens that vectors and scores used, by key."""
+        """Store the answers `new` by key. `usage` has the tokens that vectors and scores used."""
         self.cache.put(new, usage)
         self._done(new)
 
     async def store(
         self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE
     ) -> None:
-        """Do what `keep` does, in a thread if the database is on another machine."""
+        """Store answers like `keep`, but in a thread if the database is on another machine."""
         if self.cache.database.is_shared:
             await asyncio.to_thread(self.cache.put, new, usage)
+            self._done(new)
         else:  # a transaction in a file takes less time than a switch of threads
-            self.cache.put(new, usage)
-        self._done(new)
+            self.keep(new, usage)
 
     def _done(self, new: Mapping[bytes, bytes]) -> None:
         self.answers.update(new)
@@ -86,7 +83,7 @@ class Asking:
         self._advance(new)
 
     def fail(self, failed: Mapping[bytes, ProviderError]) -> None:
-        """Count failed calls, and release their keys so that other runs may make the calls."""
+        """Count failed calls, and release their keys for other runs."""
         self.failed.update(failed)
         self.cache.fail(list(failed))
         self._claims.give_up(list(failed))

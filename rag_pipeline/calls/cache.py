@@ -1,7 +1,7 @@
-"""Store the answers to calls by key, so that nothing is sent to a model twice.
+"""Store the answers to calls by key. No call with a stored answer is sent again.
 
 The key of a call is the SHA-256 of provider, model, parameters and input. Answers are committed
-when they arrive, so a crash loses no more than the calls in flight.
+when they arrive, so a crash loses only the calls in flight.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from rag_pipeline.calls.schema import answers, failures
 from rag_pipeline.datamodels import Usage
 
 FILE_BYTES = 1 << 18
-"""In a shared database, an answer of more bytes is a file in the bucket."""
+"""In a shared database, a larger answer (in bytes) is a file in the bucket."""
 _USED_SECONDS = 86_400
-"""The last use of an answer is exact to a day, so that few reads have to write."""
+"""The last use of an answer is exact to a day, because most reads should write nothing."""
 _FREE_SHARE = 0.2
 NO_USAGE: Mapping[bytes, Usage] = {}
 _ANSWERED = delete(failures).where(failures.c.key == bindparam("answered"))
@@ -34,7 +34,7 @@ class AnswerFiles(Protocol):
         """Return the content of a file, or None if it does not exist."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """Write a file atomically: a reader sees the old content or the new content."""
+        """Write a file atomically. A reader sees the old or the new content."""
 
     def remove_file(self, path: str) -> None:
         """Delete a file if it exists."""
@@ -42,7 +42,7 @@ class AnswerFiles(Protocol):
 
 @dataclass(slots=True)
 class CallCounts:
-    """Counts of inputs that were sent to a model, and of inputs answered from the cache."""
+    """The numbers of inputs sent to a model (`made`) and answered from the cache (`saved`)."""
 
     made: int = 0
     saved: int = 0
@@ -61,20 +61,20 @@ class CallCache:
     own: "CallCache | None" = None
     """The cache of this machine alone, if other machines share `database`.
 
-    It holds the answers of local models, which are cheaper to make than to fetch. It also holds
-    answers from the time before the database was shared.
+    It holds the answers of local models, because these are cheaper to make than to fetch. It also
+    holds the answers from before the database was shared.
     """
     files: AnswerFiles | None = None
-    """Where large answers are kept, if other machines share `database`."""
+    """The files with large answers, if other machines share `database`."""
     store: str = ""
-    """The address of the store, in a database that several stores may share."""
+    """The address of the store, or "" if only one store uses the database."""
 
     def of_local_models(self) -> "CallCache":
         """Return the cache for answers of models that run on this machine."""
         return self if self.own is None else self.own
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys by key, and delete damaged answers."""
+        """Return the known answers by key, and delete damaged answers."""
         found = self._read(keys)
         missing = [key for key in keys if key not in found]
         if self.own is not None and missing and (mine := self.own.get(missing)):
@@ -107,7 +107,7 @@ class CallCache:
         return content if whole else None
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Return which of these keys have an answer, without reading the answers."""
+        """Return the keys that have an answer, without reading the answers."""
         rows = self.database.read_keys(select(answers.c.key), answers.c.key, keys)
         found = {row.key for row in rows}
         if self.own is not None:
@@ -115,7 +115,7 @@ class CallCache:
         return found
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
-        """Return by key the tokens that vectors and scores used. Chat replies contain theirs."""
+        """Return by key the tokens that vectors and scores used. Chat replies contain their own."""
         query = select(answers.c.key, answers.c.usage).where(answers.c.usage.is_not(None))
         rows = self.database.read_keys(query, answers.c.key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
@@ -125,10 +125,7 @@ class CallCache:
         return int(self.database.read(select(func.count()).select_from(answers))[0][0])
 
     def put(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
-        """Store answers, and the tokens (`usage`) of vectors and scores.
-
-        A stored answer survives a crash of the process.
-        """
+        """Store answers, and the tokens (`usage`) of vectors and scores, in one transaction."""
         if not new:
             return
         now = int(time.time())
@@ -153,12 +150,12 @@ class CallCache:
         return {**stored, "hash": _hash(key, value), "store": self.store}
 
     def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return for each failed call the number of runs in which it has failed."""
+        """Return by key the number of runs in which each failed call has failed."""
         rows = self.database.read_keys(select(failures), failures.c.key, keys)
         return {row.key: row.runs for row in rows}
 
     def fail(self, keys: Sequence[bytes]) -> None:
-        """Count one more failed run for each of these calls. An answer deletes the count."""
+        """Add a failed run to the count of each call. An answer deletes the count."""
         if not keys:
             return
         insert = self.database.insert(failures).on_conflict_do_update(
@@ -168,7 +165,7 @@ class CallCache:
         self.database.write(lambda connection: connection.execute(insert, rows))
 
     def touch(self, keys: Sequence[bytes]) -> None:
-        """Note that these answers are used now."""
+        """Set the last use of these answers to the present time."""
         used = (
             update(answers).where(answers.c.key == bindparam("found")).values(used=int(time.time()))
         )
@@ -210,18 +207,18 @@ class CallCache:
             self.own.prune(keys)
 
     def shrink(self) -> None:
-        """Give the space of deleted answers back to the disk if it exceeds 20 % of the file.
+        """Free the space of deleted answers if it exceeds 20 % of the file.
 
-        Waits for all other users of the file.
+        Wait for all other users of the file.
         """
         self.of_local_models().database.shrink(_FREE_SHARE)
 
 
 def is_whole(key: object, value: object, stored: object) -> bool:
-    """Tell whether an answer matches its hash. An old answer without a hash counts as whole."""
+    """Return whether an answer matches its hash, or is of an earlier version without hashes."""
     try:
         return stored is None or stored == _hash(key, value)  # type: ignore[arg-type]
-    except TypeError:  # one changed bit makes a text of bytes
+    except TypeError:  # one changed bit can turn bytes into a text
         return False
 
 

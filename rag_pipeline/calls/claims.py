@@ -13,15 +13,15 @@ from rag_pipeline.calls.processes import is_alive
 from rag_pipeline.calls.schema import answers, claims, processes
 
 _POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
-"""Time in seconds between two queries for other claims."""
+"""Seconds between two queries for the claims of other runs, in a file and in Postgres."""
 
 
 @dataclass(slots=True)
 class Claims:
     """Claims the keys of the calls that the code inside the `with` block makes.
 
-    The end of the block releases them. A claim holds while its process lives (see `processes`). So
-    other runs wait for a slow run, but not for a killed one.
+    The end of the block releases the claims. A claim ends with its process (see `processes`). So
+    other runs wait for a slow run, but not for a killed run.
     """
 
     cache: CallCache
@@ -36,7 +36,7 @@ class Claims:
         database.release_claims()
 
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Claim the keys that have no answer and no other claim. Return the claimed keys."""
+        """Claim and return the keys that have no answer and no claim of another block."""
         database = self.cache.database
         upsert = database.upsert(claims, "owner", "process")
         mine = {"owner": self.owner, "process": database.process_name}
@@ -55,14 +55,14 @@ class Claims:
         return database.write(work, lock="claims")
 
     def give_up(self, keys: Sequence[bytes]) -> None:
-        """Release keys whose call has failed, so that other runs may make it."""
+        """Release the keys of failed calls, because other runs may make these calls."""
         self.cache.database.delete(claims.c.key, keys, claims.c.owner == self.owner)
 
     def wait(self, keys: Sequence[bytes], known: dict[bytes, bytes]) -> list[bytes]:
         """Wait for the answers of other runs, and add them to `known`.
 
-        As soon as a key without an answer is free, return all keys without an answer. Return [] if
-        every key has an answer.
+        The wait ends when every key has an answer, or when one of the other keys is unclaimed.
+        Return the keys without an answer.
         """
         database, left = self.cache.database, list(keys)
         while left:

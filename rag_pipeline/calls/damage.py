@@ -16,7 +16,7 @@ _TEMPORARY = (schema.claims, schema.processes, schema.rate_limits)
 
 
 def damaged_answers(database: Database) -> list[bytes]:
-    """Read all answers, and return the keys of the damaged ones."""
+    """Read all answers, and return the keys of the damaged answers."""
     columns = (schema.answers.c[name] for name in ("key", "value", "hash"))
     return [row.key for row in database.read(select(*columns)) if not cache.is_whole(*row)]
 
@@ -29,9 +29,9 @@ def damaged_charges(database: Database) -> list[int]:
 
 
 def salvage(database: Database) -> None:
-    """Replace a damaged SQLite file with a file of its readable rows. Stop all runs first.
+    """Replace a damaged SQLite file with a file of its intact rows.
 
-    Each table is read from both ends up to the damage. Damaged rows are left out.
+    The caller must stop all runs first. Each table is read from both ends up to the damage.
     """
     path = database.path
     database.close()

@@ -1,7 +1,7 @@
 """The database of calls: one SQLite file, or a Postgres database that machines share.
 
-Work is a function that takes a connection and runs in one transaction. The function runs again if
-the connection to Postgres is lost, or if two transactions block each other.
+A transaction is a function that takes a connection. The function runs again if the connection to
+Postgres is lost, or if two transactions block each other.
 """
 
 import os
@@ -34,10 +34,10 @@ FORMAT = 2
 KEYS_AT_ONCE = 500
 """Number of keys in one query."""
 _PATIENCE = 60.0
-"""Maximum time in seconds to wait for a lock, or for Postgres to come back."""
+"""Maximum seconds to wait for a lock, or for a new connection to Postgres."""
 _CONNECT_SECONDS = 10
 _BLOCKED = {"40001", "40P01"}
-"""Codes of Postgres for transactions that blocked each other."""
+"""Postgres's error codes for transactions that blocked each other."""
 _REPAIR = "`rag doctor --full --repair` keeps the rows that can be read"
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
 _NOW = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
@@ -58,7 +58,7 @@ class Database:
         self._process: str | None = None
         self._pid = 0
         self.unreleased: set[str] = set()
-        """The owners of claims that could not be deleted; the heartbeat tries again."""
+        """The owners of claims that could not be deleted. The heartbeat tries again."""
 
     @property
     def is_shared(self) -> bool:
@@ -81,14 +81,14 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Return whether the SQLite file exists; always true for Postgres."""
+        """Return whether the SQLite file exists. The result is always True for Postgres."""
         return self.is_shared or self.path.exists()
 
     @property
     def process_name(self) -> str:
         """Return the name of this process in the table of processes.
 
-        Read it outside of a transaction, because the first read writes a row.
+        Read this property outside of a transaction, because the first read writes a row.
         """
         with self._lock:
             self._leave_parent()
@@ -109,8 +109,7 @@ class Database:
         """Call `work` in one transaction and return its value. Raise StoreError if it fails.
 
         In SQLite one transaction writes at a time. In Postgres, transactions with the same `lock`
-        run one after the other. `work` must have no effect but its writes, because it may run
-        again.
+        run one after the other. `work` may run again, so it must have no other effect than writes.
         """
 
         def transaction(engine: Engine) -> T:
@@ -137,7 +136,7 @@ class Database:
     def read_keys(
         self, query: Select[Any], column: Column[Any], keys: Sequence[bytes]
     ) -> Iterator[Any]:
-        """Yield the rows of a query where `column` holds one of `keys`, which may be many."""
+        """Yield the rows of a query where `column` holds one of any number of `keys`."""
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
@@ -151,15 +150,15 @@ class Database:
         self.write(work)
 
     def insert(self, table: Table) -> Any:
-        """Return this database's INSERT, to which a conflict clause can be added."""
+        """Return this database's INSERT, which accepts a conflict clause."""
         return (postgresql if self.is_shared else sqlite).insert(table)
 
     def upsert(self, table: Table, *changed: str) -> Any:
-        """Return an INSERT that updates the `changed` columns, if any, of rows that exist."""
+        """Return an INSERT that updates the columns `changed` of existing rows, if any."""
         return _upsert(self.is_shared, table, changed)
 
     def now(self, connection: Connection | None = None) -> float:
-        """Return the time in Unix seconds. For Postgres it is the time of the server."""
+        """Return the time in Unix seconds, for Postgres by the clock of its server."""
         if not self.is_shared:
             return time.time()
         if connection is None:
@@ -167,7 +166,7 @@ class Database:
         return float(connection.execute(_NOW).scalar_one())
 
     def check(self) -> None:
-        """Raise StoreError if a SQLite file is damaged; Postgres checks its own files."""
+        """Raise StoreError if a SQLite file is damaged. Postgres checks its own files."""
         if self.is_shared:
             return
         try:
@@ -189,12 +188,12 @@ class Database:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Move the log of a SQLite file into the file, so that the log takes no space."""
+        """Move the log of a SQLite file into the file, and empty the log."""
         if not self.is_shared:
             self.read(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def close(self) -> None:
-        """Close all connections; the next call opens them again."""
+        """Close all connections. The next call opens them again."""
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()
@@ -233,7 +232,7 @@ class Database:
             return self._engine
 
     def _leave_parent(self) -> None:
-        """Drop, without closing, the connections of the process that this one forked from."""
+        """After a fork, drop the connections of the parent process without closing them."""
         if self._pid != os.getpid():
             if self._engine is not None:
                 self._engine.dispose(close=False)
@@ -252,7 +251,7 @@ class Database:
         )  # fmt: skip
 
     def _create_file(self, engine: Engine) -> None:
-        """Create the tables of a SQLite file, or adopt those of an earlier version."""
+        """Create the tables of a SQLite file, or adopt the tables of an earlier version."""
         with engine.connect() as connection:
             if (found := _format(connection)) == FORMAT:
                 return
@@ -262,7 +261,7 @@ class Database:
                     f"rag_pipeline, or name another store"
                 )
             with earlier_build.attached(connection, self.path) as has_charges:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")  # one of several processes creates
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # only one process creates tables
                 if _format(connection) != FORMAT:
                     earlier_build.rename_answers(connection)
                     metadata.create_all(connection)
@@ -276,7 +275,7 @@ class Database:
 
 def _create_tables(engine: Engine) -> None:
     with engine.begin() as connection:
-        # CREATE TABLE IF NOT EXISTS fails for one of two processes that create a table together.
+        # Without a lock, CREATE TABLE IF NOT EXISTS fails for one of two concurrent processes.
         connection.execute(_LOCK, {"name": "schema"})
         metadata.create_all(connection)
 
@@ -297,7 +296,7 @@ def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
 
 
 def parts(keys: Sequence[T], most: int = KEYS_AT_ONCE) -> Iterator[Sequence[T]]:
-    """Yield keys in groups of at most `most`, which fit one query."""
+    """Yield keys in groups that fit one query, of at most `most` keys each."""
     return (keys[i : i + most] for i in range(0, len(keys), most))
 
 
@@ -306,7 +305,7 @@ def _format(connection: Connection) -> int:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Tell whether an error of Postgres is temporary, such as a restart or a deadlock."""
+    """Return whether an error of Postgres is temporary, such as a restart or a deadlock."""
     if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     refused = type(error.orig).__name__ == "OperationalError" and error.statement is None
@@ -330,7 +329,7 @@ def connect_sqlite(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode=WAL")
             break
         except sqlite3.OperationalError as error:
-            # If several connections switch a new file over, SQLite refuses all but one.
+            # If several connections change the mode of a new file, SQLite refuses all but one.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
@@ -340,7 +339,7 @@ def connect_sqlite(path: Path) -> sqlite3.Connection:
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user and machine for files that can be fetched or made again."""
+    """Return this user's folder for files that can be downloaded or made again."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "rag-pipeline"
 
@@ -369,7 +368,7 @@ def _shared(address: str, variable: str) -> Database:
     try:
         url = sa.make_url(address)
     except ArgumentError:
-        raise ConfigError(f"{variable}: not an address; {_EXPECTED}") from None
+        raise ConfigError(f"{variable}: the value is not an address; {_EXPECTED}") from None
     if url.get_backend_name() not in ("postgres", "postgresql"):
         raise ConfigError(f"{variable}: {url.drivername}://{url.host}: {_EXPECTED}")
     return Database(url.set(drivername="postgresql+psycopg2"))

@@ -1,8 +1,7 @@
 """Move the rows of an earlier version's SQLite files into the calls database, once.
 
-The earlier version of the program kept answers in `calls.sqlite` and charges in `costs.sqlite`. The
-rows of both are kept. Its other files hold reservations and notes of batches under way, and are
-removed.
+The earlier version kept answers in `calls.sqlite` and charges in `costs.sqlite`. These rows are
+moved. Its other files, with reservations and unfinished batches, are removed.
 """
 
 import shutil
@@ -23,12 +22,12 @@ _ADDED = {
     "is_file": "BOOLEAN NOT NULL DEFAULT 0",
     "store": "TEXT NOT NULL DEFAULT ''",
 }
-"""Columns of answers that the earlier version lacked in part."""
+"""Columns of answers. Files of the earlier version lack some of these columns."""
 
 
 @contextmanager
 def attached(connection: Connection, path: Path) -> Iterator[bool]:
-    """Attach `costs.sqlite`; yield whether it exists."""
+    """Attach `costs.sqlite` to the connection, and yield whether this file exists."""
     costs = path.with_name("costs.sqlite")
     exists = path.name == "calls.sqlite" and costs.exists()
     if exists:
@@ -42,7 +41,7 @@ def attached(connection: Connection, path: Path) -> Iterator[bool]:
 
 
 def rename_answers(connection: Connection) -> None:
-    """Rename the tables of answers and failures to those of the schema."""
+    """Give the tables of answers and failures the names of the schema, and add missing columns."""
     if columns := _columns(connection, "main", "calls"):
         connection.exec_driver_sql("ALTER TABLE calls RENAME TO rag_answers")
         for name in _ADDED.keys() - set(columns):

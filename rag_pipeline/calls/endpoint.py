@@ -31,26 +31,27 @@ _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 60.0
 _FAILURES_OF_AN_OUTAGE = 5
 _INPUTS_OF_AN_OUTAGE = 3
-"""Number of distinct inputs that must fail before the provider is blamed."""
+"""Minimum number of distinct failed inputs that show a fault of the provider."""
 _REFUSED_IN_A_ROW = 20
-"""Number of refused inputs in a row that stop a run in which inputs were accepted."""
+"""Number of consecutive refused inputs that stop a run in which inputs were accepted."""
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
 LONGEST_TIMEOUT = 2**_MOST_DOUBLINGS
-"""The longest timeout of an input that failed before, in usual timeouts."""
+"""Longest timeout of an input that failed in earlier runs, as a multiple of the usual timeout."""
 _MOST_PAID_IN_VAIN = 8
 """Maximum number of late or unusable replies that are paid for one input."""
 _NEVER_REACHED_SECONDS = 15.0
 _PROBE_SECONDS = 30.0
 PROBE = "Answer with the word: yes"
-"""A harmless input. If a model answers it, failures of other inputs do not stop a run."""
+"""A harmless input. If a model answers this input, failures of other inputs do not stop a run."""
 TRIES_OF_A_PROBE = 5
+"""Maximum number of tries of a probe. A temporary failure is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[T]):
-    """The result of one attempt: a value, the headers, and the reply's tokens or None."""
+    """The result of one attempt: a value, the headers, and the reply's tokens (None if unknown)."""
 
     value: T
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -63,20 +64,20 @@ _failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
 def asked_again(failures: int) -> AbstractContextManager[None]:
     """Set the number of earlier runs in which the input of the calls inside the block failed.
 
-    Such an input is tried three times at most. Its timeout doubles with each run, up to
-    eight times the usual one. Its failures do not count against the provider.
+    Such an input is tried three times at most. Its timeout doubles with each failed run, up to
+    eight times the usual timeout. Its failures do not count against the provider.
     """
     return setting(_failed_before, failures)
 
 
 @dataclass(eq=False, slots=True)
 class Sending:
-    """The state of one input that is being sent, or of the inputs of one request.
+    """The state of one input in flight, or of the inputs of one request.
 
-    An input is `suspect` if it failed in an earlier run, or while other inputs were answered. Then
-    its failures do not count against the provider. A suspect that is `isolated` from other inputs
-    is tried three times at most. If `once` is set, a request that reached the server is not
-    repeated.
+    An input is `suspect` if it failed in an earlier run, or while other inputs were answered. The
+    failures of a suspect input do not count against the provider. If it is also `isolated` from
+    other inputs, it is tried three times at most. If `once` is set, a request that reached the
+    server is not repeated.
     """
 
     failed_before: int = 0
@@ -98,12 +99,12 @@ def sent_as(sending: Sending) -> AbstractContextManager[None]:
 
 @dataclass(slots=True)
 class Circuit:
-    """Stops all calls (opens) if a provider seems to be down, and resumes them (closes).
+    """A circuit breaker: it stops all calls (opens) while a provider seems to be down.
 
-    The circuit opens if three or more inputs failed five times or more in all, over `patience`
-    seconds without an answer. If the server was never reached, 15 seconds are enough. If nothing
-    listens, one input is enough, because the address is probably wrong. An open circuit lets one
-    call through every 30 seconds. If this call succeeds, the circuit closes.
+    The circuit opens if at least three inputs failed at least five times in all, over `patience`
+    seconds without an answer. If the server was never reached, 15 seconds are enough. If the
+    connection is refused, one input is enough, because the address is probably wrong. An open
+    circuit lets one call through every 30 seconds. If this call succeeds, the circuit closes.
     """
 
     name: str
@@ -118,7 +119,7 @@ class Circuit:
     _failing: set[Sending] = field(init=False, default_factory=set)
     _refused: int = field(init=False, default=0)
     _accepted: bool = field(init=False, default=False)
-    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def check(self) -> None:
         """Raise CallsStoppedError while the circuit is open, except for one call per 30 seconds."""
@@ -131,7 +132,7 @@ class Circuit:
             raise self._stopped()
 
     def succeed(self) -> None:
-        """Note a reply. The provider is up, so the inputs that are failing become suspect."""
+        """Record a reply. The provider is up, so the inputs that are failing become suspect."""
         with self._lock:
             for sending in self._failing:
                 sending.suspect = True
@@ -139,16 +140,16 @@ class Circuit:
             self.last_success = self.clock()
 
     def accepted(self) -> None:
-        """Note that the provider accepted an input, so the settings are right."""
+        """Record that the provider accepted an input. This shows that the settings are right."""
         with self._lock:
             self._refused, self._accepted = 0, True
 
     def refuse(self, error: RefusedError, sending: Sending) -> ProviderError:
-        """Note a refusal. Return the error of this input alone, or CallsStoppedError.
+        """Record a refusal. Return the error of this input, or CallsStoppedError.
 
-        If three distinct inputs are refused and none was accepted, the settings are wrong. If
-        twenty in a row are refused after an accepted input, the provider refuses all calls from now
-        on. The caller sends a probe before it stops.
+        The settings are wrong if three distinct inputs are refused and none was accepted. After an
+        accepted input, twenty consecutive refusals mean that the provider refuses all calls. The
+        caller sends a probe before it stops.
         """
         with self._lock:
             if not sending.failed_before:
@@ -161,12 +162,12 @@ class Circuit:
             return found
 
     def limited(self) -> None:
-        """Note that the provider refused a call because of a rate limit, so it is up."""
+        """Record a refusal because of a rate limit. It shows that the provider is up."""
         with self._lock:
             self._close()
 
     def fail(self, error: TransientError, sending: Sending) -> None:
-        """Note a failure; raise CallsStoppedError if it opens the circuit."""
+        """Record a failure. Raise CallsStoppedError if it opens the circuit."""
         with self._lock:
             now = self.clock()
             self._reached |= error.reached
@@ -183,23 +184,20 @@ class Circuit:
             self._failing.add(sending)
             most = self.patience if self._reached else _NEVER_REACHED_SECONDS
             lasting = now - self._since >= min(self.patience, most)
-            if lasting and self._failures >= _FAILURES_OF_AN_OUTAGE and self._blames(error):
+            if lasting and self._failures >= _FAILURES_OF_AN_OUTAGE and self.blames(error):
                 self._next_probe = now + _PROBE_SECONDS
                 raise self._stopped()
 
     def blames(self, error: TransientError) -> bool:
-        """Tell whether the provider, and not the input, is to blame for a failure."""
+        """Return whether a failure is a fault of the provider, not of the input."""
         with self._lock:
-            return self._blames(error)
+            return not error.connected or len(self._failing) >= _INPUTS_OF_AN_OUTAGE
 
     @property
     def in_doubt(self) -> bool:
         """Return whether inputs failed for `patience` seconds, but too few to open the circuit."""
         with self._lock:
             return bool(self._failing) and self.clock() - self._since >= self.patience
-
-    def _blames(self, error: TransientError) -> bool:
-        return not error.connected or len(self._failing) >= _INPUTS_OF_AN_OUTAGE
 
     def _close(self) -> None:
         self._reached, self._failures, self._next_probe = True, 0, None
@@ -208,8 +206,9 @@ class Circuit:
     def _stopped(self) -> CallsStoppedError:
         seconds = self.clock() - self._since
         return CallsStoppedError(
-            f"{self.name}: stopped after {self._failures} failures in a row over {seconds:.0f} s; "
-            f"the last: {self._reason}; answers are kept, run again when it is back"
+            f"{self.name}: stopped after {self._failures} failures in a row over {seconds:.0f} s. "
+            f"The last failure: {self._reason}. All answers are kept. Run again when the provider "
+            f"is up"
         )
 
 
@@ -233,11 +232,11 @@ class Endpoint:
         """Return the result of `attempt`, which is repeated while its failure may be temporary.
 
         `attempt` makes one request. It raises TransientError if a repetition may help,
-        CallsStoppedError if no call can work, and ProviderError if this input failed for good.
-        `tokens` is an estimate for the limit per minute. The pause between two tries is the time
-        that the provider asks for. An exponential backoff with full jitter is added (Brooker,
-        "Exponential Backoff And Jitter", AWS 2015). `probe` sends `PROBE`, before failures of
-        several inputs stop all calls. If it succeeds, only these inputs failed.
+        CallsStoppedError if no call can succeed, and ProviderError if this input failed for good.
+        `tokens` is the estimated tokens of the request, for the limit per minute. The pause between
+        two tries is the time that the provider asks for, and an exponential backoff with full
+        jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015). Before failures of several
+        inputs stop all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
 
         Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raises CallsStoppedError when the circuit opens:
@@ -285,7 +284,7 @@ class Endpoint:
                 return answer.value
 
     async def _works(self, probe: Callable[[], Awaitable[Received[T]]] | None) -> bool:
-        """Send the probe, and return whether it succeeds. A passing fault does not decide."""
+        """Send the probe. Return whether it succeeds. Try again after a temporary failure."""
         if probe is None:
             return False
         for _ in range(TRIES_OF_A_PROBE):
@@ -323,9 +322,9 @@ class Endpoint:
             ) from None
 
     def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
-        """Return the seconds to wait after a failure. Raise if the input is given up.
+        """Return the seconds to wait after a failure, or raise to give up on the input.
 
-        After the `last` try, the caller raises instead.
+        After the `last` try, the caller raises.
         """
         if error.limited:
             self.circuit.limited()
@@ -343,7 +342,7 @@ class Endpoint:
         if not last and (in_vain or exhausted or tried):
             message = f"{error}; given up after {sending.tries} tries in {waited:.0f} s"
             if error.retry_after is not None and error.retry_after > left:
-                message += f": the provider asks to wait {error.retry_after:,.0f} s"
+                message += f"; the provider asks for a pause of {error.retry_after:,.0f} s"
             answered = self.circuit.last_success > sending.started
             if not answered and (error.limited or self.circuit.blames(error)):
                 raise CallsStoppedError(f"{message}, and no other call succeeded meanwhile")
@@ -357,19 +356,8 @@ class Endpoint:
         return _TRIES_IN_DOUBT if self.circuit.in_doubt else float("inf")
 
 
-def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
-    limits = settings.requests_per_minute, settings.tokens_per_minute
-    if limits == (None, None):
-        return RateLimiter()  # the headers of the provider count all processes
-    key = hashlib.sha256(repr((name, settings.api_key_env, limits)).encode()).hexdigest()[:16]
-    folder = cache_folder()
-    return RateLimiter(
-        *limits, time.time, key, lambda: shared_database() or limits_database(folder)
-    )
-
-
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
-    """Return the endpoint of this name. All callers with the same connection settings share it.
+    """Return the endpoint that all callers with this name and these connection settings share.
 
     Connection settings are the fields of `RemoteModel`, except the concurrency, the cache identity
     and the price.
@@ -381,10 +369,13 @@ def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
 
 @lru_cache(maxsize=64)
 def _endpoint(name: str, settings: RemoteModel) -> Endpoint:
-    return Endpoint(
-        name,
-        _open_limiter(name, settings),
-        Circuit(name, settings.patience_seconds),
-        settings.timeout_seconds,
-        settings.patience_seconds,
-    )
+    limits = settings.requests_per_minute, settings.tokens_per_minute
+    limiter = RateLimiter()  # the headers of the provider count all processes
+    if limits != (None, None):
+        key = hashlib.sha256(repr((name, settings.api_key_env, limits)).encode()).hexdigest()[:16]
+        folder = cache_folder()
+        limiter = RateLimiter(
+            *limits, time.time, key, lambda: shared_database() or limits_database(folder)
+        )
+    patience = settings.patience_seconds
+    return Endpoint(name, limiter, Circuit(name, patience), settings.timeout_seconds, patience)

@@ -1,4 +1,4 @@
-"""Group neighbours so that each group fits a request, a file or a shard."""
+"""Group neighbours into groups that fit a request, a file or a shard."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Classify failed attempts: try again, give this input up, or stop all calls."""
+"""Classify failed attempts: try again, give up on this input, or stop all calls."""
 
 import email.utils
 import re
@@ -11,11 +11,11 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, RefusedError, 
 _PASSING = {408, 409, 425, 429}
 _CURES = {
     402: "pay the bill",
-    403: "check what the key may use",
+    403: "check the permissions of the key",
     404: "check model and base_url",
     405: "check model and base_url",
 }
-"""Statuses that may concern every input, with the remedy."""
+"""The remedies for statuses that may concern every input."""
 _OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "exceeded your current quota")
 _KEY_LIKE = re.compile(
     r"\b(?:sk|pk|pa|jina|co)[-_][\w*.-]{8,}|\bBearer\s+[\w.*-]{8,}", re.IGNORECASE
@@ -46,7 +46,7 @@ def failure_of_status(
     `what` names the model, its server and the environment variable of its key. `stops` is an error
     code that usually concerns every input, such as the code for a missing model.
     """
-    said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
+    said = f"{what}: {redacted(message, *secrets) or 'the reply has no reason'} (HTTP {status})"
     error = ProviderError(said)
     if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
         error = CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")

@@ -17,8 +17,8 @@ async def run_bounded(
 ) -> None:
     """Await `work` for each item, at most `concurrency` at a time.
 
-    After the first exception no further item starts. Calls in flight are paid, so they get
-    `grace_seconds` to finish; then the exception is raised.
+    After the first exception no further item starts. Calls in flight cost money, so they get
+    `grace_seconds` to finish. Then the exception is raised.
     """
     waiting = iter(items)
     failed: list[Exception] = []

@@ -1,7 +1,7 @@
-"""Record each running process in one row, which a thread of the process renews.
+"""Record each running process in one row. A thread of the process renews the row.
 
-For its own machine, a reader asks the operating system whether a process still runs. A process of
-another machine or container counts as ended 90 seconds after its row was last renewed.
+The operating system tells whether a process of the same machine still runs. A process of another
+machine or container counts as ended if its row was not renewed for 90 seconds.
 """
 
 import os
@@ -27,7 +27,7 @@ _HEARTBEAT_SECONDS = 20.0
 
 
 def enlist(database: "Database") -> str:
-    """Add this process to the table, delete processes that have ended, and return its name.
+    """Add this process to the table, delete ended processes, and return the name of this process.
 
     The row is renewed until the database is closed.
     """
@@ -59,7 +59,7 @@ def _renew_until(database: "weakref.ref[Database]", name: str, closed: Event) ->
         found = database()
         if found is None or not found.is_open_as(name):
             return
-        with suppress(StoreError):  # tried again in 20 seconds
+        with suppress(StoreError):  # the next heartbeat tries again
             found.write(partial(_renew, found, name=name))
             if found.unreleased:
                 found.release_claims()
@@ -75,7 +75,7 @@ def _renew(database: "Database", connection: Connection, name: str) -> None:
 
 @cache
 def _machine() -> str:
-    """Return a name of this boot and container, within which process ids are unique."""
+    """Return a name of this boot and container. Process ids are unique within it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -84,7 +84,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in kernel ticks, or "" if unknown or ended."""
+    """Return the start time of a process in kernel ticks, or "" if it is unknown or has ended."""
     with suppress(OSError):
         # The second field, a name in parentheses, may contain spaces; the state follows it.
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from rag_pipeline.calls.contexts import setting
 
 Listener = Callable[[str, int], None]
-"""Called with a kind of work (`documents`, `chunks`, `texts`) and a number of newly done items."""
+"""Called with a kind of item (`documents`, `chunks`, `texts`) and the number of new done items."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
@@ -20,7 +20,7 @@ def advance(what: str, count: int) -> None:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Send every `advance` inside the block to this listener and those of outer blocks."""
+    """Report each `advance` inside the block to this listener and to those of outer blocks."""
     outer = _listener.get()
 
     def tell(what: str, count: int) -> None:

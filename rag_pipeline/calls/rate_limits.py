@@ -30,12 +30,12 @@ T = TypeVar("T")
 class Bucket:
     """A token bucket that holds the amount of one minute. Its level may be negative.
 
-    A caller waits until the level is 0 again. So callers are served in the order of their requests,
-    and a request above one minute's amount is served, too.
+    A caller waits until the level is 0 again. So callers are served in the order of their requests.
+    A request for more than one minute's amount is served, too.
     """
 
     allowed: float | None
-    """The limit per minute of the settings."""
+    """The limit per minute in the settings, or None without a limit."""
     per_minute: float | None = None
     per_second: float = 0.0
     level: float = 0.0
@@ -47,7 +47,7 @@ class Bucket:
             self.per_second = self.level / 60.0
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount; return the seconds to wait before using it."""
+        """Take an amount, and return the seconds to wait before its use."""
         if self.per_minute is None:
             return 0.0
         self._refill(now)
@@ -59,9 +59,9 @@ class Bucket:
     ) -> None:
         """Adopt the limit of a provider, but never more than the settings allow.
 
-        `remaining` is the amount left. `reset` is the number of seconds until the provider's bucket
-        is full. A value is None if the reply lacks it. A bucket for a minute is full after 60
-        seconds. So a longer `reset` reveals a longer period, such as a day, and the true rate.
+        `remaining` is the rest of the provider's bucket. `reset` is the number of seconds until
+        this bucket is full. A value is None if the reply lacks it. A bucket for a minute is full
+        after 60 seconds. So a longer `reset` shows a longer period, such as a day, and its rate.
         """
         if limit is not None and limit > 0:
             used = limit - remaining if remaining is not None else 0.0
@@ -86,8 +86,8 @@ class Bucket:
 class RateLimiter:
     """Limits the requests and tokens per minute to one endpoint, for all threads of a process.
 
-    If `database` is set, all processes and machines that use the same `name` share the limits. The
-    clocks of machines may differ by some seconds; the fastest clock counts.
+    If `database` is set, all processes and machines that use the same `name` share the limits. If
+    the clocks of machines differ by some seconds, the fastest clock counts.
     """
 
     requests_per_minute: int | None = None
@@ -98,7 +98,7 @@ class RateLimiter:
     _buckets: dict[str, Bucket] = field(init=False)
     _paused_until: float = field(init=False, default=0.0)
     _unused: float = field(init=False, default=0.0)
-    """Reserved tokens that were not used, negative if more were used."""
+    """Reserved but unused tokens. The number is negative if more tokens were used."""
     _headers: Mapping[str, str] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
@@ -108,14 +108,14 @@ class RateLimiter:
 
     @property
     def is_remote(self) -> bool:
-        """Return whether a reservation waits for a database that machines share."""
+        """Return whether a reservation needs a database that machines share."""
         return self.database is not None and self.database().is_shared
 
     def reserve(self, tokens: float) -> float:
-        """Reserve one request of some tokens; return the seconds to wait before sending it.
+        """Reserve one request of some tokens, and return the seconds to wait before sending it.
 
-        This also passes the limits in the last reply of this process to all processes. Raises
-        StoreError if the database can't be reached.
+        Also pass the limits in the last reply of this process to all processes. Raise StoreError if
+        the database can't be reached.
         """
 
         def work() -> float:
@@ -136,7 +136,7 @@ class RateLimiter:
         return max(0.0, self._paused_until - self.clock())
 
     def pause(self, seconds: float) -> None:
-        """Start no call for this number of seconds, because the provider asked for it."""
+        """Start no call for this number of seconds, as the provider asked."""
 
         def work() -> None:
             self._paused_until = max(self._paused_until, self.clock() + seconds)
@@ -145,7 +145,7 @@ class RateLimiter:
             self._changed(work)
 
     def settle(self, reserved: float, used: float) -> None:
-        """Correct a reservation by the tokens that a call used."""
+        """Replace the reserved tokens of a call by the used tokens."""
         with self._lock:
             self._unused += reserved - used
 
@@ -156,7 +156,7 @@ class RateLimiter:
                 self._headers = headers
 
     def _changed(self, work: Callable[[], T]) -> T:
-        """Call `work` on the state that all processes share; it may run twice."""
+        """Call `work` on the state that all processes share. `work` may run twice."""
         if self.database is None:
             return work()
         database = self.database()
@@ -186,7 +186,7 @@ class RateLimiter:
         found, now = json.loads(state), self.clock()
         self._buckets = {name: Bucket(**values) for name, values in found["buckets"].items()}
         for bucket in self._buckets.values():
-            # A time in the far future comes from a clock that was set back later.
+            # A time in the far future is from a clock that was set back later.
             bucket.updated = bucket.updated if bucket.updated < now + 60.0 else now
         self._paused_until = min(found["paused_until"], now + 3600.0)
 

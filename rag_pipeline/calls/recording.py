@@ -1,4 +1,4 @@
-"""A call cache for a dry run: it notes the calls that would be made, and writes nothing."""
+"""A call cache for dry runs. It records the calls that a run would make, and writes nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from rag_pipeline.errors import StoreError
 
 @dataclass(slots=True)
 class RecordingCache(CallCache):
-    """The answers of a call cache, read only.
+    """A call cache that is only read.
 
     With this cache, `models.chat.ask`, `models.embedding.embed_tokens` and
-    `search.reranking.passages.score_passages` note a call instead of making it. They return an
-    `UnknownReply` for a missing answer, or return or raise an UnknownReplyError.
+    `search.reranking.passages.score_passages` record a call instead of making it. For a missing
+    answer they return an `UnknownReply`, or return or raise an UnknownReplyError.
     """
 
     reads: bool = True
@@ -31,20 +31,20 @@ class RecordingCache(CallCache):
     missing: dict[CallKind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
     asked: dict[bytes, Settings] = field(default_factory=dict)
-    """The models of calls without an answer, if a step may ask several models."""
+    """The models of calls without an answer. Only steps that may ask several models set them."""
     learned: Callable[[CallKind, Settings | None], Learned] = lambda kind, model: Learned()
-    """Returns the learned tokens of a model, by default of the model of the step."""
+    """Returns the learned tokens of a model, or of the step's model if the settings are None."""
     guessed: bool = False
-    """Whether a prompt was made after another one had no answer, and may depend on it."""
+    """Whether a prompt may depend on an earlier prompt that has no answer."""
 
     @classmethod
     def of(cls, cache: CallCache) -> "RecordingCache":
-        """Return the dry run's view of a cache."""
+        """Return a recording cache that reads the answers of `cache`."""
         own = None if cache.own is None else cls.of(cache.own)
         return cls(cache.database, own, cache.files, cache.store)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
-        """Forget all noted calls, and set `reads` and `stands_in`."""
+        """Forget all recorded calls, and set `reads` and `stands_in`."""
         self.known_keys, self.missing = set(), {}
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 
@@ -55,7 +55,7 @@ class RecordingCache(CallCache):
         tokens: Callable[[bytes], ChargedTokens],
         model: Settings | None = None,
     ) -> list[bytes]:
-        """Note calls, and their model if it is given. Return the calls without an answer.
+        """Record calls, and their model if it is given. Return the calls without an answer.
 
         `tokens` estimates the tokens of a call without an answer.
         """
@@ -75,13 +75,13 @@ class RecordingCache(CallCache):
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not self.database.exists:
             return {}
-        # Unlike a run, this does not note the last use of the answers.
+        # Unlike a run, a dry run does not update the last use of the answers.
         rows = self.database.read_keys(select(answers), answers.c.key, keys)
         found = ((row.key, self._content(row)) for row in rows)
         return {key: value for key, value in found if value is not None}
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Return which of these keys have an answer."""
+        """Return the keys that have an answer."""
         return CallCache.known(self, keys) if self.database.exists else set()
 
     def _share(self, found: Mapping[bytes, bytes], own: CallCache) -> None:

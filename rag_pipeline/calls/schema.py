@@ -12,7 +12,7 @@ metadata = sa.MetaData()
 
 
 class _Blob(sa.LargeBinary):
-    """A column of bytes. From SQLite, a damaged row may return a text or a number instead."""
+    """A column of bytes. A damaged row of SQLite may return a text or a number."""
 
     def bind_processor(self, dialect: Dialect) -> Any:
         sqlite = dialect.name == "sqlite"
@@ -46,10 +46,7 @@ answers = Table(
 
 # `runs` counts the runs in which the call of a key has failed.
 failures = Table(
-    "rag_failures",
-    metadata,
-    *_columns(_Blob, "key", primary_key=True),
-    *_columns(Integer, "runs"),
+    "rag_failures", metadata, *_columns(_Blob, "key", primary_key=True), *_columns(Integer, "runs")
 )
 
 # Processes that claim keys or reserve money; see `processes`.
@@ -63,7 +60,7 @@ processes = Table(
     *_columns(Float, "seen"),
 )
 
-# Keys that are being asked now.
+# Keys of the calls that a process makes now.
 claims = Table(
     "rag_claims",
     metadata,
@@ -89,7 +86,7 @@ charges = Table(
     sqlite_autoincrement=True,
 )
 
-# The highest possible costs of calls on their way.
+# The highest possible costs of calls in flight.
 reservations = Table(
     "rag_reservations",
     metadata,
@@ -97,7 +94,7 @@ reservations = Table(
     *_columns(Text, "store", server_default=sa.text("''")),
     *_columns(Text, "corpus"),
     *_columns(Float, "usd"),
-    # Empty if the cost of the call will never be known.
+    # Empty if the cost of the call stays unknown.
     *_columns(Text, "process"),
 )
 
@@ -111,10 +108,7 @@ token_counts = Table(
 
 # State of the rate limits of a model, as JSON; see `rate_limits`.
 rate_limits = Table(
-    "rag_rate_limits",
-    metadata,
-    *_columns(Text, "name", primary_key=True),
-    *_columns(Text, "state"),
+    "rag_rate_limits", metadata, *_columns(Text, "name", primary_key=True), *_columns(Text, "state")
 )
 
 # Batches of a provider by the token in their metadata; see `models.batches`.

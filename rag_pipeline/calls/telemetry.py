@@ -1,7 +1,7 @@
 """Record OpenTelemetry spans and metrics of every step and model call, without texts.
 
-Names follow the semantic conventions for generative AI; `rag.*` are additions. Nothing is recorded
-unless the application, or `export`, sets up an OpenTelemetry provider.
+Names follow OpenTelemetry's semantic conventions for generative AI. Names of this package begin
+with `rag.`. Recording starts when the application or `export` sets up an OpenTelemetry provider.
 """
 
 import asyncio
@@ -62,15 +62,12 @@ _run: ContextVar[str | None] = ContextVar("run", default=None)
 
 @contextmanager
 def calling(kind: str, provider: str, model: str, address: str | None) -> Iterator[None]:
-    """Trace and time one request to a model; see `reply_told` and `used`."""
+    """Trace and time one request to a model. `reply_told` and `used` add its results."""
     attributes = _request(kind, provider, model)
     if address:
         attributes["server.address"] = address
     name = f"{_OPERATIONS[kind]} {model}"
-    with (
-        _span(name, attributes, SpanKind.CLIENT) as span,
-        setting(_call, _Call(span, attributes)),
-    ):
+    with _span(name, attributes, SpanKind.CLIENT) as span, setting(_call, _Call(span, attributes)):
         started = time.perf_counter()
         try:
             yield
@@ -78,11 +75,12 @@ def calling(kind: str, provider: str, model: str, address: str | None) -> Iterat
             attributes["error.type"] = _error_type(error)
             raise
         finally:
-            _meters().seconds.record(time.perf_counter() - started, attributes)
+            meters = _meters(metrics.get_meter_provider())
+            meters.seconds.record(time.perf_counter() - started, attributes)
 
 
 def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
-    """Note the model that a reply names, and the reasons why the reply ended."""
+    """Record the model that a reply names, and the reasons why the reply ended."""
     if (call := _call.get()) is None:
         return
     if model:
@@ -95,9 +93,9 @@ def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
 def used(
     kind: str, provider: str, model: str, tokens: Mapping[str, int], usd: float | None, batch: bool
 ) -> None:
-    """Note the tokens and the cost of a call; a call of a batch has no span.
+    """Record the tokens and the cost of a call. A call of a batch has no span.
 
-    `tokens` has `input`, `output` and `cached`, which is part of the input.
+    `tokens` has `input`, `output` and `cached`. `cached` is a part of `input`.
     """
     attributes, types = _request(kind, provider, model), ["input"]
     if kind == "chat":
@@ -109,7 +107,7 @@ def used(
             call.span.set_attribute("gen_ai.usage.cache_read.input_tokens", tokens["cached"])
         if usd is not None:
             call.span.set_attribute("rag.cost_usd", usd)
-    meters = _meters()
+    meters = _meters(metrics.get_meter_provider())
     for type_ in types:
         meters.tokens.record(tokens[type_], attributes | {"gen_ai.token.type": type_})
     if usd is not None:
@@ -214,7 +212,10 @@ def _flush() -> None:
     sending.join(_PATIENCE)
     if sending.is_alive():
         _given_up = True
-        _log.warning("no answer from the telemetry collector in %g s; steps don't wait", _PATIENCE)
+        _log.warning(
+            "the telemetry collector did not reply in %g s; later steps do not wait for it",
+            _PATIENCE,
+        )
 
 
 def _send() -> None:
@@ -229,12 +230,8 @@ class _Meters(NamedTuple):
     cost: metrics.Counter
 
 
-def _meters() -> _Meters:
-    return _meters_of(metrics.get_meter_provider())
-
-
 @cache
-def _meters_of(provider: metrics.MeterProvider) -> _Meters:
+def _meters(provider: metrics.MeterProvider) -> _Meters:
     meter = provider.get_meter(_NAME)
     return _Meters(
         meter.create_histogram(

@@ -1,4 +1,4 @@
-"""Define who may see which document: rules by path, a metadata value, and a default."""
+"""Define which callers may see a document: rules by path, a metadata value, and a default."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import OPERATOR, Caller
 Label = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[^,\[\]*\x00-\x1f]+$")]
 """A name without comma, bracket or asterisk, such as `hr` or `Domain Users`."""
 Labels = Literal["public"] | tuple[Label, ...]
-"""A caller needs one of the labels. An empty list closes a document for all callers."""
+"""A caller must have one of the labels. An empty list hides a document from all callers."""
 
 
 class AccessRule(Settings):
@@ -29,7 +29,7 @@ class Access(Settings):
     """Gives a document its labels: by the first matching rule, else by metadata, else `default`.
 
     `metadata` names a sidecar column or a field of the document's own metadata. Its value is a list
-    of labels, or labels separated by commas. An invalid value closes the document for all callers.
+    of labels, or labels separated by commas. An invalid value hides the document from all callers.
     """
 
     default: Labels
@@ -41,7 +41,7 @@ class Access(Settings):
         path = document_id
         folder = str(metadata.get("folder", "") or "")
         if "folder" in metadata and str(PurePosixPath(path).parent) != (folder or "."):
-            # A record chooses its id, which must not name a folder other than its file's.
+            # A record sets its own id. The id must not place the record in another folder.
             path = f"{folder}/{path.replace('/', ':')}".removeprefix("/")
         for patterns, labels in self._matchers:
             if patterns.match(path):
@@ -66,10 +66,7 @@ def read_caller(labels: str | None) -> Caller:
 
 
 def read_labels(value: Any) -> frozenset[str]:
-    """Return the labels in a list, in JSON text of a list, or in text separated by commas.
-
-    Return no labels for any other value.
-    """
+    """Return the labels in a list, a JSON list or comma-separated text, or none for other types."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)

@@ -1,4 +1,4 @@
-"""Define the `assistant` section of a corpus file, which sets how questions are answered."""
+"""Define the `assistant` section of a corpus file: how the assistant answers questions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from rag_pipeline.config.settings import ChatName, Settings, Share
 
 
 class FolderSource(Settings):
-    """Searches a folder of documents that are not indexed yet."""
+    """Searches a folder with documents that are not in the index."""
 
     source: Literal["folder"]
     path: str
@@ -55,8 +55,8 @@ class Expansion(Settings):
 class AssistantSettings(Settings):
     """Configures the assistant. If `chat` is null, rules answer with verbatim sentences.
 
-    `evaluation.answers` sets how passages become an answer, so that the served method is evaluated.
-    An answer lists its first `files` documents. `boosted_files` and `variants` override the
+    `evaluation.answers` configures the answer method, because the evaluation measures the served
+    method. An answer lists its first `files` documents. `boosted_files` and `variants` override the
     release's retriever. A model may improve its answer `reflections` times. If a model does not
     reply within `model_seconds`, rules replace the model.
     """
@@ -74,12 +74,13 @@ class AssistantSettings(Settings):
     def _reflection_needs_a_model(self) -> "AssistantSettings":
         if self.reflections and self.chat is None:
             raise ValueError(
-                f"reflections {self.reflections}: needs a model; name one of `chats` as `chat`"
+                f"reflections {self.reflections}: reflections need a model; set `chat` to one of "
+                f"`chats`"
             )
         return self
 
     def required(self) -> Mapping[str, str]:
-        """Return the optional package that calls `chat`, or {} if `chat` is null."""
+        """Return the extra for calls to `chat`, or {} if `chat` is null."""
         return {"dspy": "dspy"} if self.chat else {}
 
     @property

@@ -15,7 +15,7 @@ from rag_pipeline.errors import ProviderError
 
 
 class Models(Protocol):
-    """Calls the models of a corpus file. Each distinct call is sent and charged only once."""
+    """Calls the models of a corpus file. The same call is sent and charged only once."""
 
     @property
     def config(self) -> CorpusFile:
@@ -25,7 +25,7 @@ class Models(Protocol):
         """Return the vectors of texts by a variant of `embeddings`, or by the packaged model."""
 
     def token_starts(self, text: str, embedding: str | None) -> npt.NDArray[np.int64]:
-        """Return the offset of each token in characters (see `EmbeddingSettings.token_starts`)."""
+        """Return each token's offset in characters (see `EmbeddingSettings.token_starts`)."""
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         """Return for each prompt the reply of a model of `chats`, or the error of the call."""
@@ -40,13 +40,13 @@ class ChunkingSettings(Settings):
 
     @abstractmethod
     def spans(self, document: Document, models: Models) -> Iterable[Span]:
-        """Return half-open spans of the document's text in any order. Spans may overlap.
+        """Return half-open spans of the document's text, in any order. Spans may overlap.
 
-        If DocumentError is raised, the document is quarantined.
+        A DocumentError sends the document to quarantine.
         """
 
     def covers(self, config: CorpusFile, document_id: str) -> bool:
-        """Return whether the method can make chunks of a document."""
+        """Return whether the method can cut this document."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Define configurations, which name one variant per stage, and the keys of their partitions."""
+"""Define configurations (one variant per stage) and the keys of their partitions."""
 
 from functools import cached_property
 from typing import Literal, get_args
@@ -32,10 +32,7 @@ class Key(str):
         embedding: str = "",
         configuration: str = "",
     ) -> "Key":
-        """Return the key of these variants, or of a configuration.
-
-        A variant may be given only together with the variants before it.
-        """
+        """Return the key of a configuration, or of the first one, two or three variants."""
         parts = (chunking, contextualizer, embedding)
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts
@@ -46,9 +43,9 @@ class Key(str):
 
     @classmethod
     def parse(cls, partition: str) -> "Key":
-        """Return the key of a partition that is named by its variants, or that is "".
+        """Return the key of a partition that is named by its variants, or of the partition "".
 
-        Raises ValueError for any other name. `Configuration.key` is the key of a configuration.
+        Raise ValueError for any other name. `Configuration.key` is the key of a configuration.
         """
         if isinstance(partition, Key):
             return partition
@@ -64,11 +61,11 @@ class Key(str):
 
     @property
     def level(self) -> KeyLevel | None:
-        """Return the last part that the key has (see `KeyLevel`), or None if the key is empty."""
+        """Return the key's last level, or None if the key is empty."""
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: KeyLevel | None) -> "Key":
-        """Return the key shortened to a level. Raise ValueError if the key lacks this level."""
+        """Return the key up to a level. Raise ValueError if the key lacks this level."""
         if level not in self._shortened:
             parts = [self._parts[n] for n in LEVELS[: LEVELS.index(level) + 1]] if level else []
             if not all(parts):
@@ -82,7 +79,7 @@ STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 
 class _Choices(Settings):
     def variant(self, stage: str) -> str:
-        """Return the name of the variant that is chosen for `stage`, one of the STAGES."""
+        """Return the name of the chosen variant of `stage`, one of the STAGES."""
         return str(dict(self)[stage])
 
 

@@ -26,7 +26,7 @@ class ContextualizerSettings(Settings):
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return the context of each chunk in order, or "" for a chunk without context.
 
-        If ProviderError is raised, only this document fails. The next run tries it again.
+        After a ProviderError, only this document fails. The next run tries the document again.
         """
 
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
@@ -43,7 +43,7 @@ class ContextualizerSettings(Settings):
                 yield document, made
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
-        """Return whether the document exceeds the model's context window, which runs report."""
+        """Return whether the document exceeds the model's context window. Runs report this."""
         return False
 
 

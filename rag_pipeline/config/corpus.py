@@ -1,4 +1,4 @@
-"""Define the settings of a corpus file, and derive configurations, paths and fingerprints."""
+"""Define the settings of a corpus file. Derive its configurations, paths and fingerprints."""
 
 import importlib.util
 import itertools
@@ -47,14 +47,14 @@ VECTORS_VERSION = 2
 """Increase it when the embedded text of a chunk and its context changes."""
 
 _BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
-"""Endings of the files that reviews and imports write beside the queries file."""
+"""Endings of the files that reviews and imports write next to the queries file."""
 
 Variants = Mapping[Name, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 class CorpusConfig(Settings):
-    """Holds the attributes of one corpus file."""
+    """The attributes of one corpus file."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -115,12 +115,12 @@ class CorpusConfig(Settings):
             compares_tokens = self.rerankers[configuration.reranker].compares_tokens
             settings = self.embeddings[embedding]
             if compares_tokens and not settings.keeps_tokens:
-                cure = "choose another reranker for it"
+                cure = "choose another reranker"
                 if "token_vectors" in type(settings).model_fields:
                     cure = f"set embeddings.{embedding}.token_vectors: true"
                 raise ValueError(
                     f"configurations.{index}: the reranker {configuration.reranker!r} needs token "
-                    f"vectors, and the embedding {embedding!r} has none; {cure}"
+                    f"vectors, but the embedding {embedding!r} has none; {cure}"
                 )
         if self.serve != "best" and self.serve not in seen:
             raise ValueError(f"serve: {self.serve!r} is not one of: best, {', '.join(seen)}")
@@ -131,13 +131,12 @@ class CorpusConfig(Settings):
             fixed = (lexical.k1, lexical.b, lexical.text_weight) == (1.2, 0.75, 1)
             if retriever.lexical_engine == "lance" and not fixed:
                 raise ValueError(
-                    f"retrievers.{name}.engine: lance always has k1 1.2, b 0.75 and text_weight "
+                    f"retrievers.{name}.engine: lance supports only k1 1.2, b 0.75 and text_weight "
                     f"1; remove these settings from `lexical`, or choose another engine"
                 )
         for place, section, wanted in self._variants_named():
             if wanted not in self.section(section):
-                none = f"none, as there is no `{section}` section"
-                known = ", ".join(self.section(section)) or none
+                known = ", ".join(self.section(section)) or f"(the section `{section}` is empty)"
                 raise ValueError(f"{place}: {wanted!r} is not one of: {known}")
         return self
 
@@ -170,7 +169,7 @@ class CorpusConfig(Settings):
                 wanted, known = rule.variant(stage), self.variants(stage)
                 if wanted not in known and stage not in rule.model_fields_set:
                     raise ValueError(
-                        f"configurations.{index}.{stage}: it is not set, and `{stage}s` has no "
+                        f"configurations.{index}.{stage}: missing, and `{stage}s` has no "
                         f"variant `none`; set it to one of: *, {', '.join(known)}, or add the "
                         f"variant `none: {{method: none}}`"
                     )
@@ -184,7 +183,7 @@ class CorpusConfig(Settings):
             if rule.name and len(combinations) > 1:
                 raise ValueError(
                     f"configurations.{index}.name: {rule.name!r} would name "
-                    f"{len(combinations)} configurations; leave the name out where '*' is used"
+                    f"{len(combinations)} configurations; remove the name, because '*' is used"
                 )
             for combination in combinations:
                 parts = dict(zip(STAGES, combination, strict=True))
@@ -197,7 +196,7 @@ class CorpusConfig(Settings):
 
     @cached_property
     def _readers(self) -> dict[str, dict[str, Configuration]]:
-        """Return the configurations that read each partition, by level and partition."""
+        """The configurations that read each partition, by level and partition."""
         found: dict[str, dict[str, Configuration]] = {"": self.all_configurations}
         for name, one in self.all_configurations.items():
             for level in LEVELS:
@@ -205,7 +204,7 @@ class CorpusConfig(Settings):
         return found
 
     def readers(self, level: KeyLevel | None, partition: str) -> dict[str, Configuration]:
-        """Return by name the configurations that read a partition, or all if it is ""."""
+        """Return by name the configurations that read a partition, or all if `partition` is ""."""
         return self._readers.get(f"{level} {partition}" if partition else "", {})
 
     @property
@@ -231,18 +230,18 @@ class CorpusConfig(Settings):
 
     @property
     def unmeasured(self) -> str | None:
-        """Return a warning if the evaluation does not measure the served answers, or None."""
+        """Return a warning if the evaluation does not measure the served answers, else None."""
         chat = self.assistant.chat
         if chat is None or not isinstance(self.evaluation.answers, ExtractiveAnswers):
             return None
         return (
-            f"{self.where}: assistant.chat: {chat!r} writes the answers that users get, and the "
+            f"{self.where}: assistant.chat: {chat!r} writes the served answers, but the "
             f"leaderboard measures verbatim sentences; to measure the served answers, set "
             f"evaluation.answers: {{method: llm, chat: {chat}}}"
         )
 
     def used_settings(self) -> Iterator[tuple[str, Settings]]:
-        """Yield place and settings of the assistant and of all variants that are used or named."""
+        """Yield the place and settings of the assistant and of all used or named variants."""
         chosen: list[tuple[str, Settings]] = [("assistant.chat", self.assistant)]
         for one in self.all_configurations.values():
             chosen += [(f"{s}s.{one.variant(s)}", self.chosen(one, s)) for s in STAGES]
@@ -314,7 +313,7 @@ class CorpusConfig(Settings):
 
     @property
     def documents_path(self) -> Path:
-        """Return the folder or file with the documents. It has no meaning for a bucket."""
+        """Return the folder or file with the documents. The path is meaningless for a bucket."""
         return self.path(self.documents.path)
 
     @property
@@ -338,7 +337,7 @@ class CorpusConfig(Settings):
         return self.path(self.prices) if self.prices else None
 
     def located(self, settings: SettingsT) -> SettingsT:
-        """Return a model's settings with absolute paths of its files."""
+        """Return a model's settings with absolute paths to its files."""
         paths = {
             name: str(self.path(value))
             for name in ("path", "tokenizer")
@@ -356,13 +355,13 @@ class CorpusConfig(Settings):
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
-        """Return the fingerprint of loaded documents. It doesn't depend on the files' bytes."""
+        """Return the fingerprint of loaded documents. The bytes of files are no part of it."""
         return fingerprint("documents", self.documents.code_version)
 
     def refusals_fingerprint(self) -> str:
-        """Return the fingerprint of refused documents, which depends on limits and OCR."""
+        """Return the fingerprint of refused documents, from limits and installed OCR."""
         limits = self.documents.max_bytes, self.documents.parse_seconds
-        # A scan that was refused becomes readable when an OCR package is installed.
+        # A refused scan becomes readable when an OCR package is installed.
         reads_scans = ["ocr"] if importlib.util.find_spec("rapidocr") else []
         return fingerprint("documents", self.documents.code_version, *limits, *reads_scans)
 

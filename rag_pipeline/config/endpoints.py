@@ -1,8 +1,8 @@
 """Keep the cached answers and tables of models that move to another address.
 
 Call keys and fingerprints contain a model's address, because a name such as `default` is not
-unique. The store records each model's first address. If a model has moved, its `cache_identity` is
-its first address.
+unique. The store records each model's first address. The first address becomes the
+`cache_identity` of a model that has moved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]
 
 
 def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
-    """Return each variant's model and identity address, which later runs use as `first`."""
+    """Return each variant's model and identity address, the `first` addresses of later runs."""
     return {
         f"{section}.{name}": {"model": _name(settings), "address": settings.identity_url}
         for section, name, settings in remote_models(config)
@@ -34,8 +34,8 @@ def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
 def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> CorpusConfig:
     """Return the settings with each model's first address as its `cache_identity`.
 
-    A configured `cache_identity` is not changed. A variant that now names a different model gets no
-    `cache_identity`.
+    A configured `cache_identity` is not changed. If a variant now names a different model, it gets
+    no `cache_identity`.
     """
     changed: dict[str, dict[str, Settings]] = {}
     for section, name, settings in remote_models(config):
@@ -51,16 +51,16 @@ def moved_models(config: CorpusConfig) -> Iterator[str]:
     for section, name, settings in remote_models(config):
         if settings.identity_url != settings.base_url:
             yield (
-                f"{section}.{name} is called at {settings.base_url or 'its vendor'} and keeps the "
-                f"answers of {settings.identity_url or 'its vendor'}; if it is a different model, "
-                f"set cache_identity to a new name"
+                f"{section}.{name}: calls go to {settings.base_url or 'the vendor'}, and answers "
+                f"of {settings.identity_url or 'the vendor'} are reused; if the model is "
+                f"different, set cache_identity to a new name"
             )
 
 
 def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
-    """Return the corpus file's settings of the model that `settings` of a release describe.
+    """Return the corpus file's settings of a release's model, with the current address.
 
-    The corpus file has the model's current address. If it lacks the model, return `settings`.
+    If the corpus file lacks the model, return `settings`.
     """
     if isinstance(settings, RemoteModel):
         same = fingerprint(settings)

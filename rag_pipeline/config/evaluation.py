@@ -30,7 +30,7 @@ from rag_pipeline.errors import ProviderError
 
 
 class RelevanceSettings(Settings):
-    """Configures a judge, which labels the retrieved passages that answer a query."""
+    """Configures a judge, which labels the passages that answer a query."""
 
     judge: str
 
@@ -66,11 +66,11 @@ class AnswerSettings(Settings):
 class ExtractiveAnswers(AnswerSettings):
     """Answers with at most `sentences` verbatim sentences of the first `contexts` chunks.
 
-    If these chunks hardly match the question, four times as many are read. The kind of the question
-    sets the form: quotes, a list or a table. Lists and tables use three times as many chunks. If
-    the probability that the chunks hold the answer is below `confidence`, the answer is "nothing
-    found". The default of `confidence` rejects about the share `error` (0 to 1) of the answerable
-    questions.
+    If these chunks hardly match the question, four times as many are read. The intent of the
+    question sets the form: quotes, a list or a table. Lists and tables use three times as many
+    chunks. If the probability that the chunks hold the answer is below `confidence`, the answer is
+    "nothing found". The default of `confidence` rejects about the share `error` (0 to 1) of the
+    answerable questions.
     """
 
     code_version = 25
@@ -81,7 +81,7 @@ class ExtractiveAnswers(AnswerSettings):
 
 
 class AnswerMethod(AnswerSettings):
-    """Answers in its own words from the passages, for example with a chat model."""
+    """Writes an answer from the passages in new words, for example with a chat model."""
 
     @abstractmethod
     def answer(
@@ -94,7 +94,7 @@ Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method", default
 
 
 class EntityExtractor(Settings):
-    """Extracts facts from answers. Two texts match if they are `similarity` percent similar."""
+    """Extracts facts from answers. Two texts match if they are at least `similarity` % similar."""
 
     extractor: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
@@ -110,7 +110,7 @@ Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor",
 
 
 class ContextJudge(Settings):
-    """Judges the contexts of answers, and sets the weights and penalties of their metrics."""
+    """Judges the contexts of answers. The settings are weights and penalties of the metrics."""
 
     judge: str
     contexts: int = Field(default=5, ge=1, le=50)
@@ -129,28 +129,26 @@ class ContextJudge(Settings):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[ContextJudgement | ProviderError]:
-        """Return for each query the judgement of its contexts, or the error of the judge."""
+        """Return the judgement of each query's contexts, or the judge's error."""
 
     @model_validator(mode="after")
     def _levels_descend(self) -> "ContextJudge":
         if not self.high >= self.medium >= self.low:
-            raise ValueError(
-                f"high {self.high}, medium {self.medium} and low {self.low} must descend"
-            )
+            levels = f"high {self.high}, medium {self.medium}, low {self.low}"
+            raise ValueError(f"{levels}: each level must be at most the level before it")
         return self
 
 
 Context = Annotated[ContextJudge, VariantsOf(CONTEXT_JUDGES, "judge", default="rules")]
 
 AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
-"""Settings of further scores of answers."""
+"""Settings of an additional score of answers."""
 
 
 class HealthThresholds(Settings):
     """Sets thresholds for a configuration's health. null means no threshold.
 
-    `drop` is the largest accepted decrease of the average relevance (0 to 1) since the served
-    release.
+    `drop` is the largest accepted decrease of the mean relevance (0 to 1) since the served release.
     """
 
     relevance: Share | None = 0.6
@@ -162,7 +160,7 @@ class HealthThresholds(Settings):
 
 
 class Evaluation(Settings):
-    """Configures judges, answer methods and thresholds. `scores` adds further scores of answers."""
+    """Configures judges, answer methods, thresholds and additional `scores` of answers."""
 
     model_config = ConfigDict(defer_build=True)
 

@@ -48,7 +48,7 @@ class LocalEmbedder(Embedder, Protocol):
 
 
 EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, Usage]]]
-"""Returns one vector per text of the inputs, in order, and the usage."""
+"""Returns a vector for each text of the inputs, in order, and the usage."""
 
 
 @runtime_checkable
@@ -104,17 +104,14 @@ class Completion:
 
 
 class Chat(Protocol):
-    """Sends messages to a chat model. It accepts concurrent calls."""
+    """Sends messages to a chat model. Calls may be concurrent."""
 
     identity: str
     """Provider, model and all parameters that change the replies, for call keys."""
     max_concurrency: int
 
     async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Return the reply to messages, as JSON if a schema is given.
-
-        Raises ProviderError if the call fails.
-        """
+        """Return the reply, as JSON if there is a schema. Raise ProviderError if the call fails."""
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -140,16 +137,16 @@ class EmbeddingSettings(Settings):
     def token_starts(self, text: str) -> TokenStarts:
         """Return the ascending offsets of the tokens.
 
-        The default is a high estimate of up to 4 letters per token. English prose has 4 to 5
+        The default is a high estimate: at most 4 letters per token. English prose has 4 to 5
         characters per token. Chinese and Japanese have at most about one token per character.
         """
         return np.array([found.start() for found in _TOKEN.finditer(text)], np.int64)
 
     @abstractmethod
     def open(self) -> Embedder:
-        """Return a LocalEmbedder or a RemoteEmbedder. It is called once per process.
+        """Return a LocalEmbedder or a RemoteEmbedder. Each process calls this once.
 
-        Raises ConfigError or ProviderError if the model is unusable.
+        Raise ConfigError or ProviderError if the model is unusable.
         """
 
 
@@ -172,7 +169,7 @@ class ChatSettings(Settings):
         """Return provider, model and all parameters that change the replies."""
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings, limited to `seconds` per request and `patience` seconds of retries.
+        """Return settings with at most `seconds` per request and `patience` seconds of retries.
 
         The default ignores both limits.
         """

@@ -1,4 +1,4 @@
-"""Find corpus files and parse them, or raise one error with every mistake and its cure."""
+"""Find and parse corpus files. One error lists all mistakes with their remedies."""
 
 import importlib.util
 import os
@@ -31,13 +31,13 @@ RENAMED: Mapping[str, str] = {
 }
 """The current name of each renamed setting, by its path in the file. `*` matches any text."""
 _SHORTEST_SECRET = 4
-"""Minimum length in characters of a variable's value that messages hide."""
+"""Messages hide values of variables with at least this many characters."""
 _MOST_VALUES = 100_000
-"""Maximum number of values in a corpus file. An alias counts with its whole content."""
+"""Maximum number of values in a corpus file. An alias counts as many as its content."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses repeated keys, which YAML accepts, and aliases with too much content."""
+    """Refuses repeated keys, which PyYAML accepts, and aliases with too much content."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -71,9 +71,9 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
-    """Validate a corpus file's attributes. Environment variables replace `{{ env.NAME }}`.
+    """Validate a corpus file's attributes. Replace `{{ env.NAME }}` by environment variables.
 
-    Raises ConfigError with one line per mistake: file, setting, value and allowed values.
+    Raise ConfigError with one line per mistake: file, setting, value and allowed values.
     """
     where = str(file) if file else "corpus file"
     if not isinstance(attributes, dict):
@@ -100,8 +100,8 @@ def load_config(file: str | Path) -> CorpusConfig:
 
     Its relative paths start from the first of these folders that holds `documents.path`: the file's
     folder, the project root above it, and the working directory. A project root has
-    `workspace.yaml` or `pyproject.toml`. Raises ConfigError if the file is invalid, and
-    MissingExtraError if an optional package that the file needs is not installed.
+    `workspace.yaml` or `pyproject.toml`. Raise ConfigError if the file is invalid, and
+    MissingExtraError if the file needs an optional package that is not installed.
     """
     file = Path(file).expanduser()
     try:
@@ -128,7 +128,7 @@ def load_config(file: str | Path) -> CorpusConfig:
 
 
 def _require_extras(config: CorpusConfig) -> None:
-    """Raise MissingExtraError with one command that installs the packages that a file needs."""
+    """Raise MissingExtraError with one command that installs all missing packages."""
     missing: dict[str, tuple[str, str]] = {}
     for place, settings in config.used_settings():
         for module, extra in settings.required().items():
@@ -146,9 +146,9 @@ def other_settings(file: Path) -> list[str]:
 
 
 def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
-    """Yield each corpus file of a folder with the name of its corpus. Include invalid files.
+    """Yield each corpus file of a folder, also an invalid file, with the name of its corpus.
 
-    The folder and Dagster's `*/defs/*/defs.yaml` below it are searched.
+    Search the folder and Dagster's `*/defs/*/defs.yaml` below it.
     """
     for place in _PLACES:
         for file in sorted(folder.glob(place)):
@@ -170,7 +170,7 @@ def _corpus_name(text: str) -> str:
 def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:
     """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text.
 
-    Also add each variable's value to `values`, with the `{{ env.NAME }}` that the value replaces.
+    Also add each replaced `{{ env.NAME }}` to `values`, by the variable's value.
     """
     if isinstance(value, dict):
         return {k: _with_environment(v, where, (*path, str(k)), values) for k, v in value.items()}
@@ -192,7 +192,7 @@ def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dic
 
 
 def _written(attributes: Any, error: Any) -> Any:
-    """Return the value of a pydantic error as it is written in the file."""
+    """Return the text in the file of the value that caused a pydantic error."""
     *_, last = error["loc"] or (None,)
     if last == "[key]":
         return error["input"]
@@ -203,7 +203,7 @@ def _written(attributes: Any, error: Any) -> Any:
 
 
 def _without(line: str, values: Mapping[str, str]) -> str:
-    """Replace the values of variables, which may be secret, by `{{ env.NAME }}` in a message."""
+    """Replace variables' values in a message by `{{ env.NAME }}`, because values may be secret."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:
             for form in (value, repr(value)[1:-1], repr(f"\"'{value}")[4:-1]):
@@ -236,9 +236,10 @@ def _explain(error: Any, written: Any) -> str:
     place = ".".join(path)
     if kind == "missing":
         return f"{place}: missing"
-    if kind == "extra_forbidden" and (now := _new_name(place)):
-        return f"{place}: this setting is called {now}"
     if kind == "extra_forbidden":
+        for earlier, now in RENAMED.items():
+            if fnmatchcase(place, earlier):
+                return f"{place}: this setting is called {now}"
         allowed = sorted({name for m in models for name in m.model_fields})
         return f"{place}: unknown setting; allowed here: {', '.join(allowed)}"
     if kind == "union_tag_not_found":
@@ -259,10 +260,6 @@ def _explain(error: Any, written: Any) -> str:
     return f"{place}: {_shown(written)}: {error['msg']}"
 
 
-def _new_name(place: str) -> str | None:
-    return next((now for earlier, now in RENAMED.items() if fnmatchcase(place, earlier)), None)
-
-
 def _standing_at(
     annotation: Any, marks: Sequence[Any], loc: list[Any]
 ) -> tuple[list[str], list[type[BaseModel]]]:
@@ -276,11 +273,8 @@ def _standing_at(
     models = _models_in(annotation, marks)
     if loc and (len(models) > 1 or any(isinstance(mark, VariantsOf) for mark in marks)):
         tag, *loc = loc  # pydantic adds the tag of a union's member
-        models = [
-            m
-            for m in models
-            if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())
-        ]
+        every = ((m, f) for m in models for f in m.model_fields.values())
+        models = [m for m, f in every if get_args(f.annotation) == (tag,)]
     fields = [m.model_fields[loc[0]] for m in models if loc and loc[0] in m.model_fields]
     if not fields:
         return [str(step) for step in loc if models or isinstance(step, int)], models

@@ -1,12 +1,12 @@
-"""Load methods and models, of this package and of other packages, from entry points.
+"""Load methods and models of this package and of other packages from entry points.
 
-A package names its settings classes in its pyproject.toml, in a group for each kind:
+A package lists its settings classes in its pyproject.toml, in one group per kind:
 
     [project.entry-points."rag_pipeline.chunkings"]
     paragraphs = "my_package:ParagraphChunking"
 
 The corpus file names the entry point (`method: paragraphs`). The first read of a corpus file
-imports the packages. A broken package stops only the corpora that name it.
+imports the packages. A broken package stops only the corpora that use it.
 """
 
 from collections.abc import Hashable, Mapping
@@ -26,11 +26,11 @@ from rag_pipeline.errors import ConfigError
 class VariantsOf:
     """Marks an annotated settings class as the union of a group's classes.
 
-    The setting `key` selects the class. Its type in each class is `Literal["the name"]`. A model
-    with such a field builds the union at its first use. So it needs `defer_build=True`, and
+    The setting `key` selects the class. Its type in each class is `Literal["the name"]`. The first
+    use of a model with such a field builds the union. So the model needs `defer_build=True`, and
     `default_factory` for a default. All classes of the group must be subclasses of `among`. The
-    union leaves out classes that are not subclasses of the annotated class. A mapping without the
-    `key` selects the class named `default`, if there is one.
+    union contains only subclasses of the annotated class. A mapping without the `key` selects the
+    class `default`, if it is set.
     """
 
     group: str
@@ -83,7 +83,7 @@ class VariantsOf:
 
 
 def _refusing(error: ConfigError) -> CoreSchema:
-    """Return the schema of a broken plugin: only a corpus file that names it is refused."""
+    """Return a schema that refuses the corpus files that use a broken plugin."""
 
     def refuse(_: object) -> None:
         raise PydanticCustomError("broken_plugin", "{reason}", {"reason": str(error)})

@@ -4,15 +4,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Protocol,
-    runtime_checkable,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -26,7 +18,7 @@ from rag_pipeline.errors import ProviderError
 
 
 class RerankInput(NamedTuple):
-    """Holds a query, the passages to score for it, and the passages' documents if known."""
+    """A query with its passages to score, and with the passages' documents if they are known."""
 
     query: str
     passages: tuple[str, ...]
@@ -41,7 +33,7 @@ RerankRequest = Callable[[str, list[str]], Awaitable[tuple[list[float], Usage]]]
 
 @dataclass(frozen=True, slots=True)
 class RerankLimits:
-    """Limits the passages and tokens of a request, and the tokens of a query with a passage."""
+    """The maximum passages and tokens of a request, and tokens of a query with one passage."""
 
     passages: int
     pair_tokens: int | None
@@ -56,7 +48,7 @@ class Scorer(Protocol):
 
     @property
     def identity(self) -> str:
-        """Return provider, model and all parameters that change the scores, for call keys."""
+        """Return the provider, model and all parameters that change the scores, for call keys."""
 
 
 @runtime_checkable
@@ -69,12 +61,12 @@ class LocalScorer(Scorer, Protocol):
 
 @runtime_checkable
 class RemoteScorer(Scorer, Protocol):
-    """Scores with a model behind a network. It accepts concurrent requests."""
+    """Scores with a model behind a network. Requests may be concurrent."""
 
     max_concurrency: int
 
     def connect(self) -> AbstractAsyncContextManager[RerankRequest]:
-        """Open connections for the running event loop and yield a function for one request."""
+        """Open connections for the running event loop, and yield a function for one request."""
 
 
 class RerankerSettings(Settings):
@@ -85,7 +77,7 @@ class RerankerSettings(Settings):
     method: str
 
     def chat_used(self, config: CorpusFile) -> ChatSettings | None:
-        """Return the chat model that scores the passages, or None if no chat model does."""
+        """Return the chat model that scores the passages, or None for other methods."""
         used = self.models_used(config)
         return next((one for one in used if isinstance(one, ChatSettings)), None)
 
@@ -93,7 +85,7 @@ class RerankerSettings(Settings):
 class PassageReranker(RerankerSettings):
     """Scores the first `candidates` chunks of a query as passages.
 
-    Further chunks follow in the retriever's order. With `on_error: keep_order`, a failed query
+    The other chunks follow in the retriever's order. With `on_error: keep_order`, a failed query
     keeps the retriever's order. With `fail`, a search raises the error. A run then fails if more
     than one query and more than 5 % of the queries fail. The next run sends failed queries again.
     """
@@ -103,21 +95,21 @@ class PassageReranker(RerankerSettings):
 
 
 class ModelReranker(PassageReranker):
-    """Reranks with a model that is made for it. Scores are cached by query and passages."""
+    """Scores with a reranking model. The call cache keeps scores by query and passages."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
     """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
 
     @abstractmethod
     def open(self) -> Scorer:
-        """Return a LocalScorer or a RemoteScorer. It is called once per process.
+        """Return a LocalScorer or a RemoteScorer. Each process calls this once.
 
-        Raises ConfigError or ProviderError if the model is unusable.
+        Raise ConfigError or ProviderError if the model is unusable.
         """
 
 
 class FunctionReranker(PassageReranker):
-    """Reranks with a function, which may call the models of the corpus file."""
+    """Scores with a function. The function may call the models of the corpus file."""
 
     @abstractmethod
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:

@@ -15,9 +15,9 @@ LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 class AdaptiveSelection(Settings):
     """Keeps few chunks for a simple query and more chunks for a complex query.
 
-    `contexts` are three maximum numbers of chunks: for a complexity below 0.3, below 0.7, and of at
-    least 0.7 (see `search.selection`). A query's scores are scaled to 0..1, and a chunk's scaled
-    score must exceed `floor`.
+    `contexts` has three maximum numbers of chunks: for a complexity below 0.3, below 0.7, and from
+    0.7 on (see `search.selection`). A query's scores are scaled to 0..1. A chunk is kept if its
+    scaled score exceeds `floor`.
     """
 
     contexts: tuple[int, int, int] = (3, 5, 7)
@@ -26,19 +26,20 @@ class AdaptiveSelection(Settings):
     @model_validator(mode="after")
     def _counts_grow(self) -> "AdaptiveSelection":
         if not 1 <= self.contexts[0] <= self.contexts[1] <= self.contexts[2]:
-            raise ValueError(f"contexts {list(self.contexts)} must be at least 1 and must not fall")
+            shown = list(self.contexts)
+            raise ValueError(f"contexts {shown}: use numbers of at least 1 in ascending order")
         return self
 
 
 class RetrieverSettings(Settings):
-    """Holds the common settings of all retrievers.
+    """The common settings of all retrievers.
 
-    - `k`: number of chunks that a search returns.
-    - `near_duplicates`: leaves out a chunk whose text nearly equals that of a better chunk, in the
-    same `document` or in the `corpus`.
-    - `most_per_document`: at most this many chunks come from one document.
-    - `expand`: adds a chunk's neighbours or its whole section (see `search.widening`).
-    - `adaptive`: keeps more chunks for complex queries. `true` uses the default settings.
+    - `k`: Number of chunks that a search returns.
+    - `near_duplicates`: `document` or `corpus` leaves out a chunk if a better chunk of the same
+      document or corpus has nearly the same text.
+    - `most_per_document`: Maximum number of chunks from one document.
+    - `expand`: Adds a chunk's neighbours or its whole section (see `search.widening`).
+    - `adaptive`: Keeps more chunks for complex queries. `true` uses the default settings.
 
     `near_duplicates` and `most_per_document` select from the best 200 chunks. A plugin's method
     must be a `search.retrievers.SinglePassRetriever`.
@@ -62,17 +63,17 @@ class RetrieverSettings(Settings):
 
     @property
     def lexical_engine(self) -> LexicalEngine | None:
-        """Return the BM25 engine whose index is searched, or None if only vectors are searched."""
+        """Return the searched BM25 engine, or None if only vectors are searched."""
         return None
 
     @property
     def splits_query(self) -> bool:
-        """Return whether words that name a document are removed from the embedded query."""
+        """Return whether the embedded query lacks the words that name a document."""
         return False
 
     @property
     def adds_queries(self) -> bool:
-        """Return whether further queries are made from the chunks that a first search found."""
+        """Return whether the chunks of a first search give further queries."""
         return False
 
 
@@ -80,28 +81,18 @@ Retriever = Annotated[RetrieverSettings, VariantsOf(RETRIEVERS, "method")]
 
 
 class Lexical(Settings):
-    """Holds the settings of all BM25 engines. The defaults of k1 and b are Lucene's.
+    """The settings of all BM25 engines. The defaults of k1 and b are Lucene's.
 
     `language: auto` detects the language of each chunk and query, for documents in several
-    languages. A term in a chunk's text counts `text_weight` times, and once in its context. The
+    languages. A term counts `text_weight` times in a chunk's text, and once in its context. The
     score of a chunk without context does not depend on this weight.
     """
 
     code_version = 2
     language: Literal[
-        "english",
-        "german",
-        "french",
-        "spanish",
-        "italian",
-        "arabic",
-        "dutch",
-        "portuguese",
-        "russian",
-        "chinese",
-        "auto",
-        "none",
-    ] = "english"
+        "english", "german", "french", "spanish", "italian", "arabic", "dutch", "portuguese",
+        "russian", "chinese", "auto", "none",
+    ] = "english"  # fmt: skip
     k1: float = Field(default=1.2, gt=0.0)
     b: float = Field(default=0.75, ge=0.0, le=1.0)
     text_weight: int = Field(default=1, ge=1, le=10)

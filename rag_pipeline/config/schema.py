@@ -11,7 +11,7 @@ from rag_pipeline.config.parsing import COMPONENT_TYPE
 def corpus_schema() -> dict[str, Any]:
     """Return the schema of a whole corpus file: `type` and `attributes`.
 
-    Unlike `load_config`, it does not check that named variants exist.
+    Unlike `load_config`, the schema does not check that named variants exist.
     """
     attributes = CorpusConfig.model_json_schema()
     definitions = attributes.pop("$defs")

@@ -1,4 +1,4 @@
-"""Define the base class of settings, fingerprints, and settings of documents and releases."""
+"""Define the base class of settings, fingerprints, and the settings of documents and releases."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ Variable = Annotated[str, AfterValidator(_variable)]
 class NameIn:
     """Marks a setting that names a variant of another section of the corpus file.
 
-    The named variant must exist, and it becomes part of the fingerprint.
+    The named variant must exist. It is a part of the fingerprint.
     """
 
     section: str
@@ -64,14 +64,14 @@ PATTERNS = {
     CRON: "write a cron expression: minute, hour, day, month and weekday in UTC, as 0 3 * * *",
     _OWNER: "write an email address (top-level domain of 2 to 7 letters), or team:NAME",
 }
-"""The advice of error messages for values that do not match a pattern."""
+"""The advice in error messages about values that do not match a pattern."""
 ChatName = Annotated[str, NameIn("chats")]
 EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class CorpusFile(Protocol):
-    """Gives the settings of a variant access to other parts of the corpus file."""
+    """The parts of a corpus file that the settings of a variant may read."""
 
     @property
     def where(self) -> str:
@@ -89,16 +89,16 @@ class CorpusFile(Protocol):
 
 
 class Settings(BaseModel):
-    """The base of all settings classes. Objects are frozen and refuse unknown names."""
+    """The base class of all settings. Objects are immutable and refuse unknown settings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
     )
     code_version: ClassVar[int] = 1
     requires: ClassVar[Mapping[str, str]] = {}
-    """The extra that installs each optional package, by the package's module."""
+    """The extra of each optional package, by the package's module."""
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset()
-    """Names of settings that change no result, such as timeouts. Fingerprints ignore them."""
+    """Settings without influence on results, such as timeouts. Fingerprints ignore them."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with the settings in `update`. Cached properties are not copied."""
@@ -108,11 +108,11 @@ class Settings(BaseModel):
         return copied
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Return the values that the fingerprint depends on, by name."""
+        """Return the settings in the fingerprint, by name."""
         return {name: value for name, value in self if name not in self.not_fingerprinted}
 
     def required(self) -> Mapping[str, str]:
-        """Return the optional packages that these settings need: see `requires`."""
+        """Return the extras of the optional packages that these settings need (see `requires`)."""
         return self.requires
 
     def names(self) -> Iterator[tuple[str, str, str]]:
@@ -131,13 +131,13 @@ class Settings(BaseModel):
         return list(dict.fromkeys(name for _, section, name in self.names() if section == "chats"))
 
     def models_used(self, config: CorpusFile) -> list["Settings"]:
-        """Return the settings of the models that are called, by default all named variants."""
+        """Return the settings of the called models, by default all named variants."""
         return [config.section(section)[name] for _, section, name in self.names()]
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return further inputs of the fingerprint, by default the models that are called.
+        """Return further inputs of the fingerprint, by default the called models.
 
-        Raises ConfigError if an input, such as a file, is missing.
+        Raise ConfigError if an input, such as a file, is missing.
         """
         return [*self.models_used(config)]
 
@@ -170,9 +170,9 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 class RemoteModel(Settings):
     """Configures calls to a model behind a network.
 
-    All processes and machines with the same call database share the rate limits. Lower limits that
-    the provider reports take precedence. A failed call is retried for `patience_seconds`. If no
-    call succeeds for that long, the run stops.
+    All processes and machines with the same call database share the rate limits. If the provider
+    reports lower limits, these limits hold. A failed call is retried for `patience_seconds`. If no
+    call succeeds for this time, the run stops.
     """
 
     not_fingerprinted = frozenset(
@@ -187,9 +187,9 @@ class RemoteModel(Settings):
     different model at the same address, set any other name.
     """
     price: Price | None = None
-    """The model's price. It takes precedence over the prices files."""
+    """The model's price. It overrides the prices files."""
     api_key_env: str
-    """The name of the environment variable with the key. Files never hold keys."""
+    """The name of the environment variable with the key. Corpus files contain no keys."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     max_concurrency: int = Field(default=16, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -207,7 +207,7 @@ class RemoteModel(Settings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not an address like https://host/v1")
         if parts.username or parts.password:
-            raise ValueError("an address must not hold a key: name its variable in api_key_env")
+            raise ValueError("the address contains a key; name the key's variable in api_key_env")
         return url
 
     @property
@@ -216,7 +216,7 @@ class RemoteModel(Settings):
         return self.base_url if self.cache_identity is None else self.cache_identity or None
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Return the values that the fingerprint depends on, by name."""
+        """Return the settings in the fingerprint, by name."""
         return super().fingerprinted() | {"base_url": self.identity_url}
 
 
@@ -224,14 +224,14 @@ class DocumentsSource(Settings):
     """Selects the files of the corpus in a folder or bucket, with globs and limits.
 
     - `max_deleted`: A load deletes at most this share of the loaded documents, or up to ten
-      documents. If more are gone, it deletes none and fails until the deletion is allowed.
+      documents. If more documents are missing, the load fails until the deletion is allowed.
     - `metadata`: A .csv or .jsonl file with one line per document: `document_id`, `title`, and your
       own fields for filters, such as date, source and access labels.
     - `gitignore`: The folder's `.gitignore` files exclude files.
     - `follow_links`: `true` follows links to folders inside the folder, each folder once.
       `anywhere` also follows links to files and links out of the folder.
     - `processes`: Maximum number of files that are parsed in parallel, by default one per core and
-      at most four. Parsing a PDF can take 500 MiB per process.
+      at most four. A process can need 500 MiB to parse a PDF.
     """
 
     code_version = 1
@@ -250,20 +250,19 @@ class DocumentsSource(Settings):
 
     @property
     def s3_client(self) -> Callable[[], Any] | None:
-        """Return the function that makes the bucket's boto3 client, or None for the default."""
+        """Return the function that creates the boto3 client, or None for the default client."""
         return self._s3_client
 
     def read_with(self, s3_client: Callable[[], Any]) -> None:
-        """Set the function that makes the bucket's boto3 client. A file cannot set it."""
+        """Set the function that creates the boto3 client. A corpus file cannot set it."""
         self._s3_client = s3_client
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":
         if bool(self.path) == bool(self.s3):
-            named = f"both path {self.path!r} and s3 {self.s3!r} are" if self.s3 else "nothing is"
+            both = f"path {self.path!r} and s3 {self.s3!r} are set; " if self.s3 else ""
             raise ValueError(
-                f"{named} named; name either `path`, a folder or file, or `s3`, like "
-                f"s3://bucket/prefix"
+                f"{both}set either `path`, a folder or file, or `s3`, like s3://bucket/prefix"
             )
         if self.s3:
             parts = urlsplit(self.s3)
@@ -275,11 +274,11 @@ class DocumentsSource(Settings):
 class Retention(Settings):
     """Sets how long superseded data is kept. Served and current data is always kept.
 
-    - `keep_releases`: A rollback can reach this many of the newest releases.
+    - `keep_releases`: This many of the newest releases are kept for rollbacks.
     - `keep_days`: Tables, indexes and results of removed variants are kept for this time.
-    - `version_hours`: Superseded versions of a table are kept for this time, which must exceed the
-      duration of any step.
-    - `calls_days`: Unused answers of models are kept for this time after their last use.
+    - `version_hours`: Superseded versions of a table are kept for this time. It must exceed the
+      duration of every step.
+    - `calls_days`: Answers of models are kept for this time after their last use.
     - `keep_runs`, `runs_days`: The corpus's newest `keep_runs` finished Dagster runs are kept for
       `runs_days`. A run with the latest materialization of a partition is always kept.
     """
@@ -299,7 +298,7 @@ class Alerts(Settings):
 
 
 class Gate(Settings):
-    """Sets the metrics in which a candidate must not be worse than the served release.
+    """Sets the metrics of the gate. In these, a candidate must not be worse than the release.
 
     - `metrics`: If there are none, only the blocking checks decide.
     - `margin`: A loss of at most this much, in the metric's unit, is accepted.
@@ -325,10 +324,8 @@ def fingerprint(*parts: Any) -> str:
     """Return 16 hex digits of the SHA-256 over the parts' canonical JSON.
 
     The parts are a stage's settings and its upstream fingerprint. Rows with another fingerprint are
-    stale.
-
-    The JSON of settings has their `code_version` and lacks the settings in `not_fingerprinted`.
-    This also holds for settings inside settings. Raises TypeError if a part has no JSON form.
+    stale. The JSON of settings, also of nested settings, has their `code_version` and lacks the
+    settings in `not_fingerprinted`. Raise TypeError if a part has no JSON form.
     """
     canonical = json.dumps(parts, default=_plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

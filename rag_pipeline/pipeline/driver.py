@@ -132,10 +132,7 @@ def drive(
                 plan.estimate()
             documents = todo.documents if todo else None
             yield Started(step, _total(workspace, step, documents))
-            with (
-                in_run(run_id) if run_id else nullcontext(),
-                listening(partial(progress, step)),
-            ):
+            with in_run(run_id) if run_id else nullcontext(), listening(partial(progress, step)):
                 outcome = make(workspace, step, documents)
             made.add(step)
             yield Made(step, outcome)

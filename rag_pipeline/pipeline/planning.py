@@ -226,10 +226,7 @@ def stale_steps(workspace: Workspace) -> dict[Step, str]:
 
 
 def is_stale(
-    workspace: Workspace,
-    step: Step,
-    pending: Mapping[Step, Plan],
-    stale: Container[Step],
+    workspace: Workspace, step: Step, pending: Mapping[Step, Plan], stale: Container[Step]
 ) -> bool:
     """Return whether a run that makes the `stale` steps would also make `step`."""
     if step in pending:

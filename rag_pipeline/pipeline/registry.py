@@ -20,11 +20,7 @@ from rag_pipeline.evaluation.leaderboard import (
     leaderboard_digest,
     leaderboard_is_current,
 )
-from rag_pipeline.evaluation.queries import (
-    QUERIES_VERSION,
-    queries_are_current,
-    queries_digest,
-)
+from rag_pipeline.evaluation.queries import QUERIES_VERSION, queries_are_current, queries_digest
 from rag_pipeline.evaluation.results import JudgedResults
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings

@@ -259,10 +259,7 @@ def _check_content(release: Release, folder: Path, file: Path) -> None:
         if found != pinned.rows:
             raise ValueError(f"{VECTORS} has {found} rows, and the manifest says {pinned.rows}")
         if (folder / DOCUMENTS).exists():
-            with (
-                pa.OSFile(str(folder / DOCUMENTS)) as source,
-                pa.ipc.open_stream(source) as rows,
-            ):
+            with pa.OSFile(str(folder / DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
                 _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / DOCUMENTS)
             if lost := indexed - known:
                 raise ValueError(f"{DOCUMENTS} lacks {min(lost)!r}")

@@ -206,10 +206,7 @@ def _row_counts(
 
 
 def _expect(
-    rows: Sequence[dict[str, Any]],
-    key: str,
-    faults: tuple[str, ...],
-    total: int | None = None,
+    rows: Sequence[dict[str, Any]], key: str, faults: tuple[str, ...], total: int | None = None
 ) -> CheckResult:
     """Expect `key` to be unique and every column of `faults` to be zero.
 

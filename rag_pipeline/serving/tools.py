@@ -367,9 +367,7 @@ def health_of(assistant: Assistant) -> ServerHealth:
     )
 
 
-def _in_thread(
-    seconds: float | None,
-) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
+def _in_thread(seconds: float | None) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
     """Return a decorator that does a tool's blocking work in a thread, for at most `seconds`.
 
     Errors of this package become tool errors.

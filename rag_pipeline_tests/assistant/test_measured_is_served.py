@@ -142,7 +142,7 @@ def test_a_model_that_answers_unmeasured_is_told_once(tmp_path, caplog):
     served = {"chats": chats_at("http://127.0.0.1:9/v1"), "assistant": {"chat": "small"}}
     config = load_config(sample_of(tmp_path, **served))
     assert config.unmeasured is not None
-    said = "assistant.chat: 'small' writes the answers that users get, and the leaderboard"
+    said = "assistant.chat: 'small' writes the served answers, but the leaderboard"
     assert said in config.unmeasured
     open_assistant([Corpus(config)])
     assert [record.getMessage() for record in caplog.records] == [config.unmeasured]

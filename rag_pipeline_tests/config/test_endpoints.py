@@ -64,7 +64,7 @@ def test_nothing_is_asked_again_of_a_server_that_has_moved_and_what_is_new_is_as
     assert after.requests == []
     show_plan(file, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"chats.small is called at {after.url} and keeps the answers of {before.url}" in said
+    assert f"chats.small: calls go to {after.url}, and answers of {before.url} are reused" in said
 
     corpus = Corpus.load(file)
     corpus.search("How expensive may a hotel be?", k=2)

@@ -248,7 +248,7 @@ def test_a_stage_that_is_not_set_and_has_no_variant_none_is_named(stage: str, se
     one.pop(stage, None)
     known = next(iter(settings))
     message = (
-        rf"configurations\.0\.{stage}: it is not set, and `{stage}s` has no variant `none`; set it "
+        rf"configurations\.0\.{stage}: missing, and `{stage}s` has no variant `none`; set it "
         rf"to one of: \*, {known}, or add the variant `none: {{method: none}}`"
     )
     with pytest.raises(ConfigError, match=message):

@@ -152,7 +152,7 @@ def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: Cal
         with charging(ledger), attributed("judgements", "one", ["one"]):
             ask([Prompt("a", schema=SCHEMA)], settings, cache)
             with pytest.raises(
-                BudgetError, match=r"0\.0001 USD more would go over budget_usd 0\.000154"
+                BudgetError, match=r"0\.0001 USD more would exceed budget_usd 0\.000154"
             ):
                 ask([Prompt(p, schema=SCHEMA) for p in "abcd"], settings, cache)
         charges = list(ledger.charges())

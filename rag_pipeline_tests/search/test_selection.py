@@ -84,5 +84,5 @@ def test_equal_scores_count_as_relevant_and_nothing_stays_nothing():
 
 
 def test_counts_must_not_fall():
-    with pytest.raises(ValueError, match="must be at least 1 and must not fall"):
+    with pytest.raises(ValueError, match="use numbers of at least 1 in ascending order"):
         AdaptiveSelection(contexts=(5, 3, 7))

@@ -1,4 +1,4 @@
-"""Costs of calls to models: prices, the ledger of every call, and the budget."""
+"""Compute and record the costs of calls to models, and hold the budget."""
 
 from rag_pipeline.calls.costs.charging import cancel_reservations as cancel_reservations
 from rag_pipeline.calls.costs.charging import charging as charging

@@ -1,4 +1,4 @@
-"""Charge calls to the open ledger, and keep them within its budget."""
+"""Charge calls to the ledger of the surrounding block, and keep them within its budget."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from rag_pipeline.calls.costs.purposes import CallKind, requesting
 from rag_pipeline.errors import ProviderError, TransientError
 
 _POLL_SECONDS, _BATCH_POLL_SECONDS = 0.05, 0.2
-"""Time in seconds between two tries of a call that waits for other calls to end."""
+"""Seconds between two tries of a call, or of a batch, that waits for other calls to end."""
 _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
 
 
@@ -39,12 +39,12 @@ def record(
     batch: bool = False,
     call_id: str | None = None,
 ) -> None:
-    """Charge an answered call. Call this once for each response, usable or not.
+    """Charge an answered call. Call this function once for each response, usable or not.
 
-    If a reply names no tokens, the tokens sent and the longest allowed reply are charged. Then the
+    If a reply names no tokens, the sent tokens and the longest allowed reply are charged. Then the
     ledger adds `(estimated)` to the model's name. `provider` is the vendor, such as `openai`. If
-    `base_url` names another server, its host is charged. Outside of `charging`, only telemetry
-    records the call.
+    `base_url` names another server, the charge names its host. Outside of `charging`, only
+    telemetry records the call.
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
@@ -77,11 +77,11 @@ async def paying(
     base_url: str | None = None,
     texts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
-    """Reserve money for one request, which is sent and charged (`record`) inside the block.
+    """Reserve money for one request. The block sends and charges (`record`) the request.
 
     `expected` and `most` are the request's expected and highest number of tokens. If the highest
-    cost does not fit the budget, wait for other calls to end. Raises BudgetError if the expected
-    cost does not fit. The charge improves later estimates of texts that are like `texts`.
+    cost does not fit the budget, wait for other calls to end. Raise BudgetError if the expected
+    cost does not fit. The charge improves later estimates of texts in the alphabet of `texts`.
     """
     server = vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
@@ -127,12 +127,13 @@ def reserve_batch(
     *,
     wait: bool = True,
 ) -> list[str]:
-    """Reserve money for requests of a batch. Return the names of the first that the budget covers.
+    """Reserve money for requests of a batch. Return the first names that the budget covers.
 
     `requests` maps names to the expected and the highest number of tokens. The highest cost is
     reserved. If the budget covers no request yet, wait for other calls to end, or return [] if
-    `wait` is False. If no other call can free money, the first request gets all that is left. Raise
-    BudgetError if this is less than the expected cost of all requests, or if the price is unknown.
+    `wait` is False. If no other call can free money, the first request gets the rest of the budget.
+    Raise BudgetError if the rest is less than the expected cost of all requests, or if the price is
+    unknown.
     """
     ledger = _ledger.get()
     if ledger is None:

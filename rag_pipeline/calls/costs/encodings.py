@@ -1,7 +1,7 @@
 """Count the tokens of OpenAI's models exactly, if their vocabularies are on this machine.
 
-`tiktoken` would download a vocabulary. Here it reads files of this machine only: from the folder
-TIKTOKEN_CACHE_DIR, or from litellm, which the extra `dspy` installs. The packages of Anthropic,
+`tiktoken` would download a missing vocabulary. Here it reads only local files: in the folder
+TIKTOKEN_CACHE_DIR, or in litellm, which the extra `dspy` installs. The packages of Anthropic,
 Voyage, Cohere and Jina contain no vocabularies.
 """
 
@@ -44,7 +44,7 @@ def encoder(model: str) -> Callable[[str], int] | None:
     if folder is None:
         return None
     encoding = _read(tiktoken, name, folder)
-    # The tokenizer needs long for a megabyte without a space.
+    # The tokenizer is slow for a megabyte without a space.
     step = _CHARACTERS_AT_ONCE
     return lambda text: sum(
         len(encoding.encode_ordinary(text[i : i + step])) for i in range(0, len(text), step)
@@ -60,7 +60,7 @@ def _folders() -> list[Path]:
 
 
 def _holds(folder: Path, file: str, digest: str) -> bool:
-    """Tell whether a file has the expected hash; tiktoken would replace any other file."""
+    """Return whether a file has the expected hash. tiktoken would replace any other file."""
     try:
         return hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest
     except OSError:

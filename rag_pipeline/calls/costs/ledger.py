@@ -3,14 +3,14 @@
 Charges are only added, each in its own transaction. All threads, processes and machines with the
 same database share the charges, so the budget holds for all of them together.
 
-Under a budget, money is reserved for a call before it is sent. A reservation is a row beside the
-charges, and holds the highest possible cost of its call. It is made in the transaction that reads
-the sums spent and reserved. The charge of the call replaces it.
+Under a budget, money is reserved for a call before it is sent. A reservation is a row with the
+highest possible cost of its call. The transaction that reads the spent and reserved sums also
+writes the reservation. The charge of the call replaces it.
 
 Near the end of the budget, the expected cost of a call may fit although its highest cost does not.
-Then the call waits until no other call is in flight, and is sent alone. So a budget is exceeded at
-most by the error of one estimate. Reservations of a killed process count as spent, because their
-calls may be billed.
+Then the call waits until no other call is in flight, and is sent alone. So the budget is exceeded
+at most by the error of one estimate. Reservations of a killed process count as spent, because the
+provider may bill their calls.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ from rag_pipeline.errors import BudgetError
 
 COLUMNS = Charge._fields
 _LEAST_CALLS, _LEAST_TOKENS = 5, 200
-"""Minimum number of calls, and of their estimated tokens, that an estimate is learned from."""
+"""Minimum number of calls, and of their estimated tokens, for a learned factor."""
 _MOST_FACTOR = 8.0
-"""A factor above this or below its inverse is ignored: the server counts something else."""
+"""Larger factors, and factors below the inverse, are ignored. Such a server counts other units."""
 
 
 class _Cost(NamedTuple):
@@ -57,7 +57,7 @@ class Ledger:
     prices: Prices = field(default_factory=load_prices)
     budget_usd: float | None = None
     store: str = ""
-    """The address of the store, in a database that several stores may share."""
+    """The address of the store, or "" if only one store uses the database."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spent: float = 0.0
     _seen: int = 0
@@ -75,7 +75,7 @@ class Ledger:
     ) -> float | None:
         """Add a call, unless a call with this `call_id` exists. Return its cost in USD.
 
-        The cost is None if the price is unknown. `is_estimated` marks the tokens as estimated.
+        Return None if the price is unknown. `is_estimated` marks the tokens as estimated.
         """
         price = self.prices.price(provider, model)
         usd = None if price is None else price.usd(tokens, batch)
@@ -103,7 +103,7 @@ class Ledger:
         return usd
 
     def spent(self) -> float:
-        """Return the cost of the corpus so far in USD, over all processes."""
+        """Return the cost of the corpus so far in USD. Charges of all processes count."""
         return self._spent_by(self.database.read)
 
     def _spent_by(self, read: Callable[[Select[Any]], Sequence[Any]]) -> float:
@@ -141,8 +141,8 @@ class Ledger:
     ) -> list[str] | None:
         """Reserve the highest cost of requests. Return the first names that the budget covers.
 
-        `requests` maps names to the expected and the highest number of tokens. Returns None if all
-        must wait for other calls to end. Raises BudgetError if the budget does not cover the
+        `requests` maps names to the expected and the highest number of tokens. Return None if all
+        must wait for other calls to end. Raise BudgetError if the budget does not cover the
         expected cost of all requests, or if the model has no price.
         """
         limit = self.budget_usd
@@ -163,9 +163,9 @@ class Ledger:
             if not amounts and not others:
                 if expected > left or left <= 0:
                     raise self._over_budget(spent, reserved, expected)
-                amounts = {next(iter(costs)): left}  # all that is left, so that it goes alone
+                amounts = {next(iter(costs)): left}  # reserve the whole rest, so no call joins it
             if not amounts:
-                # An earlier try may have reserved them, if only its confirmation was lost.
+                # This function runs again if a commit succeeds but its confirmation is lost.
                 _cancel(connection, list(costs))
                 return None
             row = {"store": self.store, "corpus": self.corpus, "process": process}
@@ -176,7 +176,7 @@ class Ledger:
         return self.database.write(work, self._account)
 
     def _reserved(self, connection: Connection) -> tuple[float, bool]:
-        """Return the reserved USD, and whether a living process may still free a part of them."""
+        """Return the reserved USD, and whether a running process may still free some of them."""
         query: Any = (
             select(func.sum(reservations.c.usd).label("usd"), processes)
             .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
@@ -207,20 +207,20 @@ class Ledger:
     def _over_budget(self, spent: float, reserved: float, more: float) -> BudgetError:
         has, limit = f"{self.corpus} has cost {spent:.4f} USD", self.budget_usd or 0.0
         if reserved:
-            has += f", and up to {reserved:.4f} USD more by calls whose cost is unknown"
+            has += f", and calls of unknown cost may add {reserved:.4f} USD"
         if spent + reserved >= limit:
             reason = f"budget_usd {limit:g} is reached: {has}"
         else:
-            reason = f"about {more:.4f} USD more would go over budget_usd {limit:g}: {has}"
-        return BudgetError(f"{reason}; finished work is kept, raise budget_usd to go on")
+            reason = f"about {more:.4f} USD more would exceed budget_usd {limit:g}: {has}"
+        return BudgetError(f"{reason}; finished work is kept; raise budget_usd to continue")
 
     def _price(self, provider: str, model: str) -> Price:
         price = self.prices.price(provider, model)
         if price is None:
             raise BudgetError(
-                f"{provider}: {model}: its price is unknown, so budget_usd "
+                f"{provider}: {model}: the price is unknown, so budget_usd "
                 f"{self.budget_usd:g} can't be held; set the model's `price` in the corpus file, "
-                f"name a file with it under `prices`, or leave the budget out"
+                f"add the price to the file `prices`, or remove the budget"
             )
         return price
 
@@ -229,10 +229,10 @@ class Ledger:
     def learned(self, provider: str, model: str, kind: CallKind, asset: str) -> Learned:
         """Return a model's token factors by alphabet and the mean reply length for an asset.
 
-        Few tokenizers of hosted models are available, but each reply names the tokens of its
-        request. The sums of estimated and charged tokens give a factor for each alphabet, which
-        stands for the language. After fewer than five calls or 200 estimated tokens, a factor is
-        missing. After fewer than five calls, the length is None.
+        Few hosted models publish a tokenizer, but each reply names the tokens of its request. The
+        sums of estimated and charged tokens give a factor for each alphabet, and so for groups of
+        languages. A factor needs at least five calls and 200 estimated tokens. The length is None
+        after fewer than five calls.
         """
         encode = encoder(model)
         found = Learned(count=None if encode is None else Sampled(encode))
@@ -257,7 +257,7 @@ class Ledger:
     def _learn(
         self, connection: Connection, calls: Mapping[str, str], tokens: ChargedTokens
     ) -> None:
-        """Add the tokens of a call to the sums, if its texts are measured (see `requesting`)."""
+        """Add the tokens of a call to the sums, if its texts are known (see `requesting`)."""
         request = purposes.request.get()
         if request is None or not request.estimate.tokens or not tokens.input:
             return
@@ -272,7 +272,7 @@ class Ledger:
         return {"corpus": self.corpus, "provider": provider, "model": model, "kind": kind}
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
-        """Yield the charges of the corpus after a position (see `position`), in order."""
+        """Yield the charges of the corpus after a `position`, oldest first."""
         query = select(*(charges.c[name] for name in COLUMNS))
         query = query.where(*self._mine(charges), charges.c.id > after).order_by(charges.c.id)
         for row in self.database.read(query):
@@ -280,7 +280,7 @@ class Ledger:
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
 
     def sums(self, after: int) -> list[tuple[tuple[str, ...], int, float]]:
-        """Return the number and cost in USD of the calls after a position (see `position`).
+        """Return the number and cost in USD of the calls after a `position`.
 
         The calls are grouped by kind, provider, model and asset.
         """
@@ -290,7 +290,7 @@ class Ledger:
         return [(tuple(row[:4]), row[4], row[5]) for row in self.database.read(query)]
 
     def position(self) -> int:
-        """Return the id of the newest charge, or 0. `charges` and `sums` accept it as `after`."""
+        """Return the id of the newest charge, or 0. The result is an `after` for later reads."""
         return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
 
     def take_over(self, own: Database) -> None:
@@ -329,10 +329,10 @@ def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:
 
 
 def is_whole(values: Sequence[Any], stored: object) -> bool:
-    """Tell whether a charge matches its hash. An old charge without a hash counts as whole."""
+    """Return whether a charge matches its hash, or is of an earlier version without hashes."""
     try:
         return stored is None or stored == _hash(values)
-    except (TypeError, ValueError):  # one changed bit changes the type of a value
+    except (TypeError, ValueError):  # one changed bit can change the type of a value
         return False
 
 

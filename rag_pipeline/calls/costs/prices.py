@@ -1,4 +1,4 @@
-"""Read the prices of models from one dated file. Prices in a file of the user have priority."""
+"""Read the prices of models from the packaged file. Prices in the user's own file override them."""
 
 import datetime
 import re
@@ -34,7 +34,7 @@ class _Provider(Settings):
 
 
 class Prices(Settings):
-    """The prices of one file by provider and model. `local` providers run on this machine."""
+    """The prices of models, by provider. `local` providers run on this machine."""
 
     local: tuple[str, ...] = ()
     providers: dict[str, _Provider] = Field(default={})
@@ -42,9 +42,8 @@ class Prices(Settings):
     def price(self, provider: str, model: str) -> Price | None:
         """Return a model's price, or None if it is unknown.
 
-        A dated snapshot (`gpt-4o-mini-2024-07-18`) has the price of its model, unless the snapshot
-        is listed. `*` is the price of all models of a provider. Models on this machine are free
-        unless listed.
+        An unlisted snapshot with a date (`gpt-4o-mini-2024-07-18`) has the price of its model. `*`
+        is the price of all models of a provider. Unlisted models on this machine are free.
         """
         listed = self.providers.get(provider)
         if listed is not None:
@@ -55,7 +54,7 @@ class Prices(Settings):
         return FREE if provider in self.local or is_loopback(host) else None
 
     def including(self, own: Mapping[tuple[str, str], Price]) -> "Prices":
-        """Return these prices and those in `own` (by provider and model), which have priority."""
+        """Return these prices, overridden by the prices in `own` (by provider and model)."""
         providers = dict(self.providers)
         for (name, model), price in own.items():
             known = providers.get(name) or _Provider(date=datetime.date.min, models={})
@@ -64,7 +63,7 @@ class Prices(Settings):
 
 
 def vendor(provider: str, base_url: str | None) -> str:
-    """Return the name that prices are listed under: the provider, or the host of another server.
+    """Return the provider's name in the list of prices, or the host of another server.
 
     Another server may charge another price for a model of the same name.
     """
@@ -80,9 +79,9 @@ def vendor(provider: str, base_url: str | None) -> str:
 
 
 def load_prices(own: Path | None = None) -> Prices:
-    """Return the packaged prices; those of the user's `own` file have priority.
+    """Return the packaged prices, overridden by the prices in the user's `own` file.
 
-    Raises ConfigError, with the file and the reason, if `own` is unreadable or invalid.
+    Raise ConfigError, with the file and the reason, if `own` is unreadable or invalid.
     """
     packaged = _packaged()
     if own is None:

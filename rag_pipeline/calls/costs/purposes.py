@@ -15,7 +15,7 @@ Group = Literal["asset", "model", "configuration", "day"]
 GROUPS: tuple[str, ...] = get_args(Group)
 _NOBODY = "-"
 Readers = Callable[[str, str], Iterable[str]]
-"""The configurations that read an asset's partition now."""
+"""Returns the configurations that now read an asset's partition."""
 
 
 class Charge(NamedTuple):
@@ -39,10 +39,10 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Tokens and cost of some calls. `unpriced` counts calls without a known price.
+    """The tokens and cost of some calls.
 
-    `usd` leaves out these calls. `sent` counts the prompts, embedded texts and reranked queries in
-    all requests, including repeated requests.
+    `unpriced` counts calls without a known price. `usd` leaves out these calls. `sent` counts the
+    prompts, embedded texts and reranked queries in all requests, including repeated requests.
     """
 
     sent: int = 0
@@ -76,10 +76,10 @@ class Totals:
 
 
 def totals_by(charges: Iterable[Charge], by: Group, readers: Readers) -> dict[str, Totals]:
-    """Return the totals of each group, in the order of its first call.
+    """Return the totals of each group, in the order of the groups' first calls.
 
-    If `by` groups by configuration, a call counts for each configuration that read its result when
-    the call was made, or reads it now. So the costs of all groups may exceed the costs paid.
+    If `by` is `configuration`, a call counts for each configuration that read its result when the
+    call was made, or reads it now. So the costs of all groups may exceed the paid costs.
     """
     found: dict[str, Totals] = {}
     for charge in charges:
@@ -105,7 +105,7 @@ def _groups_of(charge: Charge, by: Group, readers: Readers) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """The asset, partition and configurations that calls are made for."""
+    """The asset, partition and configurations that need some calls."""
 
     asset: str = ""
     partition: str = ""
@@ -118,7 +118,7 @@ request: ContextVar["Request | None"] = ContextVar("request", default=None)
 
 
 class Request(NamedTuple):
-    """The request that is made now: its estimate, reservation and highest number of tokens."""
+    """The request in flight: its estimate, reservation and highest number of tokens."""
 
     estimate: Estimate
     reservation: str | None
@@ -131,7 +131,7 @@ def attributed(
 ) -> Iterator[Totals]:
     """Attribute every call inside the block to an asset's partition and its configurations.
 
-    Yields the totals of these calls, which are complete when the block ends.
+    Yield the totals of these calls. The totals are complete when the block ends.
     """
     totals = Totals()
     asked_for = Purpose(asset, partition, tuple(configurations))

@@ -1,7 +1,7 @@
 """Estimate the tokens of a text, by the model's tokenizer if it is installed, else by bytes.
 
-Byte-pair vocabularies have about 100,000 entries. A token is 4 to 5 bytes of English prose, about 3
-bytes of code or tables, and one character of Chinese or Japanese.
+With a vocabulary of about 100,000 byte pairs, a token is 4 to 5 bytes of English prose, about 3
+bytes of code or tables, or one character of Chinese or Japanese.
 """
 
 import json
@@ -16,7 +16,7 @@ from rag_pipeline.calls.costs.prices import ChargedTokens
 from rag_pipeline.datamodels import Messages, Schema
 
 ESTIMATE_ERROR = 0.25
-"""Relative error of an estimate; tests compare it with the tokenizer of SmolLM2."""
+"""Relative error of an estimate. Tests compare estimates with the tokenizer of SmolLM2."""
 USUAL_OUTPUT = 150
 """Output tokens of a usual reply: two or three sentences, or a small JSON value."""
 
@@ -25,15 +25,15 @@ _FRAME_TOKENS = 8
 _OPENAI_MESSAGE, _OPENAI_REPLY = 4, 3
 """Tokens that OpenAI adds for each message and for the reply (its cookbook on tiktoken)."""
 _MOST_COUNTED = 1_000_000
-"""Maximum number of tokens of an alphabet that are counted exactly, in about a second."""
+"""Number of estimated tokens per alphabet that are counted exactly, in about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A model's token factors by alphabet and its usual reply length, learned from calls.
 
-    `output` is the length in tokens, or None if too few replies are known. `count` has priority
-    over the factors.
+    `output` is the length in tokens, or None if too few replies are known. If there is a `count`,
+    the factors are ignored.
     """
 
     factors: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Learned:
 
 
 class Estimate(NamedTuple):
-    """The estimated tokens of some texts, without learned factors, and the texts' alphabet."""
+    """The number of tokens of some texts, estimated without learned factors, and their alphabet."""
 
     tokens: int
     alphabet: str
@@ -60,7 +60,7 @@ def estimating(learned: Learned) -> AbstractContextManager[None]:
 def estimate_tokens(text: str) -> int:
     """Return the number of tokens of a text, counted by the model's tokenizer if it is known.
 
-    Otherwise estimate a quarter of the UTF-8 bytes, times the learned factor if there is one.
+    Otherwise return a quarter of the UTF-8 bytes, multiplied by the learned factor, if any.
     """
     learned = _learned.get()
     if learned.count is not None:
@@ -72,7 +72,7 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class Sampled:
-    """Counts tokens with a tokenizer: exactly for the first texts, later by their average."""
+    """Counts tokens with a tokenizer for the first texts, and by their average for later texts."""
 
     encode: Callable[[str], int]
     _sums: dict[str, list[int]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def framing_tokens(messages: int) -> int:
 
 
 def estimate_of(texts: Sequence[str]) -> Estimate:
-    """Return the estimate of the texts of one request, without learned factors."""
+    """Return the estimate for the texts of one request, without learned factors."""
     sizes = [len(text.encode()) for text in texts]
     tokens = sum(-(-size // 4) for size in sizes)
     return Estimate(tokens, _alphabet(sum(sizes), sum(map(len, texts))))

@@ -18,12 +18,7 @@ from rag_pipeline.pipeline.dry_run.priced_models import (
     priced_model,
 )
 from rag_pipeline.pipeline.dry_run.queries import DryQueries, keep_queries
-from rag_pipeline.pipeline.dry_run.tables import (
-    QUERIES,
-    DryResult,
-    build_tables,
-    needed_by_table,
-)
+from rag_pipeline.pipeline.dry_run.tables import QUERIES, DryResult, build_tables, needed_by_table
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import (
     DOCUMENTS,

@@ -14,12 +14,7 @@ from rag_pipeline.indexing import Plan, Report, TablePartition, open_partition
 from rag_pipeline.pipeline.dry_run.expected_rows import Change
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
-from rag_pipeline.pipeline.planning import (
-    DOCUMENTS,
-    NOTHING_PENDING,
-    Step,
-    upstream,
-)
+from rag_pipeline.pipeline.planning import DOCUMENTS, NOTHING_PENDING, Step, upstream
 
 MOST_CHARACTERS = 3_000_000
 """If a chunking has more characters to build, only a sample is built dry, and counts are scaled."""

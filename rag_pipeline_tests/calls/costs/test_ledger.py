@@ -108,7 +108,7 @@ def test_a_budget_of_zero_lets_only_local_models_be_called(database_place: str):
 def test_a_model_of_unknown_price_is_refused_under_a_budget(database_place: str):
     with (
         charging(Ledger(opened(database_place), "tiny", budget_usd=5.0)),
-        pytest.raises(BudgetError, match=r"gpt-99: its price is unknown.*`prices`"),
+        pytest.raises(BudgetError, match=r"gpt-99: the price is unknown.*`prices`"),
     ):
         require_budget("openai", "gpt-99")
 

@@ -91,5 +91,5 @@ def test_the_counts():
 
 
 def test_levels_that_do_not_descend_are_refused():
-    with pytest.raises(ValueError, match="must descend"):
+    with pytest.raises(ValueError, match="each level must be at most the level before it"):
         ChatContext(judge="llm", chat="x", medium=0.2, low=0.3)
