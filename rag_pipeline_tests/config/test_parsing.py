@@ -79,7 +79,7 @@ def test_two_configurations_of_one_name_are_refused():
     ("embedding", "cure"),
     [
         ({"provider": "minilm"}, "set embeddings.minilm.token_vectors: true"),
-        ({"provider": "openai", "model": "m"}, "choose another reranker for it"),
+        ({"provider": "openai", "model": "m"}, "choose another reranker"),
     ],
 )
 def test_what_is_advised_where_token_vectors_are_missing_can_be_done(embedding, cure):
