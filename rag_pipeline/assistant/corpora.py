@@ -1,6 +1,6 @@
 """Search released corpora, one or several together, and merge their passages and documents."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,7 +11,7 @@ from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.forms import distinct
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
-from rag_pipeline.assistant.results import DocumentOf, Released, origin_of, place_in
+from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of, place_in
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import (
     OPERATOR,
@@ -23,6 +23,7 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.errors import InputError
+from rag_pipeline.indexing import not_searched
 from rag_pipeline.loading.places import Place
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
@@ -81,6 +82,21 @@ def with_releases(
         return made, tuple(before)
     after = tuple(corpus.released() for corpus in own)
     return work(), after
+
+
+def with_unread(
+    made: AssistedAnswer, chosen: Iterable[SearchedCorpus], question: str
+) -> AssistedAnswer:
+    """Return a refusal with a warning about the files of each corpus that no search reads.
+
+    A caller from whom documents are hidden is not told the names of files.
+    """
+    if made.answered:
+        return made
+    own = (one for one in chosen if isinstance(one, ReleasedCorpus))
+    open_to_all = (one.corpus for one in own if one.corpus.labels(one.caller) is None)
+    told = (not_searched(corpus.workspace, question) for corpus in open_to_all)
+    return replace(made, warnings=(*made.warnings, *filter(None, told)))
 
 
 @dataclass(eq=False, kw_only=True)

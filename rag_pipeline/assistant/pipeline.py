@@ -23,6 +23,7 @@ from rag_pipeline.assistant.corpora import (
     PassageScorer,
     calibration_of,
     with_releases,
+    with_unread,
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
@@ -41,7 +42,6 @@ from rag_pipeline.client.records import Step
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.indexing import not_searched
 from rag_pipeline.release.opening import FIRST_QUERY
 from rag_pipeline.search.staged import LocalExpansion
 
@@ -134,8 +134,10 @@ class Assistant(CorporaSearcher):
         searched = tuple((c.released(), c.caller) for c in chosen if isinstance(c, ReleasedCorpus))
         varies = self.model or self.reranker or self.expansions
         keeps = not varies and len(searched) == len(chosen)
+        # An answer may be older than the files in quarantine.
+        unread = [] if document_id is not None or where is not None else chosen
         if keeps and (kept := self.kept.get((asked, searched), progress)):
-            return kept
+            return with_unread(kept, unread, complete(query, turns))
         is_whole = True
 
         def answer() -> AssistedAnswer:
@@ -157,7 +159,7 @@ class Assistant(CorporaSearcher):
         made = replace(made, releases=releases)
         if keeps and is_whole and releases == tuple(release for release, _ in searched):
             self.kept.keep((asked, searched), made)
-        return made
+        return with_unread(made, unread, complete(query, turns))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -385,16 +387,6 @@ class _Answering:
             detail["verified"] = sum(c.supports for c in answer.citations)
         self.is_whole &= not self._by_model.warnings
         standing = standing_warnings(complete(question, self.turns), found, answer)
-        warnings = [*self._by_model.warnings, *standing]
-        if not answer.answered and self.document_id is None and self.where is None:
-            seen = (c for c in self.chosen if isinstance(c, ReleasedCorpus))
-            warnings += [
-                aside
-                for one in seen
-                # A caller with labels is not told the names of files.
-                if one.caller.labels is None
-                and (aside := not_searched(one.corpus.workspace, self._query))
-            ]
         return AssistedAnswer(
             query=question,
             text=answer.text,
@@ -406,7 +398,7 @@ class _Answering:
             confidence=answer.confidence,
             problems=answer.problems,
             doubted=answer.doubted,
-            warnings=tuple(warnings),
+            warnings=(*self._by_model.warnings, *standing),
             table=answer.table,
             trace=tuple(self._trace),
         )

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from cachetools import LRUCache
 
 from rag_pipeline.assistant.model import interactive
-from rag_pipeline.assistant.results import Released
 from rag_pipeline.calls.costs import attributed
+from rag_pipeline.client.records import Released
 from rag_pipeline.config import AnswerMethod, AnswerSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import OPERATOR, Answer, Caller, Document, SearchRequest, SearchResult

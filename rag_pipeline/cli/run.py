@@ -184,15 +184,23 @@ def _show_problems(workspace: Workspace) -> None:
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
         tell(f"[yellow]{escape(line)}[/yellow]")
-    problems = QUERIES.note(workspace).get("problems", [])
-    _warn("not in the documents", "gold span", problems)
+    same: dict[str, list[str]] = {}
+    for problem in QUERIES.note(workspace).get("problems", []):
+        query, _, told = problem.partition(": gold_spans.")
+        same.setdefault(told.partition(": ")[2], []).append(query)
+    told_once = [
+        f"{queries[0]}{f' and {more:,} more' if (more := len(queries) - 1) else ''}: {told}"
+        for told, queries in same.items()
+    ]
+    _warn("not in the documents", "gold span", told_once, sum(map(len, same.values())))
     if lost := left_out(workspace):
         tell(f"[yellow]{lost}[/yellow]")
 
 
-def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
+def _warn(what: str, noun: str, problems: Sequence[str], count: int | None = None) -> None:
     if problems:
-        console.print(f"[yellow]{counted(len(problems), noun)} {what}:[/yellow]")
+        number = len(problems) if count is None else count
+        console.print(f"[yellow]{counted(number, noun)} {what}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
         tell(indented(visible(problem), "  "))
     if len(problems) > _MOST_PROBLEMS:

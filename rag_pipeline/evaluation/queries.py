@@ -65,7 +65,9 @@ def update_queries(workspace: Workspace) -> list[str]:
         found = followed.get(document_id, document_id)
         return copies.get(found, found)
 
-    found, problems = resolve_queries(records, text_of, lambda: known)
+    rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
+    refused = {row["document_id"]: row["reason"] for row in rows}
+    found, problems = resolve_queries(records, text_of, lambda: known, refused)
     queries = [
         replace(
             query,

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -181,13 +182,15 @@ def resolve_queries(
     records: list[QueryRecord],
     text_of: Callable[[str], str | None],
     known: Callable[[], Iterable[str]] = tuple,
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Query], list[str]]:
     """Find every gold span in its document.
 
     Return the queries, and a message per unresolved span. A query with an unresolved span is left
     out, because incomplete gold would falsify metrics. `text_of` is called once per document, and
     returns its text, or None for an unknown document. `known` returns all document ids. A message
-    about an unknown document suggests a similar id.
+    about an unknown document suggests a similar id. `refused` has the reason for each document in
+    quarantine.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:
@@ -196,7 +199,10 @@ def resolve_queries(
     resolved: dict[SpanRecord, GoldSpan | str | None] = {}
     for document_id, same in wanted.items():
         text = text_of(document_id)
-        if text is None:
+        if text is None and (reason := refused.get(document_id)):
+            told = f"{_shown(document_id)} is in quarantine: {reason}; repair it and run again"
+            resolved |= dict.fromkeys(same, told)
+        elif text is None:
             resolved |= dict.fromkeys(same, _unknown(document_id, known()))
         else:
             document = Searchable(text)
@@ -237,8 +243,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
         score_cutoff=0.0 if in_other_folder else _WEAKEST_ID,
     )
     meant = f"did you mean {_shown(near[0])}? If not, " if near else ""
-    missing = f"there is no document {_shown(document_id)} (or it is in quarantine)"
-    return f"{missing}; {meant}correct document_id"
+    return f"there is no document {_shown(document_id)}; {meant}correct document_id"
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:

@@ -6,6 +6,8 @@ from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.assistant.kept import KeptAnswers
 from rag_pipeline.datamodels import ANYBODY, Caller
+from rag_pipeline.pipeline.driver import load_and_cut
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
 QUESTION = "When is a doctor's note needed?"
@@ -44,6 +46,21 @@ def test_other_labels_are_answered_apart(released):
     for caller in (ANYBODY, Caller(frozenset({"hr"})), ANYBODY):
         assistant.seen_by(caller).ask(QUESTION)
     assert len(assistant.kept._kept) == 2  # the third question got the first one's answer
+
+
+def test_a_kept_refusal_names_the_files_that_are_unread_now(tmp_path, built_file):
+    corpus = Corpus.load(built_file)
+    anybody = open_assistant([corpus]).seen_by(ANYBODY)
+    query = "Who won the football championship of 1990?"
+    first = anybody.ask(query)
+    assert (first.answered, first.warnings) == (False, ())
+    write_documents(tmp_path / "documents", {"football.xlsx": "no workbook"})
+    load_and_cut(Workspace(corpus.config))
+    told = "not searched: football.xlsx (corrupt .xlsx: File is not a zip file)"
+    assert anybody.ask(query).warnings == (told,)
+    (tmp_path / "documents/football.xlsx").unlink()
+    load_and_cut(Workspace(corpus.config))
+    assert anybody.ask(query).warnings == ()
 
 
 def test_a_new_release_is_asked_again(tmp_path, built_file, run_all):

@@ -205,7 +205,7 @@ def test_a_quote_with_offsets_may_differ_in_typography() -> None:
         ("acme.txt", 'did you mean "nda/acme.txt"?'),
         ("nda/ACME.txt", 'did you mean "nda/acme.txt"?'),
         ("nda/cedr.txt", 'did you mean "nda/cedar.txt"?'),
-        ("other.pdf", "in quarantine); correct document_id"),
+        ("other.pdf", 'no document "other.pdf"; correct document_id'),
     ],
 )
 def test_a_mistyped_document_id_gets_a_suggestion(wanted: str, meant: str) -> None:
@@ -240,3 +240,12 @@ def test_a_document_without_a_span_is_gold(tmp_path: Path) -> None:
     queries, problems = resolve_queries(read_queries(path), texts.get, lambda: texts)
     assert [(q.gold_documents, q.gold_spans) for q in queries] == [(("nda/acme.txt",), ())]
     assert len(problems) == 1 and 'did you mean "nda/acme.txt"?' in problems[0]
+
+
+def test_a_gold_document_in_quarantine_is_named_with_the_reason() -> None:
+    span = {"document_id": "scan.pdf", "quote": "x"}
+    refused = {"scan.pdf": "corrupt .pdf: cut off"}
+    known = ["scan2.pdf"]
+    _, (problem,) = resolve_queries([record("q", span)], lambda _: None, lambda: known, refused)
+    told = '"scan.pdf" is in quarantine: corrupt .pdf: cut off; repair it and run again'
+    assert problem == f"query q: gold_spans.0: {told}"
