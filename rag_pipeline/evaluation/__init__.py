@@ -1,3 +1,3 @@
-"""Measure rankings, answers and contexts per query, summarize over queries, and compare."""
+"""Measure rankings, answers and contexts of configurations, and compare configurations."""
 
 from rag_pipeline.evaluation.llm_relevance import Evaluator as Evaluator

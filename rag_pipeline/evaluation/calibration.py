@@ -35,17 +35,16 @@ from rag_pipeline.datamodels import Document, Query, ScoredChunk, SearchRequest,
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.evaluation.relevance import gold_labels
-from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.evaluation.runs import load_search_texts, searched_index
+from rag_pipeline.evaluation.runs import load_search_texts, pinned_of, searched_index, searcher_of
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.models.providers.e5 import E5Embedding
 from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.pinned import Pinned, open_index
+from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Searcher, cached, parse_query
+from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
@@ -127,12 +126,12 @@ def examples_without_gold(
     """
     if not isinstance(workspace.embedder(configuration.embedding), LocalEmbedder):
         return None
-    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    pinned = pinned_of(workspace, configuration.name)
     if pinned is None:  # a dry run has no run
         return None
-    made = _made_questions(workspace, Pinned(**pinned).documents_version)
+    made = _made_questions(workspace, pinned.documents_version)
     with_signs = searched_index(workspace, configuration)
-    searcher = _searcher(workspace, configuration, with_signs, Pinned(**pinned), counts)
+    searcher = _searcher(workspace, configuration, pinned, counts)
     parsed = (parse_query(searcher.index, q, searcher.retriever) for q in (*made, *GENERAL))
     try:
         searcher.embed([one.search_text for one in parsed])
@@ -149,7 +148,7 @@ def examples_without_gold(
 def _rows(workspace: Workspace, configuration: Configuration, each: Sequence[Floats]) -> Floats:
     """Return evidence as one array, with sentences only if `e5` embeds the queries."""
     rows = np.array(each).reshape(-1, len(EVIDENCE))
-    # A machine that only searches may lack this model.
+    # A machine that only searches may lack the model e5.
     if not isinstance(workspace.config.embeddings[configuration.embedding], E5Embedding):
         rows[:, EVIDENCE.index("best sentence")] = 0.0
     return rows
@@ -179,23 +178,13 @@ def _questions_of(documents: Sequence[Document], lexical: Lexical) -> list[str]:
 
 
 def _searcher(
-    workspace: Workspace,
-    configuration: Configuration,
-    with_signs: Index | None,
-    pinned: Pinned,
-    counts: CallCounts,
+    workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
 ) -> Searcher:
     """Return the configuration's searcher without a `PassageReranker` and boosted queries."""
-    config = workspace.config
-    reranker = config.rerankers[configuration.reranker]
-    if isinstance(reranker, PassageReranker):
-        reranker = NoReranker(method="none")
-    return Searcher(
-        index=with_signs or open_index(workspace, pinned),
-        retriever=single_pass(config.retrievers[configuration.retriever]),
-        reranker=reranker,
-        embed=cached(workspace.embed(configuration.embedding, counts, "query")),
-    )
+    searcher = searcher_of(workspace, configuration, pinned, counts)
+    reads_passages = isinstance(searcher.reranker, PassageReranker)
+    reranker = NoReranker(method="none") if reads_passages else searcher.reranker
+    return replace(searcher, retriever=single_pass(searcher.retriever), reranker=reranker)
 
 
 def _read(
@@ -224,11 +213,11 @@ def examples(
     Return None if there is no run, or if a dry run lacks a vector. The search outside the gold
     documents makes no new calls, because it uses no paid reranker and no boosted query.
     """
-    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    pinned = pinned_of(workspace, configuration.name)
     if pinned is None:  # a dry run has no run
         return None
     with_signs = searched_index(workspace, configuration)
-    searcher = _searcher(workspace, configuration, with_signs, Pinned(**pinned), counts)
+    searcher = _searcher(workspace, configuration, pinned, counts)
     most = most or (_MOST_SEARCHED if with_signs else _MOST_EMBEDDED)
     usable = [q for q in queries if q.answering_documents or UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
@@ -248,7 +237,7 @@ def examples(
                 without = replace(searcher.search(request), search_text=known.search_text)
             except UnknownReplyError:  # a dry run, and the query is not embedded yet
                 return None
-            except TextsFailedError:  # the run reports it too
+            except TextsFailedError:  # the run reports the failure
                 continue
             asked.append((without, True))
         for searched, removed in asked:

@@ -59,7 +59,7 @@ def mean_interval(
     if min(values) < 0 or max(values) > 1:
         return mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
     if variance <= 1e-15:
-        # Equal values have no variance, so n is the geometric mean of queries and units.
+        # Equal values have no variance, so n is the geometric mean of the two possible numbers.
         return _wilson(mean, math.sqrt(n * units), t)
     effective = mean * (1 - mean) / variance
     return _wilson(mean, min(effective, n) if units < n else effective, t)
@@ -102,8 +102,8 @@ def difference_interval(
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
     """Return the probability of such a low mean, or a lower one, if the true mean is 0.
 
-    Student's t test with CR2 errors (`variance_of_mean`) gives the probability. If all units are
-    equal, one more pair differs (see `difference_interval`).
+    The probability is from Student's t test with CR2 errors (`variance_of_mean`). If all units are
+    equal, one differing pair is added (see `difference_interval`).
     """
     from scipy.special import stdtr
 

@@ -231,7 +231,7 @@ def leaderboard_digest(workspace: Workspace) -> str:
     names = list(config.all_configurations)
     digests = [[scores.digest(workspace, name) for scores in SCORES] for name in names]
     settings = [config.serve_metric, config.baseline_name, config.gate.metrics, names]
-    health = config.evaluation.health  # a check of the leaderboard reads it
+    health = config.evaluation.health  # a check of the leaderboard reads these thresholds
     problems = QUERIES.note(workspace).get("problems", [])
     return fingerprint("leaderboard", LEADERBOARD_VERSION, *settings, health, digests, problems)
 

@@ -161,7 +161,7 @@ class Metric(Generic[Subject]):
     is_share: bool = True
     """Whether values are from 0 to 1 and are shown in percent."""
     headline: bool = True
-    """Whether leaderboards show and compare it by default."""
+    """Whether leaderboards show and compare the metric by default."""
     version: int = 1
     """A version to increase when the values change. Runs then measure the metric again."""
 
@@ -189,7 +189,7 @@ class Ranking:
         return self._characters[k]
 
     def documents(self, k: int) -> set[str]:
-        """Return the ids of the documents of the first k chunks that answer."""
+        """Return the ids of the answering documents that have one of the first k chunks."""
         return {c.document_id for c in self.chunks[:k]}.intersection(self.query.answering_documents)
 
     def all_gold(self, k: int) -> float:
@@ -226,7 +226,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMetric(Metric[Ranking]):
-    """A metric of retrieval. `needs` names its input besides the chunks.
+    """A metric of retrieval. `needs` names the required input, apart from the chunks.
 
     - `labels`: labels by gold or a judge, of the first `depth` chunks (None: of all chunks).
     - `relevant`: the number of relevant chunks in the index, by gold only.

@@ -104,7 +104,7 @@ def corrected_mean(
         freedom = (own + judge) ** 2 / (own**2 / own_freedom + judge**2 / judge_freedom)
         low, high = wilson(mean, variance, freedom)
     else:
-        # Equal gold labels do not tell how good the judge is.
+        # Equal gold labels say nothing about the judge.
         mean, weight = gold_mean, 0.0
     every_mean = float(every.mean())
     return CorrectedMean(

@@ -102,7 +102,7 @@ def scores_digest(workspace: Workspace, configuration: str) -> str:
     labels: list[Any] = []
     if workspace.config.evaluation.judge is not None:
         labels = ["settled", LABELS.digest(workspace, configuration)]
-    # The version covers the metrics of this package; others have their own.
+    # The version covers the metrics of this package. Other metrics have their own versions.
     own = set(map(id, RANKING_METRICS))
     added = [[m.name, m.version] for m in ranking_metrics() if id(m) not in own]
     return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)
@@ -115,8 +115,8 @@ def update_scores(
 ) -> dict[str, Summary]:
     """Measure each query of a configuration's run by gold, and return the summaries.
 
-    The `labels` of a judge, if given, replace gold in the metrics of `judged_metrics`. They are by
-    query id, best passage first.
+    If given, the `labels` of a judge replace gold in the metrics of `judged_metrics`. `labels` has
+    lists by query id, best passage first.
     """
     made_from = scores_digest(workspace, configuration)
     ranked = load_ranked(workspace, configuration)
@@ -126,7 +126,7 @@ def update_scores(
     scores = []
     unsearched = load_unsearched(workspace, configuration)
     for query in queries:
-        if query.query_id in unsearched:  # null, not 0: its result is unknown
+        if query.query_id in unsearched:  # an unknown result is null, not 0
             scores.append(dict.fromkeys((metric.name for metric in metrics), None))
             continue
         chunks = ranked[query.query_id]
@@ -262,7 +262,7 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: str, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return the best possible values of each query with the chunks of the run, by default 1."""
+    """Return the best possible values of each query with the chunks of the run, 1 if unknown."""
     if "pinned" not in RUN.note(workspace, configuration):  # a dry run has no run
         return [Attainable() for _ in queries]
     of_document: defaultdict[str, list[GoldSpan]] = defaultdict(list)

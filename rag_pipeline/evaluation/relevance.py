@@ -20,9 +20,9 @@ def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike])
 
 
 def gold_labels(query: Query, chunks: Sequence[SpanLike]) -> list[bool]:
-    """Return for each chunk whether it answers the query by a gold span or a gold document.
+    """Return for each chunk whether it answers the query by gold.
 
-    Gold documents count only without gold spans.
+    If the query has no gold spans, all chunks of its gold documents answer.
     """
     if query.gold_spans:
         return relevance_labels(chunks, query.gold_spans)

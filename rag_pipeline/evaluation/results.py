@@ -55,7 +55,7 @@ class Results:
         return workspace.store.read_note(self.file(configuration))
 
     def notes(self, workspace: Workspace) -> Iterator[dict[str, Any]]:
-        """Yield the notes of all configurations, also of removed configurations."""
+        """Yield the notes of all configurations, including removed configurations."""
         folder = f"{_FOLDER}/{self.name}"
         for name in workspace.store.list(folder):
             yield workspace.store.read_note(f"{folder}/{name}")

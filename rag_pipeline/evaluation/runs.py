@@ -73,7 +73,7 @@ def left_out(workspace: Workspace) -> str:
 
 
 def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
-    """Return the problems that a query's gold has, or [] if the query is not left out."""
+    """Return the problems of a query's gold, or [] if the query is not left out."""
     problems = QUERIES.note(workspace).get("problems", [])
     start = problem_of(query_id)
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
@@ -93,6 +93,12 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
         q.query_id: q.group or next(iter(q.answering_documents), f"query {q.query_id}")
         for q in load_queries(workspace)
     }
+
+
+def pinned_of(workspace: Workspace, configuration: str) -> Pinned | None:
+    """Return the builds that a configuration's last run searched, or None without a run."""
+    record = RUN.note(workspace, configuration).get("pinned")
+    return None if record is None else Pinned(**record)
 
 
 # --- retrieval_run ---
@@ -129,7 +135,7 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
 
 
 def run_is_incomplete(workspace: Workspace, configuration: Configuration) -> bool:
-    """Return whether a run is current except for queries that a model failed on."""
+    """Return whether a run is current except for queries on which a model failed."""
     failed = RUN.note(workspace, configuration.name).get("failed")
     return bool(failed) and run_is_current(workspace, configuration)
 
@@ -150,7 +156,7 @@ def update_run(
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
-    searcher = _searcher(workspace, configuration, pinned, counts)
+    searcher = searcher_of(workspace, configuration, pinned, counts)
     searched = run.embed(searcher)
     learned = cross_fitted(searcher, searched, load_groups(workspace))
     made = counts.made
@@ -191,7 +197,7 @@ def update_run(
     return note
 
 
-def _searcher(
+def searcher_of(
     workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
 ) -> Searcher:
     """Return the configuration's searcher. A failed reranker keeps the retriever's order."""
@@ -298,11 +304,11 @@ def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
 ) -> Sequence[ScoredChunk]:
     """Search the builds of the last run with another query. Return [] if there is no run."""
-    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    pinned = pinned_of(workspace, configuration.name)
     if pinned is None:  # a dry run without an earlier run
         return []
     searcher = replace(
-        _searcher(workspace, configuration, Pinned(**pinned), counts),
+        searcher_of(workspace, configuration, pinned, counts),
         retriever=retriever_of(workspace, configuration),
         reranker=workspace.config.rerankers[configuration.reranker],
     )
@@ -321,7 +327,7 @@ def search_without(
     Return the rows of the run by query id. Raise StoreError if the lexical index is gone.
     """
     searcher = replace(
-        _searcher(workspace, configuration, pinned, CallCounts()),
+        searcher_of(workspace, configuration, pinned, CallCounts()),
         index=open_index(workspace, pinned).without(document_ids),
         retriever=retriever_of(workspace, configuration),
     )
@@ -337,10 +343,9 @@ def search_without(
 def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
     """Return the index of the last run if it has token vectors of the packaged model, or None."""
     settings = workspace.config.embeddings[configuration.embedding]
-    pinned = RUN.note(workspace, configuration.name).get("pinned")
-    if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
-        return None
-    return open_index(workspace, Pinned(**pinned))
+    pinned = pinned_of(workspace, configuration.name)
+    has_tokens = isinstance(settings, MiniLMEmbedding) and settings.token_vectors
+    return open_index(workspace, pinned) if pinned and has_tokens else None
 
 
 def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str]:
@@ -349,10 +354,7 @@ def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str
 
 
 def load_ranked(
-    workspace: Workspace,
-    configuration: str,
-    k: int | None = None,
-    of: Sequence[str] | None = None,
+    workspace: Workspace, configuration: str, k: int | None = None, of: Sequence[str] | None = None
 ) -> dict[str, list[ScoredChunk]]:
     """Return the first `k` ranked chunks of every query of a run, best first, by query id.
 

@@ -61,7 +61,7 @@ def _checked(
     for group, point, own, kind in provided:
         for metric in own if isinstance(own, tuple) else (own,):
             if not isinstance(metric, kind):
-                what = f"{metric!r:.80}, not a {kind.__name__}"
+                what = f"{metric!r:.80}, not a {kind.__name__}; repair its code"
                 warn_once(f"{origin(group, point)} provides {what}")
             elif found.setdefault(metric.name, metric) is not metric:
                 taken = f"a metric {metric.name!r} exists already; give it another name"
@@ -87,7 +87,7 @@ def is_share(metric: str) -> bool:
 
 
 def direction(metric: str) -> Direction:
-    """Return the better direction of a metric. An unknown metric has `higher`."""
+    """Return whether `higher`, `lower` or `neither` values are better. The default is `higher`."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
 

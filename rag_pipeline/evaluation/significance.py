@@ -122,7 +122,7 @@ def decide(
 
     A member is *better* or *worse* if its p value, adjusted by Holm's method, is at most `alpha`
     and its interval does not contain 0. Otherwise, the verdict is *cannot tell*. If all
-    configurations are equal, any member is called better with a probability of at most alpha / 2.
+    configurations are equal, some member is called better with a probability of at most alpha / 2.
     For the members in `lower_is_better`, a negative difference is better.
     """
     adjusted = holm({name: difference.p for name, difference in family.items()})
@@ -248,7 +248,7 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Return for each row of differences the number of sign patterns with a sum as far from 0."""
+    """Return for each row the number of sign patterns with a sum at least as far from 0."""
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(
         (np.abs(columns @ signs) >= observed[:, None]).sum(axis=1)

@@ -94,7 +94,7 @@ def _effect(
 
 
 def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the set of variants that matches the most configurations, and of equals the largest.
+    """Return the largest set of variants that matches the most configurations.
 
     Each of `choices` maps variants to configurations that are alike in all other stages.
     """

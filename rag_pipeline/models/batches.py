@@ -1,7 +1,7 @@
-"""Ask a chat model through a provider's Batch API, and pay for each reply only once.
+"""Ask a chat model through a provider's Batch API, and pay for each reply once.
 
-Before a run submits prompts, it notes their keys under a token. The batch carries the token in its
-metadata, so the next run finds the batch of a killed run. A run also waits for the batches of other
+Before a run submits prompts, it notes their keys under a token. The metadata of the batch has the
+token, so the next run finds the batch of a killed run. A run also waits for the batches of other
 runs.
 """
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _MOST_REQUESTS = 50_000
 _MOST_BYTES = 190_000_000
-"""Maximum size of a file in bytes; the API takes 50,000 requests and 200 MB."""
+"""Maximum size of a file in bytes. The API accepts 50,000 requests and 200 MB."""
 _MOST_SUBMISSIONS = 3
 _SUBMITTING = b"submitting a batch"
-"""The key that a process claims while it submits batches."""
+"""A process claims this key while it submits batches."""
 _LOCK_POLL_SECONDS = 0.2
 _BATCHES, _REQUESTS = schema.batches, schema.requests
 
@@ -39,19 +39,19 @@ _BATCHES, _REQUESTS = schema.batches, schema.requests
 def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
     """Send the missing prompts of `asking` through the provider's Batch API.
 
-    Prompts whose replies are cut or wrong stay missing. Raises CallsStoppedError if there is no
-    Batch API or if a whole batch is refused. Raises BudgetError if the prompts are not expected to
-    fit the budget.
+    Prompts with cut or invalid replies stay missing. Raises CallsStoppedError if there is no Batch
+    API, or if the API refuses a whole batch. Raises BudgetError if the expected cost exceeds the
+    budget.
     """
     chat = settings.open()
     if not isinstance(chat, OpenAIChat):
-        raise CallsStoppedError(f"{chat.identity}: offers no Batch API; remove `batch`")
+        raise CallsStoppedError(f"{chat.identity}: no Batch API; remove `batch`")
     client = chat.batches()
     batches = _Batches(prompts, settings, chat, client, BatchNotes(asking.cache), asking)
     try:
         asking.failed.update(batches.run(asking.missing))
     except BaseException:
-        # The batch may go on; its end settles the cost.
+        # The batch may continue, and its end settles the cost.
         costs.keep_reservations([_reservation(key) for key in asking.missing])
         raise
     finally:
@@ -68,14 +68,13 @@ class _Batches:
     notes: "BatchNotes"
     asking: Asking
     invalid: list[bytes] = field(default_factory=list)
-    """Prompts whose replies are cut or wrong."""
+    """Prompts with cut or invalid replies."""
 
     def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
         """Submit prompts that are in no batch yet, wait, and keep every answer.
 
-        A prompt is submitted again if its request expired, has no answer or has a transient error.
-        This run submits each prompt three times at most. Batches that ended before this run do not
-        count. Returns the failed prompts with their errors.
+        Submit a prompt again, at most three times in all, if its request expired, has no answer or
+        has a transient error. Return the failed prompts with their errors.
         """
         failed: dict[bytes, ProviderError] = {}
         submissions = dict.fromkeys(keys, 0)
@@ -85,7 +84,7 @@ class _Batches:
             round_number += 1
             for token, (batch, own, is_new) in self._submitted(waiting, round_number).items():
                 while not batch.ended:
-                    is_new = True  # no other run has seen its end
+                    is_new = True  # no other run has seen the end of this batch
                     time.sleep(self.settings.batch_poll_seconds)
                     batch = self.client.get(batch.batch_id) or replace(batch, status="cancelled")
                 if batch.status == "failed":
@@ -110,16 +109,13 @@ class _Batches:
     def _collect(
         self, batch: "Batch", own: set[bytes]
     ) -> tuple[dict[bytes, ProviderError], dict[bytes, ProviderError]]:
-        """Keep the answers of an ended batch. Return the refused prompts and the prompts to repeat.
-
-        Both come with their errors.
-        """
+        """Keep an ended batch's answers. Return the errors of refused and of repeatable prompts."""
         refused: dict[bytes, ProviderError] = {}
         again = dict.fromkeys(own, ProviderError(f"batch {batch.batch_id} ended without an answer"))
         for line in self.client.answers(batch):
             key = _key_of(line)
             if key is None or key not in again:
-                continue  # a foreign line, or a repeated one
+                continue  # a line of another run, or a repeated line
             response = _mapping(line, "response")
             body = _mapping(response, "body")
             status = response.get("status_code")
@@ -147,10 +143,7 @@ class _Batches:
         return refused, again
 
     def _accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
-        """Keep a reply, or mark its prompt as invalid if the reply is cut or wrong.
-
-        Raises ProviderError if the model refuses, and TransientError if there is no answer.
-        """
+        """Keep a reply, or mark its prompt as invalid. Raise ProviderError without a reply."""
         prompt = self.prompts[key]
         texts = costs.request_texts(prompt.messages, prompt.schema)
         with costs.requesting(texts, _reservation(key)):
@@ -170,18 +163,16 @@ class _Batches:
     ) -> dict[str, tuple["Batch", set[bytes], bool]]:
         """Submit the prompts that are in no batch.
 
-        Returns for each token its batch, the batch's keys of this run, and whether the batch is
-        new.
+        Return for each token its batch, the batch's keys of this run, and whether it is new.
         """
         found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
         notes, client = self.notes, self.client
-        # One process submits at a time, and loses its lock when it ends. So a note without a batch
-        # comes from a killed process.
+        # One process submits at a time, so a note without a batch comes from a killed process.
         with notes.locked():
             noted = notes.tokens(keys)
             new = [key for key in keys if key not in noted]
             if new:
-                # This run waits for the noted batches, and their ends may free budget.
+                # This run waits for the noted batches, whose ends may free budget.
                 new = self._admitted(new, wait=not noted)
             sizes = (len(self._line(key).encode()) + 1 for key in new)
             for positions in groups(sizes, _MOST_REQUESTS, _MOST_BYTES):
@@ -192,7 +183,7 @@ class _Batches:
                 found = client.get(batch_id) if batch_id is not None else client.find(token)
                 is_new = found is None
                 if found is None:
-                    # This run has only its own prompts: forget the others of the note.
+                    # This run lacks the texts of the other noted prompts.
                     notes.release(token, set(notes.keys(token)).difference(keys))
                     submitted = notes.keys(token)
                     costs.sent(len(submitted))
@@ -207,10 +198,7 @@ class _Batches:
         return self.chat.batch_line(key.hex(), prompt.messages, prompt.schema)
 
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
-        """Return the first prompts that the budget covers together.
-
-        If it covers none, wait until it covers one, or return [] if `wait` is False.
-        """
+        """Return the first prompts that fit the budget together. If `wait`, wait for one to fit."""
         settings, wanted = self.settings, {}
         address = settings.base_url if isinstance(settings, RemoteModel) else None
         for key in keys:
@@ -238,14 +226,14 @@ def _mapping(found: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:
-    """Return a token made from the keys and the round, so that other machines find the batch."""
+    """Return a token from the keys and the round. Other machines make the same token."""
     digest = hashlib.sha256(b"".join(sorted(keys)))
     return f"{digest.hexdigest()[:32]}-{round_number}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNotes:
-    """Notes which batch holds each request, in the database of the call cache."""
+    """Notes of the batch of each request, in the database of the call cache."""
 
     cache: CallCache
 
@@ -254,7 +242,7 @@ class BatchNotes:
         return self.cache.database
 
     def tokens(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str | None]]:
-        """Return the token and batch id of each noted key; the id is None before submission."""
+        """Return the token and batch id of each noted key. Before submission, the id is None."""
         query = select(_REQUESTS, _BATCHES.c.batch_id).join_from(
             _REQUESTS, _BATCHES, _REQUESTS.c.token == _BATCHES.c.token
         )
@@ -267,7 +255,7 @@ class BatchNotes:
         return [row.key for row in self._database.read(query)]
 
     def add(self, token: str, keys: Sequence[bytes]) -> None:
-        """Note requests that are about to be submitted."""
+        """Note requests before they are submitted."""
         rows = [{"key": key, "token": token} for key in keys]
 
         def work(connection: Connection) -> None:
@@ -278,12 +266,12 @@ class BatchNotes:
         self._database.write(work)
 
     def submitted(self, token: str, batch_id: str) -> None:
-        """Note the id of the batch that carries a token."""
+        """Note the id of the batch with a token."""
         noted = update(_BATCHES).where(_BATCHES.c.token == token).values(batch_id=batch_id)
         self._database.write(lambda connection: connection.execute(noted))
 
     def release(self, token: str, keys: Collection[bytes]) -> None:
-        """Forget these requests under a token, and forget every batch that has no requests left."""
+        """Forget these requests of a token, and all batches without requests."""
         empty = delete(_BATCHES).where(_BATCHES.c.token.not_in(select(_REQUESTS.c.token)))
 
         def work(connection: Connection) -> None:
@@ -296,10 +284,7 @@ class BatchNotes:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock inside the block, so that one process submits at a time.
-
-        A killed process loses the lock.
-        """
+        """Let one process at a time run the block. A killed process loses the lock."""
         with Claims(self.cache) as claims:
             while not claims.take([_SUBMITTING]):
                 time.sleep(_LOCK_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Ask a chat model. Each distinct prompt is paid for only once."""
+"""Ask a chat model, and pay for each distinct prompt once."""
 
 import asyncio
 import json
@@ -37,12 +37,12 @@ from rag_pipeline.models.replies import (
 from rag_pipeline.models.replies import read_reply as read_reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
-"""Returns a reply or a failure for each prompt, in order."""
+"""A function that returns a reply or an error for each prompt, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownReply(Reply):
-    """Stands for a reply in a dry run, which makes no calls. Its text has the usual length."""
+    """A stand-in for a reply in a dry run, which makes no calls. Its text has the usual length."""
 
 
 def ask(
@@ -51,12 +51,11 @@ def ask(
     cache: CallCache,
     counts: CallCounts | None = None,
 ) -> list[Reply | ProviderError]:
-    """Return for each prompt, in order, its reply or the ProviderError that it failed with.
+    """Return for each prompt, in order, its reply or its ProviderError.
 
-    Prompts that are answered, repeated or in progress in another run are not sent again. Each reply
-    is stored when it arrives; failed prompts are sent again by the next run. Raises
-    CallsStoppedError if no call can work, because the key, model or address is wrong or the
-    provider is down.
+    Even concurrent runs send each distinct prompt only once. The call cache stores each reply when
+    it arrives. The next run sends failed prompts again. Raises CallsStoppedError if every call
+    fails, because the key, model or address is wrong, or the provider is down.
     """
     keys = [_key(settings, prompt) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
@@ -81,10 +80,7 @@ def _ask_missing(
     settings: ChatSettings,
     asking: Asking,
 ) -> None:
-    """Send the missing prompts concurrently.
-
-    The first prompt with a prefix is answered before other prompts with this prefix are sent.
-    """
+    """Send the missing prompts concurrently, but wait for the first reply of each prefix."""
     cache = asking.cache
     firsts = cache.get([first_key(key) for key in missing])
     chats = Chats(settings)
@@ -128,11 +124,8 @@ def _ask_missing(
 def _in_warm_order(
     keys: Sequence[bytes], prompts: Mapping[bytes, Prompt], width: int
 ) -> Iterator[bytes]:
-    """Yield keys in an order in which a provider's prompt cache serves the most prefixes.
-
-    The first prompts of `width` prefixes come before the other prompts of these prefixes. Prompts
-    of one prefix stay together, because a cache holds only the last prefixes.
-    """
+    """Yield keys in waves of `width` prefixes: the first prompts of all, then the other prompts."""
+    # Prompts of a prefix stay together, because a provider's prompt cache holds few prefixes.
     groups: dict[str, list[bytes]] = {}
     for key in keys:
         groups.setdefault(prompts[key].prefix, []).append(key)
@@ -147,12 +140,9 @@ def _in_warm_order(
 def _note(
     prompts: Mapping[bytes, Prompt], settings: ChatSettings, cache: RecordingCache
 ) -> dict[bytes, Reply | ProviderError]:
-    """Record the prompts of a dry run.
-
-    Return the stored reply for each known prompt, and a stand-in or an error for each other prompt.
-    Raise UnknownReplyError instead if the cache has no stand-ins (`stands_in` is False).
-    """
+    """Record the prompts of a dry run. Return stored replies, stand-ins and errors by key."""
     prefixes: set[str] = set()
+    unknown = UnknownReplyError(f"{settings.model}: no reply yet in a dry run")
 
     def tokens(key: bytes) -> costs.ChargedTokens:
         prompt = prompts[key]
@@ -162,13 +152,13 @@ def _note(
 
     missing = cache.note("chat", list(prompts), tokens, settings)
     if missing and not cache.stands_in:
-        raise UnknownReplyError(f"{settings.model}: not asked yet")
+        raise unknown
     known = cache.get(list(prompts))
     replies: dict[bytes, Reply | ProviderError] = {k: unpack(v) for k, v in known.items()}
     for key in missing:
         prompt = prompts[key]
         if prompt.schema is not None or prompt.choices:
-            replies[key] = UnknownReplyError(f"{settings.model}: not asked yet")
+            replies[key] = unknown
         else:
             usual = f"{key.hex()} ".ljust(4 * cache.missing["chat"][key].output, "x")
             replies[key] = UnknownReply(usual, None, Usage())
@@ -178,8 +168,8 @@ def _note(
 def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> costs.ChargedTokens:
     """Estimate the tokens of a call. `is_first` means that no earlier prompt has the same prefix.
 
-    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. Batched calls
-    are estimated without the cache.
+    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128. The estimate of
+    batched calls has no cached tokens.
     """
     whole = sum(map(costs.estimate_tokens, costs.request_texts(prompt.messages, prompt.schema)))
     whole += costs.framing_tokens(len(prompt.messages))

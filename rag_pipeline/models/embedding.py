@@ -1,4 +1,4 @@
-"""Embed texts and their tokens. Each distinct text is embedded only once."""
+"""Embed texts and their tokens, each distinct text once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -45,9 +45,9 @@ from rag_pipeline.errors import (
 )
 
 _REFUSED_ALIKE = 3
-"""Number of failed inputs that call for a probe, before any is accepted and at the end."""
+"""Number of failed inputs before a probe, without an accepted input or at the end."""
 _FAILED_IN_A_ROW = 20
-"""Number of inputs that fail in a row, after an accepted input, that call for a probe."""
+"""Number of failed inputs in a row before a probe, after an accepted input."""
 
 
 class Embedded(NamedTuple):
@@ -56,10 +56,7 @@ class Embedded(NamedTuple):
     vectors: Vectors
     """Shape (texts, dimension), unit length."""
     tokens: Sequence[bytes]
-    """Each text's packed tokens: see `read_signs` for documents and `read_tokens` for queries.
-
-    Empty for a model without token vectors.
-    """
+    """Each text's packed tokens (see `read_signs` and `read_tokens`), b"" without token vectors."""
 
 
 def embed(
@@ -83,12 +80,13 @@ def embed_tokens(
 ) -> Embedded:
     """Return the texts' vectors and packed tokens.
 
-    Texts that are repeated or already embedded are not sent again. The vectors of a request are
-    stored before its worker sends another request. `documents` names each text's document, for
-    contextual models. The chunks of a document must be adjacent. Raises TextsFailedError if some
-    texts fail and all others are embedded. Raises ProviderError if vectors have a wrong count,
-    dimension or value. Raises CallsStoppedError if no call can work. Raises TextTooLongError before
-    anything is sent.
+    Each distinct text is sent once. The vectors of a request are stored before its worker sends
+    another request. For contextual models, `documents` has the document of each text. The chunks of
+    a document must be adjacent.
+
+    Raises TextsFailedError if some texts fail and all others are embedded. Raises ProviderError if
+    vectors have a wrong count, dimension or value. Raises CallsStoppedError if every call fails.
+    Raises TextTooLongError before the first request.
     """
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]
@@ -124,16 +122,13 @@ def embed_tokens(
 
 
 def _note(inputs: Mapping[bytes, Sequence[str]], embedder: Embedder, cache: RecordingCache) -> None:
-    """Record the inputs of a dry run.
-
-    Raise UnknownReplyError if a vector is unknown, or if the cache reads no vectors.
-    """
+    """Record the inputs of a dry run. Raise UnknownReplyError if a vector is unknown."""
 
     def tokens(key: bytes) -> ChargedTokens:
         return ChargedTokens(sum(estimate_tokens(text) for text in inputs[key]))
 
     if cache.note("embedding", list(inputs), tokens) or not cache.reads:
-        raise UnknownReplyError(f"{embedder.identity}: not embedded yet")
+        raise UnknownReplyError(f"{embedder.identity}: no vector yet in a dry run")
 
 
 def _embed_here(
@@ -158,13 +153,9 @@ def _embed_remotely(
     input_type: InputType,
     asking: Asking,
 ) -> None:
-    """Embed inputs with many concurrent requests.
-
-    If a request fails, its bad input is found by halving: see `embed_batch`. An input with an
-    unusable vector is sent once more. The other vectors of its reply are kept.
-    """
-    # All batches are made first, so a text that is too long is reported before any cost.
-    # An input that failed in an earlier run is sent alone, so it fails no other.
+    """Embed inputs with concurrent requests. Send an input with an unusable vector once more."""
+    # All batches are made first, because a too long text must raise an error before any cost.
+    # An input that failed in an earlier run is sent alone, so other inputs do not fail with it.
     failures = asking.failures
     fresh = [key for key in missing if key not in failures]
     batches = list(embedder.batches([inputs[key] for key in fresh]))
@@ -200,12 +191,12 @@ def _embed_remotely(
             in_a_row.clear()
             return
         raise CallsStoppedError(
-            f"{failed[in_a_row[-1]]}; the same for each of {len(in_a_row)} texts in a row and no "
-            f"text was embedded{' since' if kept else ''}: check the model's settings"
+            f"{failed[in_a_row[-1]]}; each of {len(in_a_row)} texts in a row failed, and no text "
+            f"was embedded{' since' if kept else ''}: check the model's settings"
         ) from None
 
     async def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
-        """Store the usable vectors of a reply. Return the inputs whose vectors are unusable."""
+        """Store the usable vectors of a reply. Return the inputs with unusable vectors."""
         nonlocal kept
         together = {key: inputs[key] for key in part}
         ends = np.cumsum([len(texts) for texts in together.values()])
@@ -222,18 +213,17 @@ def _embed_remotely(
     async def embed_batch(batch: list[bytes], send: EmbedRequest) -> None:
         """Embed a batch, and find its bad inputs by binary search.
 
-        If a request fails, the first half of its inputs is sent next. If that half succeeds, the
-        bad input is in the other half, which is halved in turn. If it fails, it is halved in turn,
-        and the other half waits in `rest`. So one bad input among n costs log2(n) + 2 more
-        requests. While nothing succeeds, inputs are sent alone, and a probe tells an outage from
-        bad inputs: see `put_off`.
+        If a request fails, the first half of its inputs is sent next. If this half succeeds, the
+        other half has the bad input and is halved. If this half fails, it is halved, and the other
+        half waits in `rest`. So one bad input among n costs log2(n) + 2 more requests. Before the
+        first success, inputs are sent alone, and a probe distinguishes an outage from bad inputs.
         """
         rest, width, bad, up = list(batch), len(batch), 0, False
-        put_off: list[bytes] = []  # failed alone when nothing else worked, perhaps in an outage
+        put_off: list[bytes] = []  # inputs that failed before the first success
         sending = Sending()
 
         async def tried(part: list[bytes], once: bool = False) -> ProviderError | None:
-            """Send inputs and keep their vectors. Return the request's error, or None."""
+            """Send inputs, and keep their vectors. Return the error of the request, or None."""
             if sending.once and len(part) == 1:
                 sending.tries = sending.paid_in_vain = 0
             sending.once, sending.started = once or len(part) > 1, None
@@ -248,7 +238,7 @@ def _embed_remotely(
             sending.tries = sending.paid_in_vain = 0
             rest.extend(key for key in unfit if key not in unusable)
             if twice := [key for key in unfit if key in unusable]:
-                said = "returned twice a vector of length 0, of a wrong dimension or not finite"
+                said = "twice a vector of length 0, of a wrong dimension or not finite"
                 await give_up(twice, ProviderError(f"{embedder.identity}: {said}"), send)
             unusable.update(unfit)
             return None
@@ -279,7 +269,7 @@ def _embed_remotely(
             else:
                 await give_up(part, error, send)
                 bad += 1
-                # After several bad inputs the requests get smaller, so fewer good ones fail too.
+                # After several bad inputs, requests get smaller, so fewer good inputs fail.
                 width = 1 if not worked else len(batch) if bad == 1 else max(1, width // 4)
 
     async def embed_all() -> None:
@@ -292,12 +282,12 @@ def _embed_remotely(
     try:
         run_calls(embed_all())
     except CallsStoppedError:
-        # The model failed, perhaps not its last texts.
+        # The model failed, so its last texts may be good.
         for key in in_a_row:
             failed.pop(key, None)
         raise
     finally:
-        # Failed texts are noted, so they do not stop the next run.
+        # The next run sends failed texts alone.
         asking.fail(failed)
 
 
@@ -322,7 +312,7 @@ def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType
 
 
 def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) -> Embedded:
-    """Embed a few queries. Vectors of remote models are cached, those of local models are not."""
+    """Embed a few queries. The call cache stores only vectors of remote models."""
     if isinstance(embedder, RemoteEmbedder):
         return embed_tokens(texts, embedder, cache, "query")
     return request(texts, _local(embedder), "query")
@@ -352,7 +342,7 @@ def _pack_tokens(tokens: Tokens) -> bytes:
 def _inputs(
     texts: Sequence[str], embedder: Embedder, input_type: InputType, documents: Sequence[str] | None
 ) -> list[tuple[str, ...]]:
-    """Return the inputs of the model: single texts, or groups of chunks if it is contextual."""
+    """Return the inputs of the model: single texts, or groups of chunks for a contextual model."""
     if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):
         return [(text,) for text in texts]
     inputs: list[tuple[str, ...]] = []
@@ -363,7 +353,7 @@ def _inputs(
 
 
 def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> bytes:
-    # In a contextual model a chunk's vector depends on the others: they are one call with one key.
+    # A contextual model embeds the chunks of a document together, in one call with one key.
     content = texts[0] if len(texts) == 1 else json.dumps(texts)
     if len(texts) == 1 and _is_like_several(content):
         content = f"\0{content}"
@@ -374,7 +364,7 @@ def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> byt
 
 
 def _is_like_several(text: str) -> bool:
-    """Return whether a text is a JSON list of texts, as the key of several texts is made from."""
+    """Return whether a text looks like the key of several texts: a JSON list of texts."""
     if not text.startswith('["'):
         return False
     try:
@@ -386,14 +376,14 @@ def _is_like_several(text: str) -> bool:
 
 def _local(embedder: Embedder) -> LocalEmbedder:
     if not isinstance(embedder, LocalEmbedder):
-        raise TypeError(f"{embedder.identity} must be a local or a remote embedder")
+        raise TypeError(f"{embedder.identity}: neither a LocalEmbedder nor a RemoteEmbedder")
     return embedder
 
 
 def _check(vectors: Vectors, count: int, embedder: Embedder) -> None:
     _check_shape(vectors, count, embedder)
     if not np.isfinite(vectors).all():
-        raise ProviderError(f"{embedder.identity}: returned a vector that is not finite")
+        raise ProviderError(f"{embedder.identity}: a vector is not finite")
 
 
 def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:

@@ -1,4 +1,4 @@
-"""Define base classes for models that run in this process.
+"""Define base classes of models that run in this process.
 
 A subclass adds its settings and one method. The base classes handle batches, call keys, budget and
 ledger.
@@ -31,7 +31,7 @@ class LocalEmbedding(EmbeddingSettings):
 
     @abstractmethod
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Return one row per text, of any norm above 0. Only one thread calls this at a time."""
+        """Return one row per text, of any norm above 0. One thread at a time calls this method."""
 
     def open(self) -> "_LocalEmbedder":
         """Return an embedder that runs this model."""
@@ -52,7 +52,7 @@ class LocalChat(ChatSettings):
 
     @abstractmethod
     def answer(self, messages: Messages, schema: Schema | None) -> Completion:
-        """Return the reply, as JSON if a schema is given. Raise ProviderError if there is none."""
+        """Return the reply, as JSON if a schema is given. Raise ProviderError without a reply."""
 
     def open(self) -> "_LocalChat":
         """Return a client that calls `answer`."""
@@ -64,7 +64,7 @@ class LocalReranker(ModelReranker):
 
     @abstractmethod
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return one score per passage, in order. Only one thread calls this at a time."""
+        """Return one score per passage, in order. One thread at a time calls this method."""
 
     def open(self) -> "_LocalScorer":
         """Return a scorer that runs this model."""
@@ -108,7 +108,7 @@ class _LocalChat:
 
 class _LocalScorer:
     limits = RerankLimits(passages=1000, pair_tokens=None)
-    truncate = True  # The model handles long passages.
+    truncate = True  # `score` handles long passages.
 
     def __init__(self, settings: LocalReranker) -> None:
         self._settings = settings

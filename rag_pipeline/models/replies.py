@@ -1,8 +1,8 @@
 """Ask for one complete and valid reply.
 
-If a reply is cut, the prompt is sent again with more room. If a reply is wrong, the prompt is sent
-once more with the reply and its error. The first reply is paid for even if it is unusable. So it is
-kept until the repair succeeds.
+If a reply is cut, the prompt is sent again with more room. If a reply is invalid, the prompt is
+sent again with the reply and its error. The call cache keeps an unusable first reply until the
+repair succeeds, because the provider charges for it.
 """
 
 import json
@@ -19,14 +19,14 @@ from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
 
 CHOICE_TOKENS = 16
-"""Maximum tokens of a reply that is one of the `choices`, until one such reply is cut."""
+"""Maximum tokens of a reply with one of the `choices`, until such a reply is cut."""
 _MORE_ROOM = 4
-"""Factor on `max_output_tokens` when a cut reply is asked for again."""
+"""Factor by which `max_output_tokens` grows after a cut reply."""
 
 
 @dataclass(slots=True)
 class Chats:
-    """The clients of a chat model in one event loop: one as set, others with other reply limits."""
+    """The clients of a chat model in one event loop, one for each limit of the reply."""
 
     settings: ChatSettings
     usual: Chat = field(init=False)
@@ -39,8 +39,8 @@ class Chats:
     async def first(self, prompt: Prompt) -> Completion:
         """Return the first reply to a prompt. If the prompt has choices, allow at most 16 tokens.
 
-        If such a reply is cut, the model probably thinks before it answers. Then this prompt and
-        all later ones get the usual number of tokens.
+        A model that thinks before it answers needs more. After the first cut reply, all prompts get
+        the usual number of tokens.
         """
         used = Usage()
         if prompt.choices and self._brief and self.settings.max_output_tokens > CHOICE_TOKENS:
@@ -52,22 +52,22 @@ class Chats:
         return replace(made, usage=_sum(used, made.usage))
 
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
-        """Return a client that allows longer replies, for a prompt whose reply was cut.
+        """Return a client that allows a longer reply to a prompt.
 
-        If a content filter cut the reply, return the usual client. Raises ProviderError if the
-        model's window has no more room.
+        `cut` is the reason of the cut reply. After a content filter, return the usual client.
+        Raises ProviderError if the model's window has no more room.
         """
         settings = self.settings
         _, most = request_tokens(prompt.messages, prompt.schema, settings.max_output_tokens)
         left = settings.context_window - most.input
         room = min(_MORE_ROOM * settings.max_output_tokens, left)
         if cut == "content_filter":
-            return self.usual  # more room does not help; the filter may pass the next reply
+            return self.usual  # the filter may pass the next reply
         if room <= settings.max_output_tokens:
             raise ProviderError(
                 f"{settings.model}: the reply is cut ({cut}) after max_output_tokens "
                 f"{settings.max_output_tokens}, and context_window {settings.context_window} has "
-                f"no more room for this prompt; raise it if the model has more"
+                f"no more room for this prompt; raise context_window if the model has more"
             )
         return self._with(room)
 
@@ -86,10 +86,10 @@ class Chats:
 async def ask_one(
     prompt: Prompt, chats: Chats, first: Completion | None, keep_first: Callable[[Completion], None]
 ) -> Reply:
-    """Return a usable reply. Ask again with more room for a cut reply, once more for a wrong one.
+    """Return a usable reply. Repair a cut or invalid reply once.
 
-    `keep_first` stores a cut or wrong first reply. If the repair fails, the next run passes this
-    reply as `first`. Raises ProviderError if the last reply is cut or wrong, too.
+    `keep_first` stores a cut or invalid first reply. If the repair fails, the next run passes this
+    reply as `first`. Raises ProviderError if the repaired reply is also cut or invalid.
     """
     chat, messages = chats.usual, prompt.messages
     completion = first or await chats.first(prompt)
@@ -130,7 +130,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
     except ProviderError as error:
         if type(error) is not ProviderError or cut != "length":
             raise
-        raise ProviderError(f"{error}; with {usual} the reply is cut: lower it") from None
+        raise ProviderError(f"{error}; with {usual} the reply is cut: lower this value") from None
     if is_cut(whole, prompt):
         cure = f"; raise {usual}" if whole.cut == "length" else ""
         raise ProviderError(f"{chat.identity}: the reply is cut ({whole.cut}) again{cure}")
@@ -140,8 +140,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
 def is_cut(completion: Completion, prompt: Prompt) -> bool:
     """Return whether a reply is cut before its needed part is complete.
 
-    With a schema, complete JSON is enough. With choices, it is enough if the first word is a
-    choice.
+    The needed part is the whole JSON with a schema, and the first word with choices.
     """
     if completion.cut and prompt.choices:
         first = re.search(r"\w+", completion.text.casefold())
@@ -156,7 +155,7 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
 
 
 def read_reply(text: str, prompt: Prompt) -> Any:
-    """Return the choice or JSON value that the prompt asks for, or None if it asks for text.
+    """Return the choice or JSON value of a reply, or None if the prompt asks for text.
 
     Raises ValueError with the reason if the reply is invalid or blank.
     """
@@ -183,7 +182,7 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
     text = reply.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         value = json.loads(text)
-        json.dumps(value, ensure_ascii=False).encode()  # half surrogates cannot be stored
+        json.dumps(value, ensure_ascii=False).encode()  # the cache stores no half surrogates
     except (ValueError, RecursionError):
         raise ValueError(f"no JSON: {reply[:80]!r}") from None
     import jsonschema
@@ -201,7 +200,7 @@ def pack(reply: Reply | Completion) -> bytes:
 
 
 def first_key(key: bytes) -> bytes:
-    """Return the key under which a prompt's first reply is kept until its repair succeeds."""
+    """Return the key of a prompt's first reply before its repair."""
     return call_key("chat, first reply", "", key.hex())
 
 

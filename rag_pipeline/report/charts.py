@@ -1,6 +1,6 @@
 """Draw charts as inline SVG, with escaped text.
 
-Colours come from CSS variables of the page. Titles and descriptions serve screen readers.
+CSS variables of the page set the colours. Titles and descriptions are for screen readers.
 """
 
 import math
@@ -36,10 +36,7 @@ svg .front{fill:none;stroke:var(--soft);stroke-dasharray:4 4}"""
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One configuration in a scatter chart.
-
-    `x` is its cost, in the chart's unit. `y` is its quality (0 to 1) with an interval.
-    """
+    """A configuration in a scatter chart: its cost `x` and its quality `y` (0 to 1)."""
 
     name: str
     mark: str
@@ -50,7 +47,7 @@ class Point:
 def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label: str) -> Markup:
     """Draw a line of means in percent over cutoffs for each series, with 95 % intervals as bands.
 
-    Cutoffs are spaced evenly: the step from 10 to 20 is as wide as the step from 1 to 2.
+    Steps between cutoffs have equal widths.
     """
     cutoffs = sorted({k for curve in series.values() for k in curve})
     place = {k: _across(i, len(cutoffs) - 1) for i, k in enumerate(cutoffs)}
@@ -105,7 +102,7 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """Return the points that no point of the same or a lower cost beats, cheapest first."""
+    """Return the points that no point of equal or lower cost beats, cheapest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, -(p.y.mean or 0))):
         if not front or (point.y.mean or 0) > (front[-1].y.mean or 0):
@@ -114,9 +111,9 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
 
 
 def interval_strip(summary: Summary) -> Markup:
-    """Draw a mean as a dot, and its interval as a line, on an axis from 0 to 100 %.
+    """Draw a mean as a dot and its interval as a line, from 0 to 100 %, for a table cell.
 
-    The drawing is for a table cell. It is empty if there is no mean.
+    Without a mean, the drawing is empty.
     """
     if summary.mean is None:
         return Markup("")
@@ -172,6 +169,6 @@ def _up(share: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return 1, 2, 4 or 8 times a power of ten: the lowest such number that is at least `value`."""
+    """Return the lowest number that is at least `value` and 1, 2, 4 or 8 times a power of ten."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next((scale * step for step in (1, 2, 4, 8, 10) if scale * step >= value), value)

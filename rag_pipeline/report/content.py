@@ -1,4 +1,4 @@
-"""Collect the values that the report shows of a corpus's evaluation."""
+"""Collect the values of the report on a corpus's evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,7 @@ from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_ve
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import CorrectedMean, corrected_mean
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
-from rag_pipeline.evaluation.runs import (
-    load_groups,
-    load_queries,
-    load_ranked,
-    load_search_texts,
-)
+from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked, load_search_texts
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import ContextPart, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.stage_effects import CUTOFFS, StageEffect, stage_effects
@@ -30,13 +25,13 @@ from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
 
 K = 5
-"""A query fails if its first K chunks do not answer it."""
+"""A query fails if none of its first K chunks answers."""
 _MAX_RELEASES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The values of the report. `focus` is the served configuration, or else the best one."""
+    """The values of the report. `focus` is the served or else the best configuration."""
 
     metric: str
     queries: int
@@ -53,21 +48,21 @@ class Content:
     entities: Mapping[str, Mapping[str, float | None]]
     """Precision, recall, F1 and counts of the facts in answers, by entity type."""
     health: Mapping[str, float | None]
-    """Counts and measures of context health (`evaluation.health.Health`), or {}."""
+    """The values of `evaluation.health.Health`, or {}."""
     agreement: Agreement | None
     """Agreement of the relevance judge with gold, or None without a judge."""
     corrected: Mapping[str, CorrectedMean]
-    """Means of Answer Presence by the relevance judge, corrected by queries that have gold."""
+    """Means of Answer Presence by the relevance judge, corrected by the queries with gold."""
     few_labels: CorrectedMean | None
-    """AnswerPresence@1 of `focus` if some of people's queries lack gold, or None."""
+    """The estimated AnswerPresence@1 of `focus`, or None if all of people's queries have gold."""
     parts: Sequence[ContextPart]
     """Quality of the contexts of `focus` by their position, number and total characters."""
     trend: Sequence[release.Release]
     """The releases with their metrics at the time of release, newest first."""
     doubtful: Sequence[str]
-    """A line for every document with doubtful text."""
+    """A line for each document with doubtful text."""
     refused: Sequence[str]
-    """A line for every file that could not be read as a document."""
+    """A line for each file that is not readable as a document."""
 
 
 def collect(workspace: Workspace) -> Content:
@@ -124,10 +119,7 @@ def collect(workspace: Workspace) -> Content:
 def _corrected(
     rows: Sequence[Mapping[str, Any]], groups: Mapping[str, str]
 ) -> dict[str, CorrectedMean]:
-    """Return the judge's Answer Presence@k by metric name, corrected by the gold spans.
-
-    Cutoffs k beyond the judged passages are left out.
-    """
+    """Return the judge's Answer Presence@k of the judged passages by name, corrected by gold."""
     labels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         labels.setdefault(row["query_id"], []).append(row)
@@ -152,8 +144,9 @@ def few_labels(
 ) -> CorrectedMean | None:
     """Estimate AnswerPresence@1 over people's answerable queries if some of them lack gold.
 
-    Combine the gold of the labelled queries with predictions for all queries (prediction-powered
-    inference). Return None if every query has gold, or if the predictions do not help.
+    The estimate combines the gold of some queries with predictions for all queries
+    (prediction-powered inference). Return None if every query has gold, or if the predictions have
+    no weight.
     """
     asked = {
         q.query_id: q.query for q in queries if not q.synthetic and "unanswerable" not in q.tags
@@ -171,8 +164,5 @@ def few_labels(
 
 
 def presence(labels: Sequence[bool | None]) -> float | None:
-    """Return 1.0 if any label is True, and 0.0 if all labels are False.
-
-    Otherwise a missing label (None) may be True, or there are no labels. Then return None.
-    """
+    """Return 1.0 if any label is True, 0.0 if all labels are False, or else None."""
     return 1.0 if True in labels else None if None in labels or not labels else 0.0

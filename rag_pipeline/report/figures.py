@@ -1,4 +1,4 @@
-"""Make the figures of the report, and the numbers of the table below each figure."""
+"""Make the figures of the report, with the numbers of the table below each figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ _MAX_CURVES = 5
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with its title, its note, and the numbers for the table below it.
+    """A chart with its title, its note, and the numbers for the table below the chart.
 
-    A line chart has `series` over cutoffs. A scatter chart has `points` with x in `unit`. If it has
-    no points, `note` gives the reason.
+    A line chart has `series` over cutoffs. A scatter chart has `points` with x in `unit`. Without
+    points, `note` has the reason.
     """
 
     title: str
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class QualityLine:
-    """A metric's means for `focus` and the baseline. `share` tells whether they are percentages."""
+    """A metric's means for `focus` and the baseline. If `share` is True, they are percentages."""
 
     metric: Metric[Any]
     own: Summary
@@ -88,9 +88,9 @@ def _n(counts: Sequence[int]) -> str:
 
 
 def quality_lines(content: Content) -> list[QualityLine]:
-    """Return the metrics of answers and contexts that are measured for `focus`, with the baseline.
+    """Return the measured metrics of answers and contexts of `focus`, with the baseline's values.
 
-    Return [] if there is no `focus`.
+    Return [] without a `focus`.
     """
     if content.focus is None:
         return []
@@ -107,7 +107,7 @@ def quality_lines(content: Content) -> list[QualityLine]:
 
 
 def price_figures(content: Content) -> list[Figure]:
-    """Return three charts of quality: against latency, cost per search and total cost."""
+    """Return charts of quality against latency, cost per search and total cost."""
     rows = content.board.configurations
     latencies = [row.latency_ms for row in rows]
     asking = [None if r.usd_per_query is None else 1_000 * r.usd_per_query for r in rows]

@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from rag_pipeline.search.standing import is_marked
 from rag_pipeline.search.vector_index import reading
+from rag_pipeline.search.views import document_labels
 from rag_pipeline.store.lance import id_filter
-from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
 Copies = Mapping[str, str]
-"""Maps the id of each copy to the id of the document that is indexed instead."""
+"""The id of the indexed document, by the id of each copy."""
 _ASIDE = frozenset({"backup", "backups", "bak", "sicherung", "tmp", "temp"})
-"""Names of folders for backups and temporary files. A copy elsewhere is indexed instead."""
+"""Names of folders for backups and temporary files. The index prefers copies in other folders."""
 _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 
 
@@ -43,7 +43,8 @@ def _found(workspace: Workspace, rows: pa.Table, version: int) -> Copies:
     counts = rows.group_by("text_hash").aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts["count_all"], 1))["text_hash"]
     alike = rows.filter(pc.is_in(rows["text_hash"], value_set=repeated.combine_chunks()))
-    readers = _readers(workspace, alike["document_id"].to_pylist(), version)
+    access, ids = workspace.config.access, alike["document_id"].to_pylist()
+    readers = document_labels(workspace, access, version, ids) if access and ids else {}
     groups: defaultdict[tuple[str, frozenset[str]], list[str]] = defaultdict(list)
     for row in alike.to_pylist():
         document_id = row["document_id"]
@@ -53,17 +54,6 @@ def _found(workspace: Workspace, rows: pa.Table, version: int) -> Copies:
         first, *others = sorted(group, key=_order)
         copies.update(dict.fromkeys(others, first))
     return copies
-
-
-def _readers(
-    workspace: Workspace, document_ids: list[str], version: int
-) -> Mapping[str, frozenset[str]]:
-    if (access := workspace.config.access) is None or not document_ids:
-        return {}
-    rows = workspace.documents().read_rows(["document_id", "metadata"], document_ids, version)
-    return {
-        r["document_id"]: access.of(r["document_id"], parse_metadata(r["metadata"])) for r in rows
-    }
 
 
 def _order(document_id: str) -> tuple[bool, int, int, str]:

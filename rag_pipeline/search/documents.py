@@ -12,7 +12,7 @@ from rag_pipeline.store import Table
 from rag_pipeline.store.schemas import parse_metadata
 
 _MOST_CHARACTERS = 8_000_000
-"""Maximum number of characters of the kept texts, which take 8 to 32 MB."""
+"""Maximum number of characters of all texts in memory. They need 8 to 32 MB."""
 _COLUMNS = [field.name for field in fields(Document)]
 
 

@@ -8,7 +8,7 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.search.tokenization import tokenizer_of
 
 _BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
-"""Match a line end before an empty line, a heading, a table row or a list item."""
+"""Matches a line end before an empty line, a heading, a table row or a list item."""
 _HEADING = re.compile(r"^#{1,6} +(.*)$", re.M)
 _RULE = re.compile(r"[-=_*|:\s]*")
 _WORD = re.compile(r"\S+")
@@ -26,7 +26,7 @@ def excerpt(text: str, query: str, length: int) -> str:
     flat, starts = _sentences(text)
     if len(flat) <= length:
         return flat
-    # A word alone is stemmed by the stemmers of all languages, in the text as in the query.
+    # The stemmers of all languages stem single words, in the text as in the query.
     tokenize = tokenizer_of(Lexical(language="auto")).tokenize
     wanted = {term for word in query.split() for term in tokenize(word)}
     found = [

@@ -1,4 +1,4 @@
-"""Translate a user's filter in SQL into a condition for LanceDB, or raise a clear error.
+"""Translate a user's filter in SQL into a condition for LanceDB.
 
 sqlglot parses the filter. The condition contains only comparisons of known columns, metadata and
 constants, so no other function, subquery or statement reaches LanceDB.
@@ -13,10 +13,9 @@ from rag_pipeline.store import quoted
 COLUMNS = ("chunk_id", "document_id", "title", "text", "context", "start", "end", "metadata")
 _METADATA = ("json_get_string", "json_get_int", "json_get_float", "json_get_bool")
 _TESTS = {"startswith": "starts_with", "endswith": "ends_with", "contains": "contains"}
-_PLAIN = {"lower": "lower", "upper": "upper", "length": "length"}
-_FUNCTIONS = ", ".join((*_METADATA, *_PLAIN.values(), *_TESTS.values(), "cast", "try_cast"))
+_PLAIN = ("lower", "upper", "length")
+_FUNCTIONS = ", ".join((*_METADATA, *_PLAIN, *_TESTS.values(), "cast", "try_cast"))
 _COMPARISONS = {"eq": "=", "neq": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_LIKE = {"like": "LIKE", "ilike": "ILIKE"}
 _TYPES = {
     "INT": "BIGINT",
     "BIGINT": "BIGINT",
@@ -88,8 +87,8 @@ def _condition(node: Any, depth: int) -> str:
     if key == "in" and node.expressions:
         values = ", ".join(_value(value, depth) for value in node.expressions)
         return f"({_value(this, depth)} IN ({values}))"
-    if key in _LIKE:
-        operator = f"NOT {_LIKE[key]}" if node.args.get("negate") else _LIKE[key]
+    if key in ("like", "ilike"):
+        operator = f"NOT {key.upper()}" if node.args.get("negate") else key.upper()
         return f"({_value(this, depth)} {operator} {_value(node.expression, depth)})"
     if key in _TESTS:
         return f"{_TESTS[key]}({_value(this, depth)}, {_value(node.expression, depth)})"
@@ -118,10 +117,10 @@ def _value(node: Any, depth: int) -> str:
         kind = "CAST" if key == "cast" else "TRY_CAST"
         return f"{kind}({_value(node.this, depth + 1)} AS {_TYPES[node.to.this.name]})"
     if key in _PLAIN:
-        return f"{_PLAIN[key]}({_value(node.this, depth + 1)})"
+        return f"{key}({_value(node.this, depth + 1)})"
     if key == "anonymous" and node.name.lower() in _METADATA:
         return _of_metadata(node)
-    raise InputError(f"{node.sql()[:60]!r} is not allowed; functions: {_FUNCTIONS}")
+    raise InputError(f"{node.sql()[:60]!r} is not allowed; use only: {_FUNCTIONS}")
 
 
 def _column(node: Any) -> str:

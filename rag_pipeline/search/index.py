@@ -21,9 +21,9 @@ from rag_pipeline.search.reranking.late_interaction import Weights, token_weight
 from rag_pipeline.store.lance import data_files, id_filter, table_name
 
 RESIDENT_BYTES = 400 << 20
-"""Maximum size in bytes of the vectors, and of a server's rows, that are kept in memory.
+"""Maximum size in bytes of the vectors in memory, and of a server's rows in memory.
 
-Larger ones are read from disk for each query, which takes longer.
+Above this size, each query reads from disk, which takes longer.
 """
 
 _TAKEN = 4096
@@ -72,7 +72,7 @@ class Index:
     documents: PinnedDocuments | None = None
     """The documents by id. None if the build has no documents table."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Maps the id of each copy that the caller may see to the id of the indexed document."""
+    """The id of the indexed document, by the id of each copy that the caller may see."""
     copies_matching: Callable[[str], Collection[str]] = lambda _: ()
     """A function that returns the ids of the copies that match a filter in SQL."""
     visible: Mask | None = None
@@ -273,7 +273,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """A lexical index whose rows and documents are related to the positions of the chunks."""
+    """A lexical index with the relation of its rows and documents to the positions of chunks."""
 
     lexical: LexicalIndex
     rows: Positions
@@ -299,8 +299,8 @@ class _Terms:
         others = len(lexical) - pc.sum(inside, min_count=0).as_py()
         if rows.null_count or len(lexical) != len(chunk_ids) + others:
             raise StoreError(
-                f"{name} has {len(chunk_ids)} chunks, its lexical index has {len(lexical)}: "
-                f"they are from different builds; run `rag run` again"
+                f"{name} ({len(chunk_ids)} chunks) and its lexical index ({len(lexical)} chunks) "
+                f"are from different builds; run `rag run` again"
             )
         at = rows.to_numpy().astype(np.int64)
         positions = np.full(len(lexical), -1, np.int64)
@@ -349,10 +349,7 @@ def _neighbours(documents: Positions, starts: Positions) -> Positions:
 
 
 def _resident(
-    table: Any,
-    row_ids: vector_index.RowIds,
-    by_row_id: Positions,
-    before: Index | None,
+    table: Any, row_ids: vector_index.RowIds, by_row_id: Positions, before: Index | None
 ) -> Vectors | None:
     dimension = int(table.schema.field("vector").type.list_size)
     if len(row_ids) * dimension * 4 > RESIDENT_BYTES:
@@ -363,7 +360,7 @@ def _resident(
         common, here, there = np.intersect1d(
             row_ids, before.row_ids, assume_unique=True, return_indices=True
         )
-        # A row id is a fragment's number and a row of its files, which never change.
+        # A row id consists of the numbers of a fragment and a row. A fragment's files never change.
         files = data_files(before.table)
         same = [n for n, own in data_files(table).items() if files.get(n) == own]
         kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))

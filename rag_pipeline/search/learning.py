@@ -21,7 +21,7 @@ from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Pa
 
 FOLDS = 5
 _COMPARED = 50
-"""Number of chunks per query that the model compares, the first by the configured weights."""
+"""Number of best chunks per query, by the configured weights, that the model compares."""
 _TEMPERATURE = 0.1
 """Initial divisor of the scores. A fit changes it with the weights, then discards it."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
@@ -161,8 +161,7 @@ def _likelihood(
         slope = (shares - answering_shares) / len(starts)
         by_score = slope / np.exp(parameters[-1])
         gradient = np.append(
-            near * (by_score @ (features + share * neighbours)),
-            share * (by_score @ around),
+            near * (by_score @ (features + share * neighbours)), share * (by_score @ around)
         )[learned]
         departed = parameters[:-1] - np.log(start[learned])
         value += pull * float(departed @ departed)

@@ -33,7 +33,7 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
 
 
 def _pin(workspace: Workspace, configuration: Configuration) -> Pinned:
-    # Read the documents' version first, so that it has no documents that the other builds lack.
+    # A later version of the documents could have documents that the other builds lack.
     documents = workspace.documents()
     documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)

@@ -36,7 +36,7 @@ _COMMA = re.compile(r",\s+")
 _COMMON = 0.5
 """A term in at least this share of the documents is common and distinguishes no document."""
 _OPENING = 2
-"""Number of words at the start of a clause, such as `According to`, that may be rare."""
+"""Number of words at the start of a clause that may be rare, such as `According to`."""
 _ASKS = re.compile(
     r"(?:and |so )?(?:who|whom|whose|what|when|where|why|how|which|whether|if|do|does|did|is|are|"
     r"was|were|am|can|could|may|might|must|shall|should|will|would|has|have|had|tell|list|name|"
@@ -187,7 +187,7 @@ def _whole_names(
 ) -> list[tuple[int, list[int]]]:
     """Return the row of each document whose whole name is quoted, with the name's word numbers.
 
-    A capitalized word also counts as quoted, except at the start of a sentence or as a kind.
+    Capitalized words count as quoted, except at the start of a sentence and except `kinds`.
     """
     named = [(found.span(), found[1]) for found in _QUOTED.finditer(text)]
     for before, word in pairwise(words):

@@ -19,7 +19,7 @@ from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
 
 _UNREFINED = 400
-"""Least number of neighbours of a quantised search, whose exact vectors are then compared."""
+"""A quantised search finds at least this many neighbours. Their exact vectors are compared."""
 
 Ranking = list[tuple[int, float]]
 """Pairs (position, score), best first. Equal scores are ordered by position."""
@@ -60,7 +60,7 @@ class Search:
 
         Return None if all chunks are allowed.
         """
-        # Not a `cached_property`: before Python 3.12, all searches would share its lock.
+        # Before Python 3.12, all searches would share the lock of a `cached_property`.
         if self.known is None:
             known = self.index.visible if self.where is None else self.index.matching(self.where)
             object.__setattr__(self, "known", known)

@@ -50,7 +50,7 @@ from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import id_filter
 
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
-"""Scores the passages of each query (see `reranking.passages.score_passages`)."""
+"""A function that scores the passages of each query (see `reranking.passages`)."""
 
 _Ranked = tuple[Ranking, pa.Table | None, pa.Table | None, SearchResult]
 """The ranking of the candidates, their rows and token vectors if already read, and the result.
@@ -260,7 +260,7 @@ class Searcher:
 
 
 def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -> Ranking:
-    """Scale scores from 1 at the first rank to 0 at rank `count`, unless they are on one scale."""
+    """Scale scores to 1 at the first rank and 0 at rank `count`, unless they are on one scale."""
     if settings.on_one_scale or not ranking:
         return ranking
     high, low = ranking[0][1], ranking[:count][-1][1]

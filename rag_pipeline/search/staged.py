@@ -41,7 +41,7 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 T = TypeVar("T")
 R = TypeVar("R")
 Embed = Callable[[Sequence[str]], Embedded]
-"""Returns the vectors and tokens of queries."""
+"""A function that returns the vectors and tokens of queries."""
 
 
 class ContextAwareRetriever(RetrieverSettings):
@@ -192,7 +192,7 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return at most five boosted queries. Each adds four words, the first the best words."""
+        """Return at most five boosted queries with four new words each, the best words first."""
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()
         for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):

@@ -51,7 +51,7 @@ _MAX_CACHED_WORDS = 1_000_000
 
 
 class Tokenizer:
-    """A splitter of texts into case-folded, stemmed terms without stop words.
+    """A tokenizer that returns case-folded, stemmed terms without stop words.
 
     - Numbers and section references stay whole: `3.2`, `12(b)`. `12(b)` also becomes `12`, so a
       search for a section finds its subsections. `$1,000` becomes `1000`.

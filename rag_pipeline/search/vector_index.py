@@ -33,10 +33,10 @@ _OUTGROWN = 1.5
 _SKEWED = 3.0
 """The index is trained again if its largest partition's share grows by more than this factor."""
 _FILTERED = 4096
-"""Number of rows that are copied at once to filter them."""
+"""Number of rows that are copied and filtered at once."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
-"""Settings of k-means. Fewer samples per partition than Lance's default save time."""
+"""Settings of k-means. Fewer samples than Lance's default take less time."""
 
 
 def indexed_text(context: str | None, text: str) -> str:
@@ -56,7 +56,7 @@ def index_chunks(
     schema: pa.Schema,
     fingerprint: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Embed contextualized chunks and yield rows of a vector index (see `vector_schema`).
+    """Embed contextualized chunks, and yield rows of a vector index (see `vector_schema`).
 
     Raises TextTooLongError with the chunk's id if a text is too long for the model.
     """

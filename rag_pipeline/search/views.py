@@ -1,7 +1,7 @@
 """Limit an opened index to the documents that a caller may see."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 
 from rag_pipeline.config import Access
@@ -16,13 +16,17 @@ DocumentLabels = Mapping[str, frozenset[str]]
 """The labels of each document, by its id."""
 
 
-def document_labels(workspace: Workspace, access: Access, version: int | None) -> DocumentLabels:
-    """Return the labels of all documents in a version of the documents table."""
-    batches = workspace.documents().read(["document_id", "metadata"], version=version)
+def document_labels(
+    workspace: Workspace,
+    access: Access,
+    version: int | None,
+    document_ids: Sequence[str] | None = None,
+) -> DocumentLabels:
+    """Return the labels of documents in a version of the documents table, by default of all."""
+    rows = workspace.documents().read_rows(["document_id", "metadata"], document_ids, version)
     return {
         row["document_id"]: access.of(row["document_id"], parse_metadata(row["metadata"]))
-        for batch in batches
-        for row in batch.to_pylist()
+        for row in rows
     }
 
 

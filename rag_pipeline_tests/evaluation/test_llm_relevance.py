@@ -90,7 +90,7 @@ def test_what_is_wrong_with_the_arguments_is_named():
     evaluator = Evaluator("k", "http://127.0.0.1:9")
     with pytest.raises(ValueError, match=r"docs\[1\]: no text under `document`"):
         evaluator.get_relevance_labels([DOCS[0], {"text": "x"}], QUERY)
-    with pytest.raises(ValueError, match=r"no place \{query\}"):
+    with pytest.raises(ValueError, match=r"lacks the placeholder \{query\}"):
         Evaluator("k", "http://127.0.0.1:9", prompt_template="Is this an answer? {passage}")
     with pytest.raises(ValueError, match=r"^base_url: '…' is not an address like https://host/v1$"):
         Evaluator("k", "…")

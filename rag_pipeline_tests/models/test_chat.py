@@ -231,8 +231,8 @@ def test_an_odd_reply_is_read_and_kept(change: Any, text: str, cache: CallCache)
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ({"choices": {"a": 1}}, "the reply is no completion: "),
-        ({"choices": [{"message": {"content": [7]}}]}, "the reply is no completion: "),
+        ({"choices": {"a": 1}}, "the reply is not a completion: "),
+        ({"choices": [{"message": {"content": [7]}}]}, "the reply is not a completion: "),
         ({"error": {"message": "overloaded"}}, r"the reply has no choices: .*overloaded"),
     ],
 )

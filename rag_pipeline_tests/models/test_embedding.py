@@ -98,7 +98,7 @@ def test_progress_counts_every_text(cache):
     [
         (np.ones((1, 2), np.float32), r"expected vectors of shape \(2, 2\), got \(1, 2\)"),
         (np.ones((2, 3), np.float32), r"expected vectors of shape \(2, 2\), got \(2, 3\)"),
-        (np.full((2, 2), np.nan, np.float32), "returned a vector that is not finite"),
+        (np.full((2, 2), np.nan, np.float32), "a vector is not finite"),
     ],
 )
 def test_a_wrong_answer_is_refused_and_not_kept(cache, broken, message):

@@ -120,7 +120,7 @@ def test_a_template_takes_the_placeholders_of_the_shipped_one_and_changes_the_fi
     config = parse_config(attributes(**llm_contexts("http://localhost:1/v1")))
     assert configured(None).made_from(config)[-1] != configured(whole).made_from(config)[-1]
     for place in places:
-        with pytest.raises(ConfigError, match=rf"has no place \{{{place}\}}; add it"):
+        with pytest.raises(ConfigError, match=rf"lacks the placeholder \{{{place}\}}; add it"):
             configured(whole.replace(f"{{{place}}}", ""))
 
 

@@ -126,7 +126,7 @@ def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
             doubtful=["scan.pdf: 2 of 3 pages are images that were not read"],
         )
     )
-    assert "1 document of doubtful text" in page
+    assert "1 document with doubtful text" in page
     assert "scan.pdf: 2 of 3 pages are images that were not read" in page
     assert "judged low: It speaks of hotels." in page
     assert "None of them helps." in page

@@ -286,7 +286,7 @@ def test_threads_search_one_index(index):
 def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
     other = index_of(tmp_path, random_chunks(documents=11))
     with pytest.raises(
-        StoreError, match=r"72 chunks, its lexical index has 66: they are from different"
+        StoreError, match=r"72 chunks\) and its lexical index \(66 chunks\) are from different"
     ):
         Index.open(index.table, other.terms.lexical)
     with pytest.raises(StoreError, match="no lexical index"):

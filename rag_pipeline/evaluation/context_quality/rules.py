@@ -41,7 +41,7 @@ class RuleContext(ContextJudge):
 def judge_by_rules(
     answered: Sequence[Answered], settings: RuleContext, embed: SentenceEmbed
 ) -> list[ContextJudgement]:
-    """Judge the contexts of each query. The contexts are given best first.
+    """Judge the contexts of each query. The contexts are in ranked order.
 
     If the query has gold spans, the level of a context is:
 
@@ -162,7 +162,7 @@ def _missing(one: Answered) -> list[str]:
 
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
-    """Return each context's highest cosine of a sentence and the query, [] with gold spans."""
+    """Return each context's highest cosine of a sentence and the query, unless gold decides."""
     needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]

@@ -5,11 +5,12 @@ rates are settings. Unlike in the source, every metric is None without contexts,
 rounded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rag_pipeline.config import Context
 from rag_pipeline.datamodels import ContextJudgement, Judged
+from rag_pipeline.evaluation.intervals import mean_of_known
 from rag_pipeline.evaluation.metrics import Metric, average_precision
 
 _RELEVANT = ("high", "medium")
@@ -68,59 +69,41 @@ class RatedContexts(NamedTuple):
     rates: Context
 
 
-Measure = Callable[[RatedContexts], float | None]
-
-
-def _with_contexts(measure: Callable[[ContextJudgement], float]) -> Measure:
-    return lambda rated: float(measure(rated.judgement)) if rated.judgement.contexts else None
-
-
 CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     Metric(
-        name="ContextRelevance",
+        name="ContextRelevance", measure=lambda rated: context_relevance(*rated),
         definition="Relevance of the contexts, minus penalties for missing and unused facts.",
-        measure=lambda rated: context_relevance(*rated),
     ),
     Metric(
-        name="ContextPrecision",
-        definition="Average precision over the contexts of high or medium relevance.",
+        name="ContextPrecision", headline=False,
         measure=lambda rated: context_precision(rated.judgement.contexts),
-        headline=False,
+        definition="Average precision over the contexts of high or medium relevance.",
     ),
     Metric(
-        name="RankingPenalty",
-        definition="Penalty for contexts of high relevance at low ranks.",
+        name="RankingPenalty", direction="lower", headline=False,
         measure=lambda rated: ranking_penalty(rated.judgement.contexts, rated.rates),
-        direction="lower",
-        headline=False,
+        definition="Penalty for contexts of high relevance at low ranks.",
     ),
     Metric(
-        name="UsageRate",
+        name="UsageRate", headline=False,
+        measure=lambda rated: mean_of_known(float(c.used) for c in rated.judgement.contexts),
         definition="Share of the contexts that the answer used.",
-        measure=_with_contexts(lambda j: sum(c.used for c in j.contexts) / len(j.contexts)),
-        headline=False,
     ),
     Metric(
-        name="MissingItems",
+        name="MissingItems", direction="lower", is_share=False, headline=False,
+        measure=lambda rated: float(len(rated.judgement.missing)),
         definition="Number of items that the contexts lack.",
-        measure=_with_contexts(lambda j: len(j.missing)),
-        direction="lower",
-        is_share=False,
-        headline=False,
     ),
     Metric(
-        name="RelevantCount",
+        name="RelevantCount", direction="neither", is_share=False, headline=False,
+        measure=lambda rated: float(sum(c.level in _RELEVANT for c in rated.judgement.contexts)),
         definition="Number of contexts of high or medium relevance.",
-        measure=_with_contexts(lambda j: sum(c.level in _RELEVANT for c in j.contexts)),
-        direction="neither",
-        is_share=False,
-        headline=False,
     ),
-)
-"""The metrics of a query's contexts, in display order."""
+)  # fmt: skip
+"""The metrics of a query that has contexts, in display order."""
 
 
 def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:
-    """Return every metric of `CONTEXT_METRICS` by name."""
+    """Return every metric of `CONTEXT_METRICS` by name. Without contexts, each is None."""
     rated = RatedContexts(judgement, rates)
-    return {metric.name: metric.measure(rated) for metric in CONTEXT_METRICS}
+    return {m.name: m.measure(rated) if judgement.contexts else None for m in CONTEXT_METRICS}

@@ -176,7 +176,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
 
 _LONG, _INSERTED = 4, 2
-"""In facts of at least `_LONG` words, at most `_INSERTED` other words may stand inside a run."""
+"""For a fact of at least `_LONG` words, a run may contain at most `_INSERTED` other words."""
 
 
 def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -205,7 +205,7 @@ def _is_negated(stems: Sequence[str], first: int, size: int) -> bool:
 
 
 def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether a word of one side is a word of the other side after a negating prefix."""
+    """Return whether a word on one side is a word on the other side with a negating prefix."""
     return any(
         f"{prefix}{word}" in others and word not in others
         for words, others in ((run, wanted), (wanted, run))

@@ -81,34 +81,27 @@ class EntityScore:
 
 ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
     Metric(
-        name="EntityPrecision",
+        name="EntityPrecision", measure=lambda score: score.total.precision, headline=False,
         definition="Share of the facts in an answer that are right.",
-        measure=lambda score: score.total.precision,
-        headline=False,
     ),
     Metric(
-        name="EntityOpenPrecision",
-        definition="Share of an answer's entities of any type that state an expected fact.",
+        name="EntityOpenPrecision", headline=False,
         measure=lambda score: score.right / score.stated if score.stated else None,
-        headline=False,
+        definition="Share of an answer's entities of any type that state an expected fact.",
     ),
     Metric(
-        name="EntityRecall",
+        name="EntityRecall", measure=lambda score: score.total.recall, headline=False,
         definition="Share of the expected facts that an answer states.",
-        measure=lambda score: score.total.recall,
-        headline=False,
     ),
     Metric(
-        name="EntityF1",
+        name="EntityF1", measure=lambda score: score.total.f1,
         definition="Harmonic mean of EntityPrecision and EntityRecall.",
-        measure=lambda score: score.total.f1,
     ),
     Metric(
-        name="CriticalRecall",
+        name="CriticalRecall", measure=lambda score: score.critical_recall,
         definition="EntityRecall of the query's critical types alone.",
-        measure=lambda score: score.critical_recall,
     ),
-)
+)  # fmt: skip
 
 
 def score_entities(
@@ -166,7 +159,7 @@ def summarize_entities(scores: Iterable[EntityScore]) -> dict[str, Any]:
 
     `micro` and `by_type` have `Counts.record` over all queries. The `mean_` values are means over
     queries. `mean_precision` leaves out queries without entities. `f1_of_means` is the harmonic
-    mean of the mean precision and the mean recall. Papers publish this number or `mean_f1`.
+    mean of the mean precision and the mean recall. Papers publish `f1_of_means` or `mean_f1`.
     """
     judged = [score for score in scores if score.total.facts]
     by_type: dict[str, Counts] = {}

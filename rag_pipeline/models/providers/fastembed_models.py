@@ -19,13 +19,12 @@ TOKENS_PER_BATCH = 4096
 
 
 class FastEmbedEmbedding(EmbeddingSettings):
-    """BGE and other ONNX models that the package fastembed runs on this machine.
+    """An ONNX embedding model, such as BGE, that the package fastembed runs on this machine.
 
-    If `path` is set, the model is read from this folder (`model_file`, tokenizer.json,
-    tokenizer_config.json), and nothing is downloaded. Then a `model` that fastembed does not know
-    needs `dimensions`, and `pooling` if it is not the mean. If `path` is not set, fastembed
-    downloads `model` once. A text over the model's window is cut if `truncate` is set. Otherwise
-    it raises an error.
+    The folder `path` has the files `model_file`, tokenizer.json and tokenizer_config.json. A model
+    that fastembed does not know also needs `dimensions`, and `pooling` unless the model uses the
+    mean. Without `path`, fastembed downloads `model` once. A text over the model's window is cut if
+    `truncate` is set. Otherwise, the text raises an error.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
@@ -40,12 +39,12 @@ class FastEmbedEmbedding(EmbeddingSettings):
     threads: int | None = Field(default=None, ge=1)
 
     def open(self) -> "FastEmbedEmbedder":
-        """Return the model; raise ConfigError if `path` has no model file."""
+        """Return the model. Raise ConfigError if `path` has no model file."""
         return FastEmbedEmbedder(self)
 
 
 class FastEmbedEmbedder:
-    """Embeds texts with one model, which the first use loads or downloads."""
+    """An embedding model of fastembed. The first use loads or downloads the model."""
 
     def __init__(self, settings: FastEmbedEmbedding) -> None:
         self._settings = settings
@@ -76,7 +75,7 @@ class FastEmbedEmbedder:
 
     @cached_property
     def identity(self) -> str:
-        """Return the model's name, a local file's hash, and the settings that change vectors."""
+        """Return the model's name, the hash of a local file, and the settings of the vectors."""
         settings = self._settings
         version = "hub"
         if settings.path is not None:
@@ -85,10 +84,9 @@ class FastEmbedEmbedder:
         return f"fastembed:{settings.model}:{version}:{pooling}:{settings.truncate}"
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield groups of positions, sorted by token count.
+        """Yield groups of positions, sorted by token count, of at most 4,096 tokens with padding.
 
-        A group has at most 4,096 tokens with padding. Raises TextTooLongError for a text over the
-        model's window, unless `truncate` is set.
+        Raises TextTooLongError for a text over the model's window, unless `truncate` is set.
         """
         encoded = self._model.model.tokenizer.encode_batch(list(texts)) if texts else []
         lengths = [sum(e.attention_mask) for e in encoded]
@@ -103,7 +101,7 @@ class FastEmbedEmbedder:
         return padded_groups(order, lengths, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Embed one batch. Queries get the model's query prefix if fastembed knows one."""
+        """Embed one batch. Queries get the query prefix that fastembed knows for the model."""
         model = self._model
         run = model.query_embed if input_type == "query" else model.passage_embed
         with self._lock:
@@ -123,11 +121,11 @@ class FastEmbedEmbedder:
                 name = _register(settings, self.identity)
         try:
             return fastembed.TextEmbedding(name, threads=settings.threads, **more)
-        except Exception as error:  # noqa: BLE001 - fastembed raises what its parts raise
+        except Exception as error:  # noqa: BLE001 - fastembed's libraries raise any error
             where = settings.path or "fastembed's hub"
             reason = " ".join(str(error).split())[:200]
             raise ProviderError(
-                f"{settings.model}: cannot load it from {where}: {reason}"
+                f"{settings.model}: cannot load the model from {where}: {reason}"
             ) from None
 
 
@@ -143,10 +141,7 @@ def _known(model: str) -> int | None:
 
 
 def _register(settings: FastEmbedEmbedding, identity: str) -> str:
-    """Register a model with fastembed under its identity. Return the registered name.
-
-    fastembed keeps registered names for the whole process.
-    """
+    """Register a model with fastembed by its identity, once in a process. Return the identity."""
     from fastembed.common.model_description import ModelSource, PoolingType
 
     fastembed = _fastembed()

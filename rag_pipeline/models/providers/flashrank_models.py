@@ -18,10 +18,9 @@ _PASSAGES_PER_BATCH = 32
 
 
 class FlashRankReranker(ModelReranker):
-    """A cross-encoder that the package flashrank reads from a folder. Nothing is downloaded.
+    """A cross-encoder that the package flashrank reads from the folder `path`, without a download.
 
-    The last part of `path` must be flashrank's name of the model, such as
-    `ms-marco-MiniLM-L-12-v2`.
+    The name of the folder must be flashrank's name of the model, such as `ms-marco-MiniLM-L-12-v2`.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})
@@ -38,13 +37,13 @@ class FlashRankReranker(ModelReranker):
 
 
 class FlashRankScorer:
-    """Scores passages with a cross-encoder of flashrank (Damodaran 2023)."""
+    """An opened cross-encoder of flashrank (Damodaran 2023)."""
 
     def __init__(self, settings: FlashRankReranker) -> None:
         self._settings = settings
         self._lock = Lock()
         self.limits = RerankLimits(passages=1000, pair_tokens=None)
-        self.truncate = True  # The model's own tokenizer counts in `score`.
+        self.truncate = True  # `score` counts tokens with the model's own tokenizer.
 
     @cached_property
     def identity(self) -> str:
@@ -92,8 +91,8 @@ class FlashRankScorer:
         file = folder / str(model_file_map[model])
         if not file.is_file() or folder.name != model:
             raise ConfigError(
-                f"flashrank: {folder} is not the folder of {model}: it must have this name and "
-                f"hold {model_file_map[model]}, from huggingface.co/prithivida/flashrank"
+                f"flashrank: {folder} is not the folder of {model}; the folder must have this name "
+                f"and hold {model_file_map[model]}, from huggingface.co/prithivida/flashrank"
             )
         return file
 
@@ -106,12 +105,12 @@ class FlashRankScorer:
         before = list(root.handlers), root.level
         try:
             return Ranker(self._settings.model, str(folder.parent), self._settings.max_tokens)
-        except Exception as error:  # noqa: BLE001 - flashrank raises what its parts raise
+        except Exception as error:  # noqa: BLE001 - flashrank's libraries raise any error
             reason = " ".join(str(error).split())[:200]
             raise ProviderError(
                 f"flashrank: cannot load {self._settings.model} from {folder}: {reason}"
             ) from None
         finally:
-            # flashrank configures the logging of the whole program.
+            # flashrank changes the logging of the whole program.
             root.handlers[:] = before[0]
             root.setLevel(before[1])

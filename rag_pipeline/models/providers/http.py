@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.AsyncClient"]:
-    """Open the connections of the running event loop to a server; `timeout` is in seconds."""
+    """Open the connections of the running event loop to a server. `timeout` is in seconds."""
     import httpx
 
     async with httpx.AsyncClient(
         base_url=server.address.rstrip("/") + "/",
         headers={"Authorization": f"Bearer {server.key}"},
-        # The endpoint limits an attempt's time and gives a repeated attempt more.
+        # The endpoint limits the time of each attempt, and gives later attempts more time.
         timeout=httpx.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         limits=httpx.Limits(max_connections=None),
         follow_redirects=True,
@@ -38,15 +38,15 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
 def check_redirect(status: int, here: str, location: str) -> None:
     """Raise CallsStoppedError for a redirect to another origin or without the request's body.
 
-    Texts go only to the configured origin, or from http to https of the same host. For codes other
-    than 307 and 308, a client would follow the redirect with a GET request without the texts.
+    Only the configured origin, or https of the same host, gets texts. After a code other than 307
+    and 308, a client would send a GET request without texts.
     """
     there = urljoin(here, location)
     old, new = urlsplit(here), urlsplit(there)
     stays = new[:2] == old[:2] or (new.hostname == old.hostname and new.scheme == "https")
     if status not in (307, 308) or not stays:
         said = redacted(f"{here}: the server redirects to {there} (HTTP {status})")
-        raise CallsStoppedError(f"{said}; if that is the right one, set `base_url` to it")
+        raise CallsStoppedError(f"{said}; if that address is right, set `base_url` to it")
 
 
 async def _stay(reply: "httpx.Response") -> None:
@@ -57,7 +57,7 @@ async def _stay(reply: "httpx.Response") -> None:
 def staying(most_bytes: int) -> dict[str, list[Any]]:
     """Return the event hooks of an httpx client that stays at its origin.
 
-    A reply longer than `most_bytes` raises ProviderError. The rest of it is not read.
+    A reply longer than `most_bytes` raises ProviderError, and its rest is not read.
     """
 
     async def bounded(reply: "httpx.Response") -> None:
@@ -70,7 +70,7 @@ def staying(most_bytes: int) -> dict[str, list[Any]]:
                 raise ProviderError(
                     f"{reply.url.host}: the reply is longer than {most_bytes:,} bytes"
                 )
-        reply._content = b"".join(parts)  # httpx returns it when the body is read later
+        reply._content = b"".join(parts)  # httpx returns this content to later readers
 
     return {"response": [_stay, bounded]}
 
@@ -78,16 +78,13 @@ def staying(most_bytes: int) -> dict[str, list[Any]]:
 JSONReply = tuple[dict[str, Any], Mapping[str, str]]
 """The JSON object of a reply and the reply's headers."""
 MOST_TEXT_BYTES = 16_000_000
-"""Maximum length of a reply of a chat model or a reranker."""
+"""Maximum length in bytes of a reply of a chat model or a reranker."""
 MOST_VECTOR_BYTES = 256_000_000
-"""Maximum length of a reply with vectors: 2,048 vectors of 4,096 numbers are 180 MB."""
+"""Maximum length in bytes of a reply with vectors. 2,048 vectors of 4,096 numbers are 180 MB."""
 
 
 def trusted(library: str) -> ssl.SSLContext:
-    """Return the TLS context of an HTTP library, with the certificates that it trusts.
-
-    The first call takes 0.1 seconds of CPU time.
-    """
+    """Return the TLS context of an HTTP library. The first call takes 0.1 seconds of CPU time."""
     places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
     return _read(library, *places)
 
@@ -101,7 +98,7 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
 ) -> JSONReply:
-    """Post `body`. Return the JSON object and the headers of the reply, or raise ProviderError."""
+    """Post `body`. Return the reply's JSON object and headers. Raise ProviderError if it fails."""
     import httpx
 
     try:
@@ -115,7 +112,7 @@ async def post(
     except (ValueError, RecursionError) as error:
         raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
     if not isinstance(made, dict):
-        raise TransientError(f"{server.what}: the reply is no JSON object: {str(made)[:80]!r}")
+        raise TransientError(f"{server.what}: the reply is not a JSON object: {str(made)[:80]!r}")
     return made, reply.headers
 
 

@@ -1,4 +1,4 @@
-"""Call rerankers over HTTP: Cohere, Jina, and your own servers with Jina's protocol."""
+"""Call rerankers over HTTP: Cohere, Jina, and other servers with Jina's protocol."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,17 +21,17 @@ _COUNTER = TokenCounter()
 
 
 class RemoteReranker(ModelReranker, RemoteModel):
-    """A reranker behind an API. It cuts passages over its window only if `truncate` is set."""
+    """A reranker behind an API. If `truncate` is set, too long passages are cut."""
 
     model: str
     truncate: bool = False
 
 
 class HTTPScorer:
-    """A cross-encoder behind `POST …/rerank`: one request scores the passages of a query."""
+    """A cross-encoder behind `POST …/rerank`. One request scores the passages of a query."""
 
     rows: ClassVar[str] = "results"
-    """The field of a reply that holds one row per passage."""
+    """The field of a reply with one row per passage."""
 
     def __init__(self, settings: RemoteReranker, home: str) -> None:
         self.model = settings.model
@@ -47,7 +47,7 @@ class HTTPScorer:
         return {"model": self.model, "query": query, "documents": passages}
 
     def used(self, made: dict[str, Any]) -> Usage:
-        """Return the tokens or searches that are charged for a reply."""
+        """Return the charged tokens or searches of a reply."""
         billed = (made.get("meta") or {}).get("billed_units") or {}
         tokens = (made.get("usage") or {}).get("total_tokens", 0)
         return Usage(input_tokens=tokens, searches=billed.get("search_units", 0))
@@ -118,7 +118,7 @@ class _CohereScorer(HTTPScorer):
     def body(self, query: str, passages: list[str]) -> dict[str, Any]:
         body = {**super().body(query, passages), "top_n": len(passages)}
         if self.limits.pair_tokens:
-            # Cohere cuts longer passages silently. The caller has refused or cut them already.
+            # Cohere cuts longer passages silently, but the caller has already refused or cut them.
             body["max_tokens_per_doc"] = self.limits.pair_tokens
         return body
 
@@ -127,7 +127,7 @@ class _CohereScorer(HTTPScorer):
 
 
 class JinaReranker(RemoteReranker):
-    """One of Jina's rerankers, or a server that speaks Jina's protocol if `base_url` is set.
+    """One of Jina's rerankers, or a model of another server with Jina's protocol.
 
     vLLM, llama.cpp and Infinity are such servers. `base_url` is the address without `/rerank`.
     """

@@ -1,4 +1,4 @@
-"""Define the limits of a request to each model. Count the tokens of texts, and cut long texts.
+"""Define the limits of requests to each model. Count the tokens of texts, and cut long texts.
 
 Sources: platform.openai.com/docs/api-reference/embeddings, docs.voyageai.com/docs/embeddings,
 docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/reranker,
@@ -18,9 +18,9 @@ from rag_pipeline.errors import ConfigError, TextTooLongError
 class EmbeddingLimits:
     """The limits of an embedding model.
 
-    `dimensions` are the possible lengths of vectors, the default first. A request has at most
-    `texts` texts and `request_tokens` tokens. Each text has at most `text_tokens` tokens. In a
-    `contextual` model, which embeds chunks together, this limit holds for each document.
+    `dimensions` are the possible lengths of vectors, with the default first. A request has at most
+    `texts` texts and `request_tokens` tokens. Each text has at most `text_tokens` tokens. For a
+    `contextual` model, which embeds chunks together, this is the limit of a document.
     """
 
     texts: int
@@ -31,7 +31,7 @@ class EmbeddingLimits:
     contextual: bool = False
 
     def dimension(self, model: str, wanted: int | None) -> int:
-        """Return the length of a model's vectors; raise ConfigError if `wanted` is impossible."""
+        """Return the length of a model's vectors. Raise ConfigError if `wanted` is impossible."""
         if not self.dimensions:
             if wanted is None:
                 raise ConfigError(
@@ -84,7 +84,7 @@ RERANK_LIMITS: dict[str, RerankLimits] = {
     "rerank-v3.5": RerankLimits(10_000, 4_092),
     "rerank-english-v3.0": RerankLimits(10_000, 4_092),
     "rerank-multilingual-v3.0": RerankLimits(10_000, 4_092),
-    # v3 compares the passages of one request with each other.
+    # jina-reranker-v3 compares the passages of one request with each other.
     "jina-reranker-v3": RerankLimits(1000, 131_000),
     "jina-reranker-v2-base-multilingual": RerankLimits(1000, None),
     "jina-reranker-m0": RerankLimits(1000, 10_240),
@@ -99,10 +99,10 @@ def embedding_limits(model: str, **own: int | None) -> EmbeddingLimits:
 
 
 class TokenCounter:
-    """Counts the tokens of texts with a tokenizer.json, or estimates them if there is none.
+    """A counter of tokens that uses a tokenizer.json, or else a high estimate.
 
-    The estimate is high: one token per 3 ASCII characters, and one per 2 bytes of other characters
-    in UTF-8. English prose has one token per 4 to 5 characters, Chinese one per 1 to 2.
+    The estimate is one token per 3 ASCII characters, and one per 2 bytes of other characters in
+    UTF-8. English prose has one token per 4 to 5 characters, Chinese one per 1 to 2.
     """
 
     def __init__(self, tokenizer: str | None = None) -> None:
@@ -114,7 +114,7 @@ class TokenCounter:
                 raise ConfigError(f"tokenizer: no such file: {tokenizer}")
             try:
                 self._tokenizer = Tokenizer.from_file(tokenizer)
-            except Exception as error:  # noqa: BLE001 - tokenizers raises Exception itself
+            except Exception as error:  # noqa: BLE001 - tokenizers has no other error class
                 raise ConfigError(f"tokenizer: {tokenizer}: {error}") from None
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
@@ -136,13 +136,13 @@ class TokenCounter:
         return text[: bisect_right(ends, tokens, key=lambda end: self.count([text[:end]])[0])]
 
     def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
-        """Return the texts, each with at most `most` tokens. If `most` is None, change nothing.
+        """Return the texts, each with at most `most` tokens. If `most` is None, change no text.
 
-        A longer text is cut if `truncate` is set, else it raises TextTooLongError. A text with at
-        most `most` bytes is not counted, because each token has at least one byte.
+        A longer text is cut if `truncate` is set. Otherwise, raise TextTooLongError.
         """
         fitting = list(texts)
         for place, text in enumerate(texts):
+            # A token has at least one byte.
             if most is None or len(text.encode()) <= most:
                 continue
             (tokens,) = self.count([text])

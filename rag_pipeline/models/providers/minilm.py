@@ -1,4 +1,4 @@
-"""Embed texts with the packaged all-MiniLM-L6-v2 (int8 ONNX). It needs no key and no network."""
+"""Embed texts with the packaged model all-MiniLM-L6-v2 (int8 ONNX), without key and network."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,10 @@ TOKENS_PER_BATCH = 4096
 TOKENS_PER_PASS = 512
 """Maximum tokens of one model call.
 
-512 tokens fit the processor's cache, which halves the time and takes a tenth of the memory."""
+512 tokens fit into the processor's cache. They take half the time and a tenth of the memory.
+"""
 _KEPT_QUERIES = 500
-"""Maximum number of remembered queries, about 30 kB each."""
+"""Maximum number of queries whose tokens stay in memory, about 30 kB each."""
 _SLICE = 65_536
 _LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 _LONGEST_WORD = 100
@@ -42,8 +43,8 @@ _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a
 class MiniLMEmbedding(EmbeddingSettings):
     """The packaged model all-MiniLM-L6-v2, which needs no key and no network.
 
-    Its vectors have 384 dimensions. It reads the first 256 tokens of a text. If `token_vectors` is
-    set, the index also stores each token's vector, in 52 bytes, for the reranker `maxsim`.
+    Vectors have 384 dimensions. The model reads the first 256 tokens of a text. If `token_vectors`
+    is set, the index also stores each token's vector, in 52 bytes, for the reranker `maxsim`.
     """
 
     provider: Literal["minilm"]
@@ -69,25 +70,22 @@ class MiniLMEmbedding(EmbeddingSettings):
 
 
 class MiniLM:
-    """Embeds texts with all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020).
+    """The opened model all-MiniLM-L6-v2 (Reimers & Gurevych 2019, Wang et al. 2020).
 
-    A text's vector is the mean of its tokens' hidden states, scaled to unit length. It has 384
-    dimensions. Texts over 256 tokens are cut, as in the original.
+    A text's vector is the mean of its tokens' hidden states, scaled to unit length. Texts over 256
+    tokens are cut, as in the original.
     """
 
     identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
     dimension = 384
 
     def __init__(self) -> None:
-        packaged_file(*_MODEL)  # The first text opens the model: a plan needs only its name.
+        packaged_file(*_MODEL)  # A plan needs only the name, so the first text opens the model.
         packaged_file(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield groups of positions, sorted by token count.
-
-        A group has at most 4,096 tokens with padding. Characters do not predict the size: a line of
-        dots has one token per dot.
-        """
+        """Yield groups of positions by token count, of at most 4,096 tokens with padding each."""
+        # Characters do not predict the size. For example, a line of dots has one token per dot.
         tokenizer = load_tokenizer(MAX_TOKENS)
         sizes: list[int] = []
         for first in range(0, len(texts), 512):
@@ -96,7 +94,7 @@ class MiniLM:
         return padded_groups(order, sizes, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
-        """Embed one batch; this model treats queries and documents alike."""
+        """Embed one batch. Queries and documents are embedded alike."""
         return self._run(texts)[0]
 
     def _run(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors], list[list[int]]]:
@@ -121,7 +119,7 @@ def _pass(tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
     for row, numbers in enumerate(tokens):
         ids[row, : len(numbers)] = numbers
         mask[row, : len(numbers)] = 1
-    with _OPENING:  # One thread opens the model.
+    with _OPENING:  # Only one thread may open the model.
         session = _session()
     (hidden,) = session.run(
         ["last_hidden_state"],
@@ -139,14 +137,14 @@ _ASKING = (
     "whether which who whom whose why will with would you your document documents agreement "
     "agreements contract contracts"
 ).split()
-"""Words that occur in questions about any subject."""
+"""Words of questions about any subject."""
 
 
 class MiniLMTokens(MiniLM):
-    """MiniLM that also returns the vectors of the tokens between [CLS] and [SEP].
+    """The model with the vectors of the tokens between [CLS] and [SEP].
 
     Question words of a query, such as `does`, are left out. They can be rare in documents, and
-    would then weigh more than the query's subject.
+    would then have more weight than the query's subject.
     """
 
     identity = f"{MiniLM.identity}:tokens"
@@ -157,7 +155,7 @@ class MiniLMTokens(MiniLM):
     ) -> tuple[Vectors, list[Tokens]]:
         """Return vectors and tokens of one batch. A text without tokens gets the vector of [CLS].
 
-        The last 500 queries are kept in memory.
+        The tokens of the last 500 queries stay in memory.
         """
         if input_type == "query":
             made = on_all_cores(_query, texts)
@@ -167,7 +165,7 @@ class MiniLMTokens(MiniLM):
     def embed_unseen(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Return vectors and tokens of one batch. Neither use nor keep queries in memory."""
+        """Return vectors and tokens of one batch, without the memory of queries."""
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):
@@ -217,7 +215,7 @@ def _session() -> "onnxruntime.InferenceSession":
 
 @cache
 def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
-    """Return the WordPiece tokenizer, which cuts texts after `max_tokens`, or never for None."""
+    """Return the WordPiece tokenizer, which cuts texts after `max_tokens` if given."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(packaged_file(*_TOKENIZER)))
@@ -230,11 +228,8 @@ def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
 
 
 def _token_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
-    """Return the ascending offsets of a text's tokens; the tokenizer must not cut or pad.
-
-    In a word over 100 characters, every 4 characters count as a token. The text is tokenized in
-    slices that end after white space, because an encoding takes about 150 bytes per token.
-    """
+    """Return the ascending offsets of a text's tokens. The tokenizer must not cut or pad."""
+    # The text is tokenized in slices, because an encoding takes about 150 bytes per token.
     parts = [np.empty(0, np.int64)]
     begin = 0
     while begin < len(text):
@@ -250,6 +245,7 @@ def _token_starts(tokenizer: "Tokenizer", text: str) -> TokenStarts:
 
 
 def _long_words_cut(offsets: npt.NDArray[np.int64]) -> TokenStarts:
+    """Return the starts of tokens. A long word is one unknown token, and counts by its length."""
     lengths = offsets[:, 1] - offsets[:, 0]
     counts = np.where(lengths > _LONGEST_WORD, -(-lengths // _CHARACTERS_PER_TOKEN), 1)
     first_of_word = np.repeat(np.cumsum(counts) - counts, counts)

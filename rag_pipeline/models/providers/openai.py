@@ -1,4 +1,4 @@
-"""Call chat and embedding models of OpenAI and of all servers that speak its protocol."""
+"""Call chat and embedding models of OpenAI, and of other servers with its protocol."""
 
 import json
 import re
@@ -42,11 +42,11 @@ _CUT = ("length", "content_filter")
 
 
 class OpenAIProtocol(RemoteModel, ChatSettings):
-    """A chat model that speaks the OpenAI protocol. A subclass adds `provider` and its defaults.
+    """A chat model with the OpenAI protocol. A subclass adds `provider` and its defaults.
 
-    The environment variable `api_key_env` holds the key; a server of your own may need none. `seed`
-    and `temperature` are sent if they are set. If `batch` is set, calls go through the provider's
-    Batch API, which costs less and answers within a day.
+    The environment variable `api_key_env` has the key. Your own server may need no key. `seed` and
+    `temperature` are sent if they are set. If `batch` is set, calls use the provider's Batch API,
+    which costs less and answers within a day.
     """
 
     not_fingerprinted = RemoteModel.not_fingerprinted | ChatSettings.not_fingerprinted
@@ -57,13 +57,13 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
 
     @property
     def identity(self) -> str:
-        """Return provider, address, model and parameters: everything that changes the answers."""
+        """Return provider, address, model and parameters, which together decide the answers."""
         server = self.identity_url or "api.openai.com"
         own = (self.model, self.temperature, self.seed, self.max_output_tokens)
         return ":".join(str(part) for part in (self.provider, server, *own))
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with timeout and patience of at most these numbers of seconds."""
+        """Return the settings with at most this timeout and this patience in seconds."""
         timeout = min(self.timeout_seconds, seconds)
         patience = min(self.patience_seconds, patience)
         return self.model_copy(update={"timeout_seconds": timeout, "patience_seconds": patience})
@@ -73,18 +73,18 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
         return Server(self.provider, self, self.model, _HOME)
 
     def open(self) -> "OpenAIChat":
-        """Return a client; raise ProviderError if its key is not set."""
+        """Return a client. Raise ProviderError if the key is not set."""
         return OpenAIChat(self)
 
 
 class ChatModel(OpenAIProtocol):
-    """A chat model that speaks the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
+    """A chat model with the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
 
     provider: Literal["openai"]
 
 
 class GivenKeyChat(OpenAIProtocol):
-    """A chat model whose key comes from Python; no setting, file or message holds the key."""
+    """A chat model with a key from Python. No setting, file or message shows the key."""
 
     provider: Literal["openai"]
     _key: str = PrivateAttr()
@@ -103,7 +103,7 @@ class GivenKeyChat(OpenAIProtocol):
         return made
 
     def server(self) -> Server:
-        """Return the server, which gets the key."""
+        """Return the server with the key."""
         return Server(self.provider, self, self.model, _HOME, self._key)
 
 
@@ -159,20 +159,20 @@ class OpenAIChat:
         return OpenAIBatches(self._server, self._settings.timeout_seconds)
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
-        """Return the answer in a line of a batch. Charge it once for its `call_id`."""
+        """Return the answer in a line of a batch. Charge the answer once for its `call_id`."""
         from openai.types.chat import ChatCompletion
 
         try:
             made = ChatCompletion.model_validate(body)
         except ValueError as error:
-            raise self._garbled(f"a line of a batch is no completion: {str(error)[:80]}") from None
+            raise self._garbled(f"a batch line is not a completion: {str(error)[:80]}") from None
         return self._read(made, call_id)
 
     def _read(self, made: "ChatCompletion", call_id: str | None = None) -> Completion:
         try:
             return self._completion(made, call_id)
         except (AttributeError, TypeError, LookupError) as error:
-            raise self._garbled(f"the reply is no completion: {str(error)[:80]}") from None
+            raise self._garbled(f"the reply is not a completion: {str(error)[:80]}") from None
 
     def _garbled(self, said: str) -> TransientError:
         return TransientError(f"{self._server.what}: {said}")
@@ -188,11 +188,11 @@ class OpenAIChat:
             (details.cached_tokens or 0) if details else 0,
             usage.completion_tokens if usage else 0,
         )
-        # The provider charges every answer, also an unusable one.
+        # The provider charges every answer, also an unusable answer.
         self._server.charge("chat", used, call_id)
         choice = made.choices[0] if made.choices else None
         if choice is None or choice.message is None:
-            # Some servers send an error with the status of a success.
+            # Some servers send an error with a success status.
             said = redacted(str(getattr(made, "error", None) or ""), self._server.key)
             raise self._garbled(f"the reply has no choices{said and ': '}{said}")
         message = choice.message
@@ -200,7 +200,7 @@ class OpenAIChat:
         if message.content is None and not cut:
             reason = message.refusal or "no reason given"
             raise ProviderError(f"{self._server.what}: refused: {reason}")
-        # A server may echo its request; the key must not enter the cache.
+        # The cache must not store the key, which a server may echo.
         return Completion(without_secrets(_text(message.content)), used, cut)
 
     async def close(self) -> None:
@@ -209,10 +209,7 @@ class OpenAIChat:
 
 
 def _text(content: Any) -> str:
-    """Return a message's text, which some servers send in parts.
-
-    U+FFFD replaces a lone half of a surrogate pair.
-    """
+    """Return a message's text, joined from its parts, without halves of surrogate pairs."""
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if part.get("type") == "text")
     return re.sub("[\ud800-\udfff]", "\ufffd", content or "")
@@ -221,7 +218,7 @@ def _text(content: Any) -> str:
 def request_body(
     settings: OpenAIProtocol, messages: Messages, schema: Schema | None
 ) -> dict[str, Any]:
-    """Return the body of a chat request, which asks for JSON of `schema` if it is given."""
+    """Return the body of a chat request. With a `schema`, the request asks for JSON."""
     body: dict[str, Any] = {
         "model": settings.model,
         "messages": list(messages),
@@ -241,10 +238,10 @@ def request_body(
 
 
 class OpenAIEmbedding(RemoteEmbedding):
-    """`text-embedding-3-*` of OpenAI, or a model of any server that speaks its protocol.
+    """A model `text-embedding-3-*` of OpenAI, or of any server with its protocol.
 
-    An unknown model needs `dimensions`, the length of its vectors. Requests ask for this length if
-    `shorten` is set, or if it differs from the default of a known model.
+    An unknown model needs `dimensions`, the length of its vectors. Requests name this length if
+    `shorten` is set, or if the length differs from the default of a known model.
     """
 
     provider: Literal["openai"]
@@ -253,12 +250,12 @@ class OpenAIEmbedding(RemoteEmbedding):
     shorten: bool = False
 
     def open(self) -> "OpenAIEmbedder":
-        """Return the model; raise ConfigError if its dimensions are not known."""
+        """Return the model. Raise ConfigError if its dimensions are not known."""
         return OpenAIEmbedder(self)
 
 
 class OpenAIEmbedder(RequestBuilder):
-    """One embedding model of one server; it treats documents and queries alike."""
+    """The client of one embedding model of one server. Documents and queries are embedded alike."""
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
         super().__init__(settings, _HOME)
@@ -274,7 +271,7 @@ class OpenAIEmbedder(RequestBuilder):
     async def ask(
         self, client: "openai.AsyncOpenAI", inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
-        """Return vectors, charged use and headers of a reply. Raise ProviderError if it fails."""
+        """Return the vectors, usage and headers of a reply. Raise ProviderError if it fails."""
         import openai
 
         server = self._server

@@ -30,36 +30,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A submitted batch of requests. Its answers can be read once it has `ended`."""
+    """A submitted batch of requests. An `ended` batch has all its answers."""
 
     batch_id: str
     status: str
     files: tuple[str, ...]
     errors: tuple[str, ...]
     lines: int = 0
-    """Minimum number of lines in its files, 0 if unknown."""
+    """Minimum number of lines in the files, or 0 if unknown."""
 
     @property
     def ended(self) -> bool:
-        """Return whether the batch is finished, so that no further answers follow."""
+        """Return whether no further answers follow."""
         return self.status in _ENDED
 
 
 class OpenAIBatches:
-    """The batches of one account. Each batch carries a token, by which `find` finds it."""
+    """The batches of one account. `find` finds a batch by the token in its metadata."""
 
     def __init__(self, server: Server, timeout: float) -> None:
-        """Take the server, and the timeout of a request in seconds."""
+        """Connect to the server. `timeout` is the time limit of a request in seconds."""
         self._server = server
-        # `_tried` retries instead: the SDK does not detect a garbled reply or a lost `create`.
+        # `_tried` retries instead, because the SDK detects no garbled reply and no lost `create`.
         self._client = openai.OpenAI(
             api_key=server.key, base_url=server.address, timeout=timeout, max_retries=0
         )
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
-        """Upload requests and start a batch that carries the token.
+        """Upload requests, and start a batch with the token.
 
-        If the answer to `create` is lost, the batch may still run, so `find` looks for it.
+        If the reply to `create` is lost, the batch may still run, so `find` looks for it.
         """
         with tempfile.NamedTemporaryFile("w+b", suffix=".jsonl") as file:
             for line in lines:
@@ -84,10 +84,9 @@ class OpenAIBatches:
         return self._tried(create, lost=lambda: self.find(token))
 
     def _tried(self, work: Callable[[], T], lost: Callable[[], T | None] = lambda: None) -> T:
-        """Return the result of a request. Retry transient errors, up to eight attempts in all.
+        """Return the result of a request, after up to eight attempts.
 
-        A request that seems to fail may have worked. Then `lost` returns its result. If the request
-        did not work, `lost` returns None.
+        A failed request may have worked without a reply. `lost` returns its result, or None.
         """
         for tries in range(1, _TRIES + 1):
             try:
@@ -104,7 +103,7 @@ class OpenAIBatches:
         raise AssertionError("unreachable")
 
     def find(self, token: str) -> Batch | None:
-        """Return the newest batch that carries a token and has not failed, or None."""
+        """Return the newest batch with a token that has not failed, or None."""
 
         def look() -> Batch | None:
             newest = self._client.batches.list(limit=_BATCHES_PER_PAGE)
@@ -130,8 +129,7 @@ class OpenAIBatches:
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
         """Yield the lines with answers and the lines with errors, in any order.
 
-        An incomplete file is read up to three times more, because a missing line would be paid
-        twice.
+        Read an incomplete file up to three times more, because each missing line is sent again.
         """
         seen: set[str] = set()
         for _ in range(_DOWNLOADS):
@@ -149,7 +147,7 @@ class OpenAIBatches:
     def _lines(self, file_id: str) -> Iterator[str]:
         try:
             return self._client.files.content(file_id).iter_lines()
-        except openai.NotFoundError:  # kept for a month only
+        except openai.NotFoundError:  # OpenAI keeps a file for a month
             return iter(())
 
     def close(self) -> None:
@@ -158,9 +156,9 @@ class OpenAIBatches:
 
 
 def _is_a(reply: object, kind: type[T]) -> T:
-    """Return a reply of the given kind; raise TransientError for any other."""
+    """Return a reply of the given kind. Raise TransientError for any other reply."""
     if not isinstance(reply, kind) or not getattr(reply, "id", None):
-        raise TransientError(f"the reply is no {kind.__name__}: {str(reply)[:80]!r}")
+        raise TransientError(f"the reply is not a {kind.__name__}: {str(reply)[:80]!r}")
     return reply
 
 

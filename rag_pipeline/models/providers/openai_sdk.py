@@ -1,6 +1,6 @@
 """Open clients of the `openai` SDK, and translate their errors.
 
-The SDK takes 0.5 s to import, so each function imports it on first use.
+The import of the SDK takes 0.5 s, so each function imports the SDK on first use.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ _STOPPING_CODES = (
 def client_of(
     server: Server, timeout: float, most_bytes: int = MOST_TEXT_BYTES
 ) -> "openai.AsyncOpenAI":
-    """Return a client for one event loop.
+    """Return a client for one event loop, which reads replies of at most `most_bytes`.
 
-    The endpoint handles retries and timeouts. No reply may be longer than `most_bytes`.
+    The endpoint handles retries and timeouts.
     """
     import openai
 

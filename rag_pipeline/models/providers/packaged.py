@@ -1,4 +1,4 @@
-"""Find the files of packaged models, and open models in the format ONNX."""
+"""Find the files of packaged models, and open ONNX models."""
 
 import hashlib
 import os
@@ -19,9 +19,9 @@ Made = TypeVar("Made")
 
 
 def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
-    """Return a file of an installed package. Raise ProviderError if the file is missing.
+    """Return a file of an installed package.
 
-    If `sha256` is given, the file must also have this hash.
+    Raises ProviderError if the file is missing, or if its hash differs from `sha256`.
     """
     spec = find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []
@@ -44,22 +44,19 @@ def file_version(path: Path) -> str:
 
 
 def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
-    """Open a model, given as a path or as bytes. It runs in the thread of its caller.
-
-    Threads may share the model.
-    """
+    """Open a model, given as a path or as bytes. Threads may share it. It runs in their threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    # The memory arena keeps the largest batch ever (1.8 GiB at 64 x 256 tokens).
+    # A memory arena keeps the memory of its largest batch (1.8 GiB at 64 x 256 tokens).
     options.enable_cpu_mem_arena = False
-    # Threads of one pass wait for each other, which takes 1.3 times the CPU time for a query.
+    # The threads of a pass wait for each other, which takes 1.3 times the CPU time for a query.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def on_all_cores(run: Callable[[Part], Made], parts: Sequence[Part]) -> list[Made]:
-    """Return the result of `run` for each part, in order. A single part runs in this thread."""
+    """Return the result of `run` for each part, in order. A single part needs no other thread."""
     return [run(part) for part in parts] if len(parts) == 1 else list(_threads().map(run, parts))
 
 

@@ -1,4 +1,4 @@
-"""The shared parts of clients for remote embedding models and rerankers: key, limits, errors."""
+"""Define the common parts of clients for remote models: key, limits and errors."""
 
 import os
 import re
@@ -34,18 +34,18 @@ _NO_SUCH_MODEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _READ_AT_LEAST = 0.9
-"""Minimum share of our token count that a server counts if it has cut no text."""
+"""A server that counts a lower share of the tokens than this must have cut texts."""
 VectorsReply = tuple[Sequence[object], Usage, Mapping[str, str]]
-"""A reply's vectors in order, its charged use and its headers."""
+"""A reply's vectors in order, its usage and its headers."""
 
 
 class RemoteEmbedding(RemoteModel, EmbeddingSettings):
     """An embedding model behind an API.
 
-    Requests stay within the known limits of the model (`providers/limits.py`). For another model
-    set `max_texts`, `max_request_tokens` and `max_text_tokens`. `tokenizer` is the path of a
-    tokenizer.json that counts tokens. If it is not set, a high estimate is used. A text over the
-    limit is cut if `truncate` is set. Otherwise an error names the text.
+    Requests stay within the known limits of the model (`providers/limits.py`). For an unknown
+    model, set `max_texts`, `max_request_tokens` and `max_text_tokens`. `tokenizer` is the path of a
+    tokenizer.json that counts tokens. Without a tokenizer, tokens are estimated. A text over the
+    limit is cut if `truncate` is set. Otherwise, an error names the text.
     """
 
     not_fingerprinted: ClassVar[frozenset[str]] = RemoteModel.not_fingerprinted | {
@@ -72,7 +72,7 @@ class Server:
         home: str,
         given_key: str | None = None,
     ) -> None:
-        """Take the vendor's own address (`home`), and a key if no variable holds it."""
+        """Set the vendor's own address (`home`), and a key from Python (`given_key`) if any."""
         self.provider = provider
         self.address = settings.base_url or home
         self.identity_url = settings.identity_url or home
@@ -84,21 +84,21 @@ class Server:
 
     @property
     def key(self) -> str:
-        """Return the key, or "none" for a server of your own that needs none.
+        """Return the key, or "none" for another server than the vendor's.
 
-        Raise CallsStoppedError if the vendor's own server is called without a key.
+        Raise CallsStoppedError if the key for the vendor's server is missing.
         """
         variable = self._settings.api_key_env
         key = self._given_key or os.environ.get(variable)
         keep_secret(key)
         if not key and self._settings.base_url is None:
             raise CallsStoppedError(
-                f"{self._model}: the environment variable {variable} is not set; set it to your key"
+                f"{self._model}: the environment variable {variable} is not set; set your key"
             )
         return key or "none"
 
     def identity(self, *parameters: object) -> str:
-        """Return provider, address, model and parameters: everything that changes the answers."""
+        """Return provider, address, model and parameters, which together decide the answers."""
         return ":".join(map(str, (self.provider, self.identity_url, self._model, *parameters)))
 
     def paying(
@@ -108,12 +108,12 @@ class Server:
         texts: Sequence[str] = (),
         most: ChargedTokens | None = None,
     ) -> AbstractAsyncContextManager[None]:
-        """Reserve the cost of one request; see `costs.paying`."""
+        """Reserve the cost of one request (see `costs.paying`)."""
         address = self._settings.base_url
         return paying(kind, self.provider, self._model, expected, most, address, texts)
 
     def charge(self, kind: CallKind, usage: Usage, call_id: str | None = None) -> None:
-        """Charge a reply to the ledger. A reply of a batch is charged once for its `call_id`."""
+        """Charge a reply to the ledger. A reply in a batch is charged once for its `call_id`."""
         batched: dict[str, Any] = {"batch": call_id is not None, "call_id": call_id}
         address = self._settings.base_url
         record(kind, self.provider, self._model, base_url=address, **asdict(usage), **batched)
@@ -121,7 +121,7 @@ class Server:
     def refusal(
         self, status: int, message: str, headers: Mapping[str, str], stops: str = ""
     ) -> ProviderError:
-        """Return the error for an HTTP status; for `stops` see `failure_of_status`."""
+        """Return the error for an HTTP status. For `stops`, see `failure_of_status`."""
         what = f"{self.what} ({self._settings.api_key_env})"
         lowered = {name.lower(): value for name, value in headers.items()}
         stops = stops or ("model" if _NO_SUCH_MODEL.search(message) else "")
@@ -129,7 +129,7 @@ class Server:
 
 
 class RequestBuilder(ABC):
-    """Base of remote embedders: groups inputs into requests. A subclass adds the protocol."""
+    """A base of remote embedders that groups inputs into requests. A subclass adds the protocol."""
 
     def __init__(self, settings: RemoteEmbedding, home: str) -> None:
         self.limits = embedding_limits(
@@ -154,7 +154,7 @@ class RequestBuilder(ABC):
     async def ask(
         self, client: Any, inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
-        """Return vectors, charged use and headers of a reply. Raise ProviderError if it fails."""
+        """Return the vectors, usage and headers of a reply. Raise ProviderError if it fails."""
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[EmbedRequest]:
@@ -182,7 +182,7 @@ class RequestBuilder(ABC):
             yield embed
 
     def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return a document's chunks as inputs: single chunks, or groups for a contextual model."""
+        """Return a document's chunks as inputs. A contextual model embeds groups of chunks."""
         if not self.limits.contextual:
             return [(chunk,) for chunk in chunks]
         sizes = self._sizes([(chunk,) for chunk in chunks])
@@ -190,7 +190,7 @@ class RequestBuilder(ABC):
         return [tuple(chunks[i] for i in group) for group in together]
 
     def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield groups of positions of inputs. Each group fits the limits of one request."""
+        """Yield groups of inputs' positions. Each group is within the limits of one request."""
         return groups(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
 
     def _fit(self, texts: Sequence[str]) -> list[str]:
@@ -198,21 +198,18 @@ class RequestBuilder(ABC):
         return self._counter.fit(texts, self.model, most, self._truncate)
 
     def _refuse_cut(self, used: Usage, texts: Sequence[str]) -> None:
-        """Raise ProviderError if a server counts so few tokens that it must have cut texts.
-
-        The check needs the model's tokenizer.
-        """
+        """Raise ProviderError if a server counts so few tokens that it must have cut texts."""
         if self._truncate or not self._counter.exact or not used.input_tokens:
             return
         sent = sum(self._counter.count(texts))
         if used.input_tokens < _READ_AT_LEAST * sent:
             raise ProviderError(
                 f"{self.model}: the server read {used.input_tokens:,} of {sent:,} tokens, so it "
-                f"cuts texts; set `max_text_tokens` to its limit, or `truncate: true`"
+                f"cuts texts; set `max_text_tokens` to the server's limit, or `truncate: true`"
             )
 
     def _sizes(self, inputs: Sequence[Sequence[str]]) -> list[int]:
-        """Return the number of tokens of each input after its texts are cut to the limit."""
+        """Return the number of tokens of each input, whose texts are cut to the limit."""
         flat = self._fit([text for texts in inputs for text in texts])
         counts = iter(self._counter.count(flat))
         return [sum(next(counts) for _ in texts) for texts in inputs]
@@ -221,9 +218,8 @@ class RequestBuilder(ABC):
 def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
-    A vector becomes NaN if it is zero, is not finite or has another dimension. The others stay
-    usable. Raises TransientError for a wrong count, which may pass. Raises RefusedError if no
-    vector has the expected dimension.
+    A vector becomes NaN if it is zero, is not finite or has another dimension. Raises
+    TransientError for a wrong count. Raises RefusedError if no vector has the expected dimension.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
@@ -246,12 +242,9 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
 
 
 def in_order(
-    rows: Sequence[Any],
-    count: int,
-    what: str,
-    index: Callable[[Any], Any] = itemgetter("index"),
+    rows: Sequence[Any], count: int, what: str, index: Callable[[Any], Any] = itemgetter("index")
 ) -> list[Any]:
-    """Return a reply's rows sorted by `index`; raise TransientError unless there is one per text.
+    """Return a reply's rows sorted by `index`. Raise TransientError unless each text has one row.
 
     `what` names the model in the error.
     """

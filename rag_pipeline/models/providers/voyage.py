@@ -32,10 +32,10 @@ _HOME = "https://api.voyageai.com/v1"
 
 
 class VoyageEmbedding(RemoteEmbedding):
-    """Voyage's models, which embed documents and queries differently.
+    """One of Voyage's embedding models, which embed documents and queries differently.
 
-    Models named `voyage-context-*` embed the chunks of a document together. If one chunk changes,
-    the whole document is embedded again. A document over the model's window is embedded in parts of
+    The models `voyage-context-*` embed the chunks of a document together. If one chunk changes, the
+    whole document is embedded again. A document over the model's window is embedded in parts of
     whole chunks.
     """
 
@@ -45,7 +45,7 @@ class VoyageEmbedding(RemoteEmbedding):
     api_key_env: str = "VOYAGE_API_KEY"
 
     def open(self) -> "_VoyageEmbedder":
-        """Return the model; raise ConfigError if its dimensions are not known."""
+        """Return the model. Raise ConfigError if its dimensions are not known."""
         return _VoyageEmbedder(self)
 
 
@@ -126,7 +126,7 @@ class _VoyageScorer(HTTPScorer):
 
 @asynccontextmanager
 async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
-    """Open the requestor of the running event loop; its requests share connections."""
+    """Open the requestor of the running event loop. Its requests share connections."""
     import aiohttp
     import voyageai
     from voyageai.api_resources.api_requestor import APIRequestor
@@ -173,7 +173,7 @@ async def _post(
         raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
     if not isinstance(reply.data, dict):
         raise TransientError(
-            f"{server.what}: the reply is no JSON object: {str(reply.data)[:80]!r}"
+            f"{server.what}: the reply is not a JSON object: {str(reply.data)[:80]!r}"
         )
     return reply.data, reply._headers
 

@@ -8,8 +8,8 @@ N is the number of chunks, and n of them contain the term. The chunk has dl term
 are this term. avgdl is the mean of dl over all chunks. Source: Kamphuis et al., "Which BM25 Do You
 Mean?", ECIR 2020 (Lucene).
 
-With a `text_weight` of w, terms of the text count w times and terms of the context once. k1 is then
-multiplied by w, so that the score of a chunk without context does not change. Source: Robertson,
+With a `text_weight` of w, terms of the text count w times, and terms of the context count once. k1
+is then multiplied by w, which keeps the scores of chunks without context. Source: Robertson,
 Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 
@@ -48,7 +48,7 @@ _ENGINES: dict[str, type[Engine]] = {
 }
 
 _FORMAT = 3
-"""Version of the files' format. Increase it when the files or their terms change."""
+"""Version of the files' format, to increase when the files or their terms change."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
@@ -115,8 +115,8 @@ class LexicalIndex:
     def search(self, query: str, k: int, allowed: Mask | None = None) -> list[tuple[str, float]]:
         """Return at most `k` pairs (chunk_id, BM25 score), best first. Ties are ordered by id.
 
-        Every returned chunk has a term of the query. `allowed` has a flag per chunk. Chunks without
-        the flag are not returned, but count in the statistics of BM25.
+        Every returned chunk has a term of the query. `allowed` has a flag per chunk. The statistics
+        of BM25 also count chunks that are not allowed.
         """
         found = self.search_rows(query, k, allowed)
         ids = self.chunk_ids.take(found.rows).to_pylist()
@@ -138,8 +138,7 @@ class LexicalIndex:
     def max_score(self, query: str) -> float:
         """Return the approximate BM25 score of a chunk that matches every word of a query.
 
-        The score is the sum of the idf of all terms. A word that no chunk has counts as the rarest
-        word.
+        The score is the sum of the idf of all terms. Unknown words count as the rarest words.
         """
         total = 0.0
         counted: set[str] = set()

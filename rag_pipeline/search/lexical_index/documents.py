@@ -176,7 +176,7 @@ class DocumentIndex:
         return {row: document_id for row, document_id in shown.items() if document_id in known}
 
     def rows_named(self, name: str) -> Sequence[int]:
-        """Return the rows of the documents with exactly this file name. Case is ignored."""
+        """Return the rows of the documents with exactly this file name, in any case."""
         return self._rows_by_name.get(_SEPARATORS.sub(" ", name).strip().casefold(), ())
 
     @cached_property
@@ -192,8 +192,8 @@ class DocumentIndex:
 
         The name, title or head of these documents has the term. The strength is the term's BM25
         score without idf, times a relative idf. The relative idf is the term's idf among whole
-        documents, divided by the idf of a term in one document. For an unknown term, the result is
-        that of a known term that differs by one edit.
+        documents, divided by the idf of a term in one document. A known term that differs by one
+        edit replaces an unknown term.
         """
         found = self._known.get(term)
         if found is None:
@@ -246,8 +246,8 @@ class DocumentIndex:
     def scores(self, text: str) -> npt.NDArray[np.float32]:
         """Return each document's score for a text, 0 to 1, shape (documents,).
 
-        The score is BM25 over name, title and head, divided by the sum of the terms' idf. A term
-        that no document has counts as the rarest term.
+        The score is BM25 over name, title and head, divided by the sum of the terms' idf. Unknown
+        terms count as the rarest terms.
         """
         terms = sorted(set(self.terms(text)))
         if self._engine is None or not terms:

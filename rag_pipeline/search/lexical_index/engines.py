@@ -37,7 +37,7 @@ from rag_pipeline.search.lexical_index.postings import (
 )
 
 Mask = npt.NDArray[np.bool_]
-"""One flag per chunk, in the order of `LexicalIndex.chunk_ids`."""
+"""A flag per chunk, in the order of `LexicalIndex.chunk_ids`."""
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating[Any]]
 
@@ -206,7 +206,7 @@ class _VisibleBm25s(Bm25sEngine):
         self._mean = max(float(self._lengths[visible].mean()) if self._rows else 0.0, 1e-12)
 
     def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
-        """Return every row's score. It is 0 for a hidden row."""
+        """Return every row's score. Hidden rows have 0."""
         scores = np.zeros(len(self._visible), np.float32)
         for rows, found in map(self.postings, terms):
             scores[rows] += found
@@ -239,7 +239,7 @@ class RankBm25Engine(_ScoringEngine):
             reader = pa.ipc.open_file(source)
             batches = map(reader.get_batch, range(reader.num_record_batches))
             lists = (terms for batch in batches for terms in batch.column("terms").to_pylist())
-            # Interning shares equal terms, to save memory.
+            # Equal terms share memory.
             interned = ([sys.intern(term) for term in terms] for terms in lists)
             self._index = BM25Okapi(interned, k1=settings.k1, b=settings.b)
         self._see(np.ones(self._index.corpus_size, np.bool_))

@@ -14,7 +14,7 @@ from rag_pipeline.imports import import_lancedb
 from rag_pipeline.search.lexical_index.engines import Engine, Hits, Mask, Rows, best_hits
 
 LANCE_K1, LANCE_B = 1.2, 0.75
-"""LanceDB's values of k1 and b, which no setting changes."""
+"""The fixed values of k1 and b in LanceDB."""
 _TABLE = "terms"
 _TABLE_SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field(_TABLE, pa.string())])
 _MAX_LISTED = 1000
@@ -83,8 +83,8 @@ class LanceEngine(Engine):
     ) -> Hits:
         """Return the k best rows with any term, the ties of the k-th row, and rows of `also`.
 
-        Lance applies the filter if at most 1,000 rows are allowed. Otherwise this method filters
-        Lance's results, because a longer list of rows would slow Lance down.
+        Lance applies the filter if at most 1,000 rows are allowed. Otherwise, this method filters
+        Lance's results, because Lance takes too long with a longer list of rows.
         """
         if also is not None:
             parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]

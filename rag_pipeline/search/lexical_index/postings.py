@@ -114,7 +114,7 @@ class PostingsBuilder:
         self._rows = max(self._rows, int(rows.max(initial=-1)) + 1)
 
     def matrix(self) -> Matrix:
-        """Return all postings by term and empty the builder. Terms without rows are left out."""
+        """Return all postings by term, without terms that have no rows, and empty the builder."""
         ends, rows, counts = self._gathered()
         if self._carried is not None:
             ends, rows, counts = _joined(self._carried, _Ordered(ends, rows, counts))

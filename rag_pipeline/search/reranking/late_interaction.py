@@ -98,7 +98,7 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
 
 def unpacked(packed: npt.NDArray[np.uint8], dimension: int) -> npt.NDArray[np.float32]:
     """Return packed bits as 1.0 and 0.0, shape (tokens, dimension)."""
-    # A table of the bits of each byte takes half the time of `unpackbits` and `astype`.
+    # A lookup of each byte's bits takes half the time of `unpackbits` and `astype`.
     bits: npt.NDArray[np.float32] = np.take(_BITS, packed.ravel(), axis=0)
     return bits.reshape(-1, dimension)
 

@@ -30,10 +30,7 @@ _PER_SEARCH = 100
 
 
 def score_passages(
-    asked: Sequence[RerankInput],
-    scorer: Scorer,
-    cache: CallCache,
-    counts: CallCounts | None = None,
+    asked: Sequence[RerankInput], scorer: Scorer, cache: CallCache, counts: CallCounts | None = None
 ) -> list[Relevance]:
     """Return the scores of each query's passages in order, or a ProviderError per failed query.
 
@@ -113,13 +110,10 @@ def _score_remotely(
 
 
 def _score_here(
-    missing: Sequence[bytes],
-    requests: Mapping[bytes, RerankInput],
-    scorer: Scorer,
-    asking: Asking,
+    missing: Sequence[bytes], requests: Mapping[bytes, RerankInput], scorer: Scorer, asking: Asking
 ) -> None:
     if not isinstance(scorer, LocalScorer):
-        raise TypeError(f"{scorer.identity} is no LocalScorer or RemoteScorer")
+        raise TypeError(f"{scorer.identity}: neither a LocalScorer nor a RemoteScorer")
     for key in asking.claim(missing):
         sent(1)
         try:

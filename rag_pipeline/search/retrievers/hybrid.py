@@ -84,7 +84,7 @@ class HybridRetriever(TermRetriever):
         return self.fusion == "weighted"
 
     def rank(self, search: Search, k: int) -> Ranking:
-        """Return all candidates of both searches, best first. The settings decide the number."""
+        """Return all candidates of both searches, best first. Ignore `k`."""
         if self.fusion == "weighted":
             positions, features = candidate_features(search, self)
             dense, terms, document = features.T
@@ -157,7 +157,7 @@ def _share_met(search: Search, scores: Floats) -> float:
 
 
 def _document_scores(index: Index, query: ParsedQuery) -> Floats:
-    """Return each document's score, shape (documents,), by its name and its cover of the query."""
+    """Return scores, shape (documents,): whether a query names a document, or the document fits."""
     documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0
     scores = np.zeros(len(documents))

@@ -189,7 +189,7 @@ def test_a_server_of_which_no_vector_can_be_used_stops_the_run(cache: CallCache)
 
     with serving(faults=lambda path, body: spoil) as server:
         own = openai(server.url, max_texts=10, max_concurrency=1)
-        with pytest.raises(CallsStoppedError, match=r"twice a vector.*the same for each of 10"):
+        with pytest.raises(CallsStoppedError, match=r"twice a vector.*each of 10 texts"):
             embed([f"t{n}" for n in range(100)], own, cache)
         assert server.billed.total() == 20 + 1, "each twice, and a probe"
 
