@@ -25,6 +25,7 @@ _THINKS = re.compile(
     r"undertakes|requests|intends)\b"
 )
 """A name before a verb of thought or speech. Only persons and organizations have such verbs."""
+_PRONOUNS = frozenset("I He She It We You They This That Who Er Es Sie Wir Ich Wer".split())
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Mayor|Herr|Frau)\.? (?:[A-ZÄÖÜ][\w’-]+ )?[A-ZÄÖÜ][\w’-]+")
 _LISTED = re.compile(
     r"^\W*(?:from|to|cc|present|attend\w+|participants|chair|minutes|teilnehm\w+|anwesend\w*|leitung|"
@@ -51,7 +52,7 @@ def persons_in(text: str) -> set[str]:
     for line in _LISTED.findall(text):
         for first, last in _WHOLE_NAME.findall(line):
             found |= {f"{first} {last}", first}
-    return found
+    return found - _PRONOUNS
 
 
 def _is_about_vague(clause: str, about: str) -> bool:

@@ -22,6 +22,8 @@ _LONGEST = 60
 _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
 _NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
 _UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
+_MEASURE = re.compile(r"[€$£%]|EUR|Euro|GBP|USD|CHF|[kcm]?[gm]|km|[mch]?l|t|ha|min|[A-Za-z]{4,12}s")
+_UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
 _DULL = re.compile(
     r"(?:date|datum|for|to|what|who|how|für|comments?|notes?|remarks?|units?|id|pos|nr|no|"
@@ -135,6 +137,7 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
     often = Counter(name.casefold() for name in columns[named])
     rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
     asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
+    units = next((n for n, h in enumerate(head) if _UNITS.fullmatch(h.strip())), None)
     is_person = bool(_NAMES.fullmatch(head[named]))
     plain = [n for n in asked if "under “" not in english(head[n], "X", "1", False)]
     asked = plain if language == "en" and plain else asked
@@ -145,7 +148,8 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
         column = asked[turn % len(asked)]
         said = columns[column][number]
         words = german if language == "de" else english
-        question = words(head[column], name, said, is_person)
+        unit = columns[units][number] if units is not None else ""
+        question = words(head[column], name, said, is_person, unit)
         if len(head) == 2 and _FORM.fullmatch(head[1]):
             question = f"was steht unter „{name}“"
             question = question if language == "de" else f"what is stated under “{name}”"
@@ -180,10 +184,13 @@ def _language(head: Sequence[str], text: str) -> str:
     return "de" if german > english or (german == english and language_of(text) == "de") else "en"
 
 
-def english(heading: str, name: str, said: str, is_person: bool) -> str:
-    """Return the English question for a cell without its mark, or "" if its heading is unfit."""
+def english(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
+    """Return the English question for a cell without its mark, or "" if its heading is unfit.
+
+    `unit` is the unit that another column gives for quantities.
+    """
     if _CURRENCY.fullmatch(heading.strip()):
-        return f"what is the amount for “{name}”"
+        return f"what is the amount in {heading.strip()} for “{name}”"
     words = [w if w.isupper() or re.search(r"\d", w) else w.lower() for w in _heading(heading)]
     words = words[-1:] + words[:-1] if re.fullmatch(r".+ (?:19|20)\d\d", " ".join(words)) else words
     last, shown = (words[-1].lower() if words else ""), " ".join(words)
@@ -204,25 +211,45 @@ def english(heading: str, name: str, said: str, is_person: bool) -> str:
     is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
     shown += " number" if last in ("phone", "telephone") else ""
     if is_noun or is_person:
+        shown += _in_unit(heading, said, unit)
         return f"what is the {shown} {'of' if last in _OF or is_person else 'for'} {called}"
     return f"what is listed under “{heading.strip()}” for {called}"
 
 
-def german(heading: str, name: str, said: str, is_person: bool) -> str:
-    """Return the German question for a cell without its mark."""
+def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
+    """Return the German question for a cell without its mark. See `english`."""
     if _CURRENCY.fullmatch(heading.strip()):
-        return f"welcher Betrag steht bei „{name}“"
-    shown = re.sub(r"-?(?:Nr\.?|nummer)$|(?<=^Telefon)$", "nummer", " ".join(_heading(heading)))
+        return f"welcher Betrag in {heading.strip()} steht bei „{name}“"
+    shown = re.sub(
+        r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$",
+        "nummer",
+        " ".join(_heading(heading)),
+    )
     article, is_number = _article(shown.casefold()), bool(_NUMBER.fullmatch(said))
     if not article or shown.islower():
         asks = "welcher Wert steht" if is_number else "was steht"
-        return f"{asks} bei „{name}“ unter „{shown}“"
-    is_sum = re.search(r"preis|kosten|gebühr|betrag|miete|gehalt|rate|summe", shown, re.I)
+        return f"{asks} bei „{name}“ unter „{heading.strip()}“"
+    is_sum = re.search(
+        r"preis|kosten|gebühr|betrag|miete|gehalt|rate|summe|lohn|zahl|menge|bestand|umsatz|verbrauch",
+        shown,
+        re.I,
+    )
     is_one = shown.endswith(("er", "ant", "eiterin")) and re.match(r"[A-ZÄÖÜ]\D+$", said)
     asks = "wer ist" if is_one else "wie lautet"
     asks = "wie hoch ist" if is_sum and re.search(r"\d", said) else asks
     of = f"von {name}" if is_person and _PERSON.fullmatch(name) else f"für „{name}“"
-    return f"{asks} {article} {shown} {of}"
+    return f"{asks} {article} {shown}{_in_unit(heading, said, unit)} {of}"
+
+
+def _in_unit(heading: str, said: str, unit: str) -> str:
+    """Return " in" with the unit of a bare number, which its heading or another column gives."""
+    own = _UNIT.search(heading)
+    is_counted = re.search(
+        r"(?:quantity|amount|stock|menge|anzahl|bestand)$", heading.strip(), re.I
+    )
+    unit = own[0].strip(" ()[]:") if own else unit * bool(is_counted)
+    is_bare = re.fullmatch(r"[\d.,' ]+", said)
+    return f" in {unit}" if is_bare and _MEASURE.fullmatch(unit) else ""
 
 
 def _heading(heading: str) -> list[str]:

@@ -109,6 +109,18 @@ EMPTY_HEADINGS = frozenset(
     "details about other history changelog changes migrations news features usage "
     "description table of toc index title between and fixed added changed removed whereas".split()
 )
+_BOUND = re.compile(
+    r"(?:\b(?:about|approximately|around|roughly|up to|at (?:least|most)|(?:not |no )?(?:more|less|"
+    r"later) than|a (?:minimum|maximum) of|only|every|etwa|rund|circa|ca\.|mindestens|höchstens|"
+    r"maximal|bis zu|nur|alle|jede[ns]?) )$",
+    re.IGNORECASE,
+)
+"""The words before a value that bound it, or make it an interval."""
+_RATE = re.compile(
+    r" (?:(?:an?|per|each|every) (?:[a-z-]+ )??[a-z-]+|(?:im|am) (?:Jahr|Monat|Tag|Quartal)|"
+    r"(?:je|pro) (?:[a-zäöüß]+e[rns]? ){0,2}[A-ZÄÖÜ][\wäöüß-]+|(?:täg|wöchent|monat|jähr)lich)\b"
+)
+"""The words after a value that make it a rate: "a year", "per hour", "je angefangene Stunde"."""
 READ = ("en", "de")
 """Languages that the rules read."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
@@ -148,8 +160,12 @@ class StatedFact:
 
     @property
     def answer(self) -> str:
-        """Return the text of the answer, which is the part `value` of the sentence."""
-        return self.sentence[slice(*self.value)].strip()
+        """Return the part `value` of the sentence. A quantity has its bound and what it is per."""
+        start, end = self.value
+        if self.quantity:
+            bound, rate = _BOUND.search(self.sentence[:start]), _RATE.match(self.sentence, end)
+            start, end = bound.start() if bound else start, rate.end() if rate else end
+        return self.sentence[start:end].strip()
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:

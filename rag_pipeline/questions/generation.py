@@ -221,8 +221,9 @@ def _row(fact: StatedFact, query: str) -> QuestionRow:
     seed = f"{fact.document_id}#{fact.start}:{query}"
     row = made_row(seed, query, [fact.gold], answer, [fact.kind])
     entity = _ENTITY.get(fact.kind)
+    said = fact.sentence[slice(*fact.value)].strip()
     if entity:
-        row["entities"] = {entity: [[name] for name in fact.names] or [[fact.answer]]}
+        row["entities"] = {entity: [[name] for name in fact.names] or [[said]]}
         row["critical_types"] = [entity]
     return row
 

@@ -17,7 +17,7 @@ PHRASE = (
 _NO_GERMAN = re.compile(
     r"\b(?:er|es|sie|Sie|ihn|ihm|ihnen|dies\w*|jene\w*|wir|uns|unser\w*|ich|man|siehe|oben|unten|"
     r"hier|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|nächste\w*|letzte\w*|vorige\w*|zuletzt|jetzt|"
-    r"meist|selten|[Aa]ußerdem|[Aa]llerdings|"
+    r"hin|her|dorthin|dahin|davon|darauf|daran|damit|darüber|meist|selten|[Aa]ußerdem|[Aa]llerdings|"
     r"entweder|folgende\w*|obige\w*|so eine?\w*|solche\w*|dort|sogar|ebenfalls|"
     r"stattdessen|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
     r"[:;“”„»«\"()\[\]]"

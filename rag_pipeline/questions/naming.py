@@ -74,9 +74,14 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     for document in documents:
         owners = [name for name in proper[document.document_id] if held[name] <= most][:2]
         kind = _kind(document, owners)
-        alike = (d.text for last, d in kinds if d is not document and last == kind.split()[-1:])
+        alike = (d for last, d in kinds if d is not document and last == kind.split()[-1:])
         is_english = document.metadata.get("language", "en") == "en"
-        is_owned = owners and kind and not any(owners[0] in text for text in alike)
+        # A manual without an owner may be of the same owner.
+        is_owned = (
+            owners
+            and kind
+            and all(proper[d.document_id] and owners[0] not in d.text for d in alike)
+        )
         if is_owned and is_english and not _RUNNING.fullmatch(document.title):
             first, short = owners[0], kind.split()[-1]
             names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]

@@ -71,6 +71,9 @@ _OF_SUM = re.compile(
     r"(?:up to |at least |at most |about )?$"
 )
 """A noun whose size is the value: "an allowance of 350 euros"."""
+_GIVEN_BACK = re.compile(r"\b(?:credit|refund|waive|deduct|reimburse|return)(?:s|d|ed)?\b")
+_OTHER_TIME = re.compile(r"\b(?:for|on|of|upon) \w+$")
+"""A noun before a period that may be the noun's: "is granted for payment within seven days"."""
 _ORDERS = re.compile(
     r"(?!(?:the|an?|all|each|any|every|in|on|for|with|if|from|to|of|at|by)\b)[a-z]+ "
     r"(?:the|your|all|any) .+"
@@ -181,10 +184,12 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
-        if not use and re.fullmatch(
+        is_unknown = re.fullmatch(
             r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"]
-        ):
-            return None  # A reader cannot know which one.
+        )
+        # A reader cannot know which one, or whether the sum is given back.
+        if (is_unknown and not use) or _GIVEN_BACK.search(clause):
+            return None
         how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
         return f"{how} is the {summed['noun']}{use[0] if use else ''}"
     lead = _BEFORE.search(clause)
@@ -215,6 +220,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         and fact.kind in ("amount", "duration")
         and not _PAYING.search(kept)
     ):
+        return None
+    if prep == "within" and _OTHER_TIME.search(kept):
         return None
     if re.search(r"\b(?:about|approximately|around|only|least|most|than|of|an?|and|or|if)$", kept):
         return None
@@ -256,7 +263,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if (
         not is_subject(re.sub(r"^the new (?=\w+ )", "the ", subject))
         or is_vague(subject, fact.about)
-        or re.search(r"\b(?:not|never|no|exceed)\b", verb)
+        or re.search(r"\b(?:not|never|no|exceed)\b|\b(?:or|and) \w+(?:ed\b|s \w)", verb)
     ):
         return None
     if (
@@ -268,7 +275,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     is_part = fact.kind in ("percentage", "amount") or verb.startswith(("receive", "get", "have"))
     if rest.startswith("of ") and is_part:
         if fact.kind == "duration":  # "How many days of leave do employees receive?"
-            word = f"how many {fact.answer.split()[-1]}"
+            word = f"how many {fact.sentence[slice(*fact.value)].split()[-1]}"
         if len(rest.split()) > 6 or prep:
             return None
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"

@@ -54,8 +54,8 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is the office of Bruno Keller", "York"),
         }),
         ("preise.md", "text/markdown", PRICES, {
-            ("wie hoch ist der Preis für „Rohr 15 mm“", "7.4"),
-            ("welcher Wert steht bei „Dichtung“ unter „Nitrat“", "2,2"),
+            ("wie hoch ist der Preis in EUR für „Rohr 15 mm“", "7.4"),
+            ("welcher Wert steht bei „Dichtung“ unter „Nitrat (mg)“", "2,2"),
             ("wer ist der Prüfer für „Kugelhahn“", "S. Baumann"),
         }),
         ("form.md", "text/markdown", FORM, {

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.asking import persons_in
 from rag_pipeline.questions.facts import StatedFact, read_facts
 
 TEXT = """# Service agreement
@@ -83,3 +84,22 @@ ROW_OF_FIGURES = "# Revenue in 2023\n\nQ1 10,500 Q2 11,900 Q3 12,300 Q4 11,800 U
 )
 def test_texts_without_facts_give_none(text: str) -> None:
     assert facts(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The training budget of the team is about £450 a year.", "about £450 a year"),
+        ("The chimney of the boiler house is swept every 10 weeks by a firm.", "every 10 weeks"),
+        ("Orders may be cancelled up to five days before dispatch.", "up to five days"),
+        ("Die Miete beträgt 6,50 Euro je volle Woche.", "6,50 Euro je volle Woche"),
+    ],
+)
+def test_a_quantity_is_answered_with_its_bound_and_its_rate(text: str, answer: str) -> None:
+    (fact,) = [f for f in read_facts(Document("a.md", "hash", text)) if f.quantity]
+    assert fact.answer == answer
+
+
+def test_a_pronoun_is_no_person() -> None:
+    text = "She decides within one day. Dana Lyle decides the rest. Mr Obi leads."
+    assert persons_in(text) == {"Dana Lyle", "Mr Obi"}

@@ -47,6 +47,9 @@ SENTENCES: dict[str, set[str]] = {
     "The Seller may end the contract by giving ten (10) days written notice to the Buyer.": {
         "With how much written notice may the Seller end the contract?"
     },
+    "A discount of 2 % of the price is granted for payment within seven days.": set(),
+    "The lamp is tested for 15 minutes each Monday and delivers green light.": set(),
+    "I credit the delivery charge of £72 for the trouble.": set(),
     "The name must have ten letters.": set(),
     "The colour of the lid depends on the size of the input.": set(),
     "If the two limits are hit, the Landlord may end the lease.": set(),
