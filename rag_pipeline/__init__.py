@@ -7,7 +7,7 @@ checks both rules.
 Shared by all
     errors             all own errors in one tree
     deadlines          ends the work of requests that have ended
-    entry_points       objects of this and other packages by their entry points
+    entry_points       loads objects of this and other packages by their entry points
     imports, memory    imports large packages on first use; frees unused memory
     datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use. `Corpus` imports LanceDB, and `RagPipeline` imports Dagster."""
+    """Import a name on first use, because `Corpus` imports LanceDB, and `RagPipeline` Dagster."""
     modules = {
         "client.clients": "AsyncClient Client",
         "corpus": "Corpus",
@@ -92,5 +92,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all names, including late imports, because `dg` finds components by `dir`."""
+    """Return all names, also those not imported yet, because `dg` finds components by `dir`."""
     return sorted({*globals(), *__all__})

@@ -49,7 +49,7 @@ _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
 _LOOK_SECONDS = {False: 0.1, True: 1.0}
-"""Seconds between a server's looks for a new release. True means a bucket (20 ms a look)."""
+"""Seconds between a server's checks for a new release, by whether the store is a bucket."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -62,7 +62,7 @@ class Corpus:
     """
 
     def __init__(self, config: CorpusConfig, verify: bool = False) -> None:
-        """Take the settings. If `verify` is set, opening a release checks the hashes of its files.
+        """Keep the settings. If `verify` is set, check the hashes of releases before opening them.
 
         If a release has changed on disk, searches stay with the previous release.
         """
@@ -70,18 +70,18 @@ class Corpus:
         self.name = config.corpus
         self.verify = verify
         self.is_server = False
-        """Whether releases are opened for many searches (see `open_release`)."""
+        """Whether a release is opened for many searches (see `open_release`)."""
         self.mapped: MappedFolder | None = None
-        """The files by which the processes of a server share the open release."""
+        """The files that share the open release between the processes of a server."""
         self.after_opening: Callable[[], None] = lambda: None
         self.used = 0.0  # the time of the last search or opening, by `time.monotonic`
         self.workspace = Workspace(config)
         self._lock = Lock()
-        """Held only for moments. Nobody reads or opens a file while holding it."""
+        """Guards the fields below. No code opens or reads a file while it holds the lock."""
         self._served: Served | None = None
         self._opening: tuple[str, Future[Served]] | None = None
         self._answered: tuple[str, list[Query]] | None = None
-        """A release id, and the queries that are answered by the first chunk found for them."""
+        """A release id, and the queries whose first found chunk answers them."""
         self._labels: tuple[str, Labels | None] | None = None
         """A release id, and the labels of its documents."""
         self._not_before = self._next_look = 0.0
@@ -90,9 +90,9 @@ class Corpus:
 
     @classmethod
     def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
-        """Return the corpus of a corpus file. With `verify`, opening a release checks its files.
+        """Return the corpus of a corpus file. For `verify`, see the constructor.
 
-        If settings are wrong, raise ConfigError, which names them all.
+        If settings are wrong, raise a ConfigError that names all of them.
         """
         return cls(load_config(file), verify)
 
@@ -102,10 +102,10 @@ class Corpus:
         """Return the k best chunks that a caller may see in the release, best first.
 
         `where` is a filter in SQL, such as `document_id LIKE 'policies/%'` or
-        `json_get_string(metadata, 'suffix') = '.pdf'`. A newer release is opened in the background.
-        Searches do not wait for it, but `reopen` does. If the retriever's `expand` is set, the
-        chunks are larger passages, and may be fewer than k. Raise NotReleasedError before the first
-        release. Raise InputError for an empty query or an invalid filter.
+        `json_get_string(metadata, 'suffix') = '.pdf'`. A newer release is opened in the background,
+        and searches do not wait for it (see `reopen`). If the retriever's `expand` is set, the
+        chunks are widened to passages, possibly fewer than k. Raise NotReleasedError before the
+        first release. Raise InputError for an empty query or an invalid filter.
         """
         found = self.retrieve(SearchRequest(query=query, k=k, where=where, caller=caller))
         return [passage for _, passage in self.widened(found.chunks)]
@@ -115,8 +115,8 @@ class Corpus:
     ) -> "AssistedAnswer":
         """Answer a question from the release, with checked sources, as `rag ask` does.
 
-        `turns` are the earlier questions, oldest first. `options` are those of `Assistant.ask`. The
-        caller's assistant is opened by the first call. Raise the same errors as `search`.
+        `turns` are the earlier questions, oldest first. `options` are passed to `Assistant.ask`.
+        The first call opens the assistant. Raise the same errors as `search`.
         """
         return self._assistant.seen_by(caller).ask(query, turns=turns, **options)
 
@@ -129,7 +129,7 @@ class Corpus:
     def retrieve(self, request: SearchRequest) -> SearchResult:
         """Return the chunks that the release's retriever and reranker find.
 
-        Chunks have token signs only if the packaged model made them. Raise the errors of `search`.
+        Only chunks of the packaged model have token signs. Raise the same errors as `search`.
         """
         self._check_named(request.caller)
         check_query(request.query)
@@ -143,9 +143,9 @@ class Corpus:
             return searcher.search(request)
 
     def widened(self, chunks: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
-        """Return ranked chunks, widened to passages as the retriever's `expand` sets.
+        """Widen ranked chunks to passages by the retriever's `expand`.
 
-        Each passage comes with the position of its best chunk in `chunks` (see `search.widening`).
+        Return each passage with the position of its best chunk in `chunks` (see `search.widening`).
         """
         searcher = (self._served or self._open()).searcher
         first = single_pass(searcher.retriever).expand
@@ -153,7 +153,7 @@ class Corpus:
         return widened(searcher.index, chunks, widest)
 
     def answers(self) -> tuple[AnswerSettings, Mapping[str, ChatSettings]]:
-        """Return the release's answer settings, and the chat models that they name."""
+        """Return the release's answer settings with the chat models that these settings name."""
         settings = self._settings()
         return settings.answers, current_chats(self.workspace, settings.answers_chats)
 
@@ -171,10 +171,10 @@ class Corpus:
         return sorted(self.workspace.documents().state(pinned.documents_version))
 
     def questions(self, caller: Caller = OPERATOR, count: int = 6) -> list[str]:
-        """Return up to `count` measured queries that the release answers with its first chunk.
+        """Return up to `count` measured queries whose first found chunk answers them.
 
-        The caller may see the documents of each query. No two queries have the same first document.
-        People's queries come before synthetic queries, and short queries before long ones.
+        The caller may see the documents of each query. No two queries share their first document.
+        People's queries come before synthetic queries, and short queries before long queries.
         """
         release = self.searched()
         if self._answered is None or self._answered[0] != release.release_id:
@@ -195,7 +195,7 @@ class Corpus:
     def labels(self, caller: Caller) -> Labels | None:
         """Return the labels of the release's documents, or None if the caller may see all.
 
-        A release that is not open stays closed.
+        This method does not open a release.
         """
         if caller.labels is None:
             return None
@@ -212,7 +212,7 @@ class Corpus:
         return labels is None or labels.sees(caller, document_id)
 
     def document(self, document_id: str, caller: Caller = OPERATOR) -> Document:
-        """Return a document of the release as it was indexed.
+        """Return a document of the release in its indexed version.
 
         Raise InputError if the release lacks the document, or if the caller may not see it.
         """
@@ -237,9 +237,9 @@ class Corpus:
         return {document.document_id: document for document in read}
 
     def page_image(self, document_id: str, page: int) -> bytes:
-        """Return a page of a PDF of the release as a PNG image, drawn from the original file.
+        """Return a page of one of the release's PDF files as a PNG image.
 
-        Raise InputError if the file or object is missing or has changed.
+        Raise InputError if the original file or object is missing or has changed.
         """
         document, settings = self.document(document_id), self.config.documents
         try:
@@ -253,7 +253,7 @@ class Corpus:
         return manifests.current(self.workspace)
 
     def open(self) -> Release:
-        """Return the open release's manifest. If none is open, open the current release first."""
+        """Return the open release's manifest. If no release is open, open the current release."""
         return self._open().release
 
     def opened(self) -> Served | None:
@@ -268,15 +268,15 @@ class Corpus:
     def searched(self) -> Release:
         """Return the manifest of the release that searches read.
 
-        It is the previous release while a newer release is being opened. Before the first search,
-        it is the served release.
+        While a newer release is being opened, searches read the previous release. Before the first
+        search, this method returns the served release.
         """
         return manifests.current(self.workspace) if self._served is None else self._open().release
 
     def reopen(self) -> Release:
         """Wait until searches read the current release, and return its manifest.
 
-        Raise StoreError if the release can't be opened. Searches then stay with the previous one.
+        If the release can't be opened, raise StoreError. Searches stay with the previous release.
         """
         release = manifests.current(self.workspace)
         with self._lock:
@@ -300,28 +300,25 @@ class Corpus:
         return release
 
     def leaderboard(self, metric: str | None = None) -> dict[str, Any]:
-        """Return the content of `board` as plain JSON values."""
+        """Return the leaderboard of `board` as plain JSON values."""
         return self.board(metric).record()
 
     def board(self, metric: str | None = None) -> "Board":
         """Return every evaluated configuration with its metrics, best first.
 
-        Each row is compared with the baseline and with the served configuration. The comparisons
-        cover the leaderboard's usual metrics, and `metric` if it is given.
+        Each configuration is compared with the baseline and with the served configuration by the
+        leaderboard's usual metrics, and by `metric` if it is given.
         """
         from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
-
-        board = load_leaderboard(self.workspace)
-        also = [metric] if metric else []
         from rag_pipeline.release.candidate import served_reference
 
-        served = served_reference(self.workspace)
-        return with_verdicts(self.workspace, board, served, also)
+        board, served = load_leaderboard(self.workspace), served_reference(self.workspace)
+        return with_verdicts(self.workspace, board, served, [metric] if metric else [])
 
     def _open(self) -> Served:
-        """Open and return the current release.
+        """Return the current release. If no release is open, wait until it is open.
 
-        Return the release that is open already while the current one is being opened or unreadable.
+        While the current release is being opened, or if it can't be read, return the open release.
         """
         served, self.used = self._served, time.monotonic()
         if served is not None and self.used < self._next_look:
@@ -349,12 +346,12 @@ class Corpus:
         if served is None:
             return opening.result()
         if begun and release.pinned.rows <= _AT_ONCE_CHUNKS:
-            with suppress(Exception):  # logged; the previous release is whole
+            with suppress(Exception):  # logged by `_stay`, and the previous release still serves
                 return opening.result(_AT_ONCE_SECONDS)
         return served
 
     def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
-        """Open a release in its own thread, unless a thread already opens it.
+        """Open a release in a new thread, unless another thread already opens it.
 
         Return whether this call started the thread, and the future result.
         """
@@ -372,7 +369,7 @@ class Corpus:
                     manifests.verify(self.workspace, release)
                 how = self.is_server, self.mapped
                 served = open_release(self.workspace, release, before, *how)
-            except BaseException as error:  # noqa: BLE001 - callers that wait receive it
+            except BaseException as error:  # noqa: BLE001 - the future passes it to waiting callers
                 self._end(opening, None)
                 if self._served is not None:
                     self._stay(self._served, release.release_id, error)
@@ -381,14 +378,14 @@ class Corpus:
                 self._end(opening, served)
                 opening.set_result(served)
 
-        # Not a daemon: a daemon that is stopped inside LanceDB aborts the process.
+        # Not a daemon: if a daemon thread is stopped inside LanceDB, the process aborts.
         Thread(target=work, name=f"open {release.release_id}").start()
         return True, opening
 
     def _end(self, opening: "Future[Served]", served: Served | None) -> None:
         with self._lock:
             if self._opening is None or self._opening[1] is not opening:
-                return  # another release was served meanwhile
+                return  # a newer release is being opened
             self._opening, self.used = None, time.monotonic()
             self._served = served or self._served
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS

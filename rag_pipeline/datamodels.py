@@ -21,10 +21,10 @@ Vectors = npt.NDArray[np.float32]
 class Document:
     """One decoded document.
 
-    `document_id` is the path or key relative to the source root in POSIX form. `content_hash` is
-    the SHA-256 (hex) of the raw bytes, with the parser's version if it is not the first. `text` of
-    plain text and Markdown is exactly the decoded file. `page_map` is a packed
-    `loading.page_map.PageMap`, or None for formats without pages.
+    `document_id` is the path or key relative to the source root in POSIX form. `content_hash` is a
+    SHA-256 (hex) that changes with the raw bytes, the parser's version, the sidecar file and
+    missing extras. For plain text and Markdown, `text` is exactly the decoded file. `page_map` is a
+    packed `loading.page_map.PageMap`, or None for formats without pages.
     """
 
     document_id: str
@@ -62,7 +62,7 @@ class ContextualizedChunk:
     def indexed_text(self) -> str:
         """Return the text to embed: the chunk, a blank line and the context.
 
-        The chunk comes first because a model with a token limit ignores the end.
+        The chunk comes first, because a model with a token limit ignores the end of a text.
         """
         return f"{self.chunk.text}\n\n{self.context}" if self.context else self.chunk.text
 
@@ -78,13 +78,13 @@ class GoldSpan:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query with the spans, documents and entities that an answer is compared with.
+    """A query with its gold spans, gold documents and expected entities.
 
     Each of `gold_documents` answers the query as a whole document, without marked spans. `grades`
-    maps a document's id to the grade of its gold, if it is higher than 1. `entities` maps an entity
-    type to groups of acceptable variants. An answer must contain the entities of `critical_types`.
-    `tags` name slices. Queries of one `group` count as one in intervals. Without groups, queries
-    about one document count as one. `rag questions` makes `synthetic` queries.
+    maps a document's id to the grade of its gold, if the grade is higher than 1. `entities` maps an
+    entity type to groups of acceptable variants. An answer must contain the entities of
+    `critical_types`. `tags` name slices. Queries of one `group` count as one in intervals. Without
+    groups, queries about one document count as one. `rag questions` makes `synthetic` queries.
     """
 
     query_id: str
@@ -108,10 +108,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A retrieved chunk with its score, which is on the retriever's scale. Higher is better.
+    """A retrieved chunk with its score on the retriever's scale. Higher is better.
 
-    `search.ranking` makes it. `token_signs` are the packed signs of its token vectors, or b"" if no
-    index stores them. The assistant sets `corpus`. `copies` names documents with the same text.
+    `token_signs` are the packed signs of the chunk's token vectors, or b"" if no index stores
+    signs. The assistant sets `corpus`. `copies` names documents with the same text.
     """
 
     chunk_id: str
@@ -136,11 +136,12 @@ class ScoredChunk:
 Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "general"]
 """The form of answer that a query asks for."""
 Weights = npt.NDArray[np.float32]
-"""The rarity of each token id in an index."""
+"""An array of shape (token ids,): the rarity of each token in an index."""
 Mask = npt.NDArray[np.bool_]
-"""One value per chunk of an opened index: whether a search may return the chunk."""
+"""An array of shape (chunks,): whether a search may return each chunk of an opened index."""
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
-"""Returns boosted queries, best first, for a document's id and the texts of its best chunks."""
+"""A function of a document's id and its best chunks' texts that returns boosted queries, best
+first."""
 
 
 PUBLIC = "public"
@@ -149,9 +150,9 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The labels of a caller, and the corpora that the caller may name. Each is None for all.
+    """The labels of a caller, and the corpora that the caller may name. None means all.
 
-    A caller sees the public documents, and the documents with one of its `labels`.
+    A caller sees the public documents, and the documents with one of the caller's `labels`.
     """
 
     labels: frozenset[str] | None = None
@@ -168,41 +169,37 @@ OPERATOR, ANYBODY = Caller(), Caller(frozenset())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A query with the settings of its search.
-
-    `Corpus`, the assistant and the evaluation make it. `search.retrieval.Searcher` and the corpora
-    of the assistant read it.
-    """
+    """A query with the settings of its search."""
 
     query: str
     k: int | None = None
     """Number of chunks to return, by default the retriever's `k`."""
     deepen: bool = True
-    """Whether a `k` above the retriever's `k` counts. Scores then differ from measured scores."""
+    """Whether `k` may exceed the retriever's `k`. Scores then differ from measured scores."""
     where: str | None = None
     """A filter in SQL over the index's columns, applied before anything is ranked."""
     document_id: str | None = None
-    """The only document that is searched."""
+    """The only document to search, by default all documents."""
     caller: Caller = OPERATOR
-    """Only documents that the caller may see are searched and counted."""
+    """The caller. Only documents that the caller may see are searched and counted."""
     rerank: bool = True
     discover: bool = False
     """Whether the result lists the documents that the single pass found."""
     tokens: bool = False
     """Whether chunks carry the token signs that the index stores."""
     stages: tuple[int, int] | None = None
-    """Values of `boosted_files` and `variants` that replace the retriever's values."""
+    """The values of `boosted_files` and `variants`, by default the retriever's values."""
     is_neutral: bool = False
-    """Whether the query is a phrase of the assistant, and not a question of a user."""
+    """Whether the query is a phrase of the assistant instead of a user's question."""
     boost: Boost | None = field(default=None, compare=False)
-    """Makes boosted queries. By default they consist of words of the best chunks."""
+    """A function that makes boosted queries, by default from words of the best chunks."""
     allowed: Mask | None = field(default=None, compare=False, repr=False)
-    """The chunks that `where` keeps, if the caller knows them."""
+    """The chunks that match `where`, if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document with the score of its best chunk (MaxP). The assistant adds its `corpus`.
+    """A document with the score of its best chunk (MaxP). The assistant sets `corpus`.
 
     Source: Dai and Callan, Deeper Text Understanding for IR, SIGIR 2019.
     """
@@ -215,15 +212,14 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A query with its found chunks and the settings for answering from them.
+    """A query with its found chunks, and the settings for an answer from these chunks.
 
-    `search.retrieval.Searcher` makes it, and the assistant merges several results. Answer
-    methods and the evaluation read it. The callers of answer methods set `kind` and `contexts`.
+    The callers of answer methods set `kind` and `contexts`.
     """
 
     query: str
     search_text: str = ""
-    """The searched part of the query. It is the whole query unless a part names a document."""
+    """The query without the part that names a document."""
     chunks: Sequence[ScoredChunk] = ()
     documents: Sequence[FoundDocument] = ()
     """The documents of the single pass, best first, if the request sets `discover`."""
@@ -233,11 +229,11 @@ class SearchResult:
     """The token weights of the index, if the chunks carry token signs."""
     kind: Kind = "general"
     contexts: int = 0
-    """Number of chunks to quote from, unless these hardly match the query. 0 means all chunks."""
+    """Number of chunks to quote from, unless they hardly match the query. 0 means all chunks."""
     rerank_error: str | None = None
-    """Why the chunks are in the retriever's order although a reranker is set."""
+    """The reranker's error, or None. After an error, the chunks keep the retriever's order."""
     boost_error: str | None = None
-    """Why boosted queries were not searched."""
+    """The error that prevented the search for boosted queries, or None."""
     latency_ms: float | None = None
     """Time of the search in milliseconds, or None if many queries were reranked together."""
 
@@ -249,7 +245,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A span of a document, with its text, that a sentence of an answer rests on.
+    """The document span that a sentence of an answer rests on, with its text.
 
     `number` is the reference in the answer's text, counted from 1. `supports` is False if the cited
     text does not support the sentence.
@@ -266,7 +262,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """A row for one document. `number` is that of its first citation, or None in an empty row."""
+    """The row of one document in a comparison.
+
+    `number` is the number of the row's first citation, or None in an empty row.
+    """
 
     document_id: str
     text: str
@@ -277,7 +276,6 @@ class ComparisonRow:
 class Answer:
     """An answer with its citations.
 
-    An answer method or the assistant's model makes it. The evaluation and the assistant read it.
     `answered` is False if no chunk answers. `confidence` is a probability from 0 to 1, or None if
     the method estimates none. `problems` names wrong citations. `table` has a comparison's rows.
     `doubted` holds the sentences of `text` that no cited passage supports.
@@ -294,9 +292,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The token counts of a call. A prompt cache served `cached_tokens` of the `input_tokens`.
+    """The token counts of a call. `cached_tokens` counts input tokens from a prompt cache.
 
-    Some rerankers charge per search instead of per token. `searches` counts these searches.
+    `searches` counts the searches of rerankers that charge per search instead of per token.
     """
 
     input_tokens: int = 0
@@ -323,8 +321,9 @@ class Prompt:
     """One question to a chat model.
 
     The model reads `system`, then the `examples` as turns (question, reply), then `prefix` and
-    `user` as one message. The provider's prompt cache serves a long `prefix` that prompts share,
-    such as a document. The reply's `data` is a value of the JSON `schema`, or one of the `choices`.
+    `user` as one message. Prompts can share a long `prefix`, such as a document, which the
+    provider's prompt cache then serves. The reply's `data` is a value of the JSON `schema`, or one
+    of the `choices`.
     """
 
     user: str
@@ -387,7 +386,7 @@ Level = Literal["high", "medium", "low", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The judgement of one context, with the judge's reason if it gives one."""
+    """The judgement of one context, with the judge's reason or ""."""
 
     level: Level
     used: bool

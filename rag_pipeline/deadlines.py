@@ -1,4 +1,4 @@
-"""End the work of a request that nobody waits for any more."""
+"""Stop the work of requests that have ended."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _ENDED: ContextVar[Event | None] = ContextVar("_ENDED", default=None)
 
 @contextmanager
 def request() -> Iterator[None]:
-    """Stop work that this block starts, also in threads, at the first `check` after the block."""
+    """Run a request. Work that is still running after the block stops at its next `check`."""
     ended = Event()
     token = _ENDED.set(ended)
     try:
@@ -23,9 +23,9 @@ def request() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise RequestEndedError if the request of this work has ended. Else do nothing.
+    """Raise RequestEndedError if the request of this work has ended.
 
-    Long work calls this before each of its steps, because Python cannot stop a thread.
+    Long work calls this function before each step, because Python can't stop a thread.
     """
     ended = _ENDED.get()
     if ended is not None and ended.is_set():

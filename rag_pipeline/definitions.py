@@ -28,13 +28,13 @@ warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.B
 def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
-    `rag` finds the same corpora: below the folder of a checkout, or in the working directory if the
-    package is installed. A corpus file with an error does not stop the other corpora. A sensor that
-    fails with the error replaces its corpus. In a checkout, Python files and components of other
-    types under `defs/` are loaded, too.
+    Like `rag`, find corpora below the folder of a checkout, or in the working directory if the
+    package is installed. A corpus file with an error does not stop the other corpora: a sensor that
+    fails with the error replaces its corpus. In a checkout, also load Python files and components
+    of other types under `defs/`.
 
-    By default a run makes its steps in one process, which is the fastest way on one machine.
-    RAG_EXECUTOR names another executor, which distributes the shards of an index.
+    By default, a run makes its steps in one process, which is fastest on one machine. RAG_EXECUTOR
+    names another executor, which distributes the shards of an index.
     """
     load_secrets()
     package = Path(__file__).parent
@@ -58,18 +58,20 @@ def defs() -> dg.Definitions:
 def _definitions_of(
     file: Path, taken: dict[str, Path], tree: dg.ComponentTree | None
 ) -> dg.Definitions:
-    """Return the definitions of a corpus file. Load them by Dagster's tree, if it is given."""
+    """Return the definitions of a corpus file, loaded by Dagster's `tree` if it is given."""
     try:
         with blaming(str(file)):
             config = load_config(file)
         if (other := taken.setdefault(group_name(config), file)) is not file:
-            raise ConfigError(f"{file}: corpus: {config.corpus!r} names {other} too; rename one")
+            raise ConfigError(
+                f"{file}: corpus: {config.corpus!r} is also the corpus of {other}; rename one"
+            )
         if tree is not None:
             return tree.build_defs(file.parent.name)
         if ignored := other_settings(file):
             raise ConfigError(
-                f"{file}: {', '.join(ignored)}: only Dagster projects read this; move the file to "
-                f"defs/{config.corpus}/defs.yaml of a project"
+                f"{file}: {', '.join(ignored)}: only Dagster projects read these settings; move "
+                f"the file to defs/{config.corpus}/defs.yaml of a project"
             )
         with blaming(str(file)):
             return build_definitions(config)

@@ -29,17 +29,16 @@ COMMANDS = "rag_pipeline.commands"
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
     """Return the objects of a group's entry points by name, sorted by name.
 
-    An object that can't be loaded is left out (see `broken`). Raises ConfigError if the group is
-    empty.
+    Omit objects that can't be loaded (see `broken`). Raise ConfigError if the group is empty.
     """
     return _load(group, kind)[0]
 
 
 def broken(group: str, kind: type = object) -> Mapping[str, ConfigError]:
-    """Return the errors of the entry points of a group that can't be used, by name.
+    """Return the errors of a group's unusable entry points, by name.
 
-    An entry point is broken if its object can't be imported or is not a subclass or instance of
-    `kind`. A name that several packages provide is broken, but this package's object is loaded.
+    An entry point is unusable if its object can't be imported, or is not a subclass or instance of
+    `kind`. If several packages provide a name, only this package's object is usable.
     """
     return _load(group, kind)[1]
 
@@ -60,9 +59,7 @@ def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, Confi
         own = []
         try:
             if len(rivals) > 1:  # reading a distribution's name is slow
-                own = [
-                    point for point in rivals if point.dist and point.dist.name == "rag_pipeline"
-                ]
+                own = [p for p in rivals if p.dist and p.dist.name == "rag_pipeline"]
                 both = " and ".join(map(_origin, rivals))
                 wrong[name] = ConfigError(
                     f"{group}: both {both} provide {name!r}; uninstall one of them"
@@ -78,12 +75,12 @@ def _load(group: str, kind: type) -> tuple[Mapping[str, Any], Mapping[str, Confi
 
 @cache
 def warn_once(message: str) -> None:
-    """Log a fault of a package that stops no corpus, each message once per process."""
+    """Log a warning about an installed package, each message once per process."""
     _log.warning("%s", message)
 
 
 def origin(group: str, name: str) -> str:
-    """Return group, name and package of an entry point, for error messages."""
+    """Describe an entry point by group, name and package, for error messages."""
     *_, point = _installed().select(group=group, name=name)
     return f"{group}: {_origin(point)}"
 
@@ -91,8 +88,8 @@ def origin(group: str, name: str) -> str:
 @cache
 def _installed() -> EntryPoints:
     # `entry_points()` reads only the first copy of a distribution's metadata. In a checkout, this
-    # may be an old egg-info folder without entry points. Reading names is slow, so only the names
-    # of distributions with entry points of this package are read.
+    # copy may be an old egg-info folder without entry points. Reading a name is slow, so only the
+    # names of distributions with entry points for this package are read.
     found: dict[tuple[str, str, str], EntryPoint] = {}
     for distribution in distributions():
         points = [p for p in distribution.entry_points if p.group.startswith("rag_pipeline.")]

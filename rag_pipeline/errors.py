@@ -1,6 +1,6 @@
 """Define every error that the pipeline raises on purpose, in one tree below `RagPipelineError`.
 
-A message names the value, the place (file, corpus, variant, document) and the cure.
+A message names the value, the place (file, corpus, variant, document) and the remedy.
 """
 
 import importlib.metadata
@@ -37,7 +37,7 @@ class InputError(RagPipelineError):
 
 
 class DocumentError(InputError):
-    """One document can't be used. The quarantine shows `reason`."""
+    """One document can't be used. The quarantine table shows `reason`."""
 
     def __init__(self, document_id: str, reason: str) -> None:
         super().__init__(f"{document_id}: {reason}")
@@ -62,27 +62,24 @@ class NotReleasedError(StoreError):
 
 
 class RequestEndedError(RagPipelineError):
-    """The work for a request stops, because the request has ended."""
+    """The work for a request stops because the request has ended."""
 
 
 _SHOWN = 8
-"""Minimum length of a hidden part of a key, in characters. Shorter parts may occur in words."""
+"""Minimum length of a key's hidden part, in characters. Shorter parts may occur in words."""
 _secrets: set[str] = set()
 _ECHO = 16
 """Minimum length of a repeated part of a text, in letters and digits: about three words."""
 
 
 def keep_secret(key: str | None) -> None:
-    """Hide a key in all later ProviderErrors, even if its end is cut off.
-
-    A key of fewer than 8 characters is not hidden.
-    """
+    """Hide a key of at least 8 characters in all later ProviderErrors, even if it is cut off."""
     if key and len(key) >= _SHOWN:
         _secrets.add(key)
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` with every known key hidden, even if the end of the key is cut off."""
+    """Return `text` with every known key hidden, even if the key's end is cut off."""
     for key in sorted(_secrets, key=len, reverse=True):
         if key[:_SHOWN] in text:
             for end in range(len(key), _SHOWN - 1, -1):
@@ -91,7 +88,7 @@ def without_secrets(text: str) -> str:
 
 
 def without_echo(message: str, texts: Sequence[str]) -> str:
-    """Replace each part of a message that occurs in one of the texts by `[text]`.
+    """Return a message in which `[text]` replaces each part that also occurs in `texts`.
 
     Only letters and digits are compared. Parts with fewer than 16 letters and digits stay.
     """
@@ -112,9 +109,9 @@ def _letters(text: str) -> str:
 
 
 class ProviderError(RagPipelineError):
-    """A model or its provider failed. The message shows no known key.
+    """A model or its provider failed. The message hides known keys.
 
-    `status` is the status of the HTTP reply, if there was one.
+    `status` is the HTTP status of the reply, or None without a reply.
     """
 
     status: int | None = None
@@ -123,14 +120,14 @@ class ProviderError(RagPipelineError):
         super().__init__(without_secrets(message))
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace the parts of `texts` that a server's message repeats (see `without_echo`)."""
+        """Hide the parts of `texts` that the message repeats (see `without_echo`)."""
         self.args = (without_echo(str(self), texts),)
 
 
 class TransientError(ProviderError):
-    """A call failed for a transient reason. `calls` tries it again.
+    """A call failed for a transient reason. `calls` repeats the call.
 
-    `retry_after` is the wait that the provider asks for, in seconds. `limited` means that the
+    `retry_after` is the wait in seconds that the provider asks for. `limited` means that the
     provider refused the call because of a rate limit. `reached` means that the provider answered.
     `connected` means that a server accepted the connection. `paid` means that the call may be
     charged.
@@ -163,7 +160,7 @@ class PaidInVainError(GivenUpError):
 
 
 class TextsFailedError(ProviderError):
-    """A model failed on some texts. `failed` maps these texts to errors. Others are stored."""
+    """A model failed on some texts. `failed` maps each to its error. Other answers are stored."""
 
     def __init__(self, failed: Mapping[str, ProviderError]) -> None:
         text, first = next(iter(failed.items()))
@@ -177,11 +174,11 @@ class CallsStoppedError(ProviderError):
 
 
 class RefusedError(CallsStoppedError):
-    """A server refused a call for a reason that may concern every input or only this input.
+    """A server refused a call. The reason may concern every input or only this input.
 
-    `said` is the message without the cure. `inputs` is the number of inputs that are known to be
-    refused, or 0 if a single input of the request may be the reason. `calls` decides whether every
-    input is concerned (see `Circuit.refuse`).
+    `said` is the message without the remedy. `inputs` is the number of refused inputs, or 0 if a
+    single input of the request may be the reason. `calls` decides whether the reason concerns every
+    input (see `Circuit.refuse`).
     """
 
     def __init__(self, said: str, cure: str, inputs: int = 0) -> None:
@@ -190,7 +187,7 @@ class RefusedError(CallsStoppedError):
         self.inputs = inputs
 
     def remove_echo(self, texts: Sequence[str]) -> None:
-        """Replace the parts of `texts` that the message and `said` repeat."""
+        """Hide the parts of `texts` that the message and `said` repeat."""
         super().remove_echo(texts)
         self.said = without_echo(self.said, texts)
 
@@ -217,7 +214,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the path of the first wrong field in the model, and the message of its error."""
+    """Describe the first wrong field by its path and the message of its error."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
@@ -231,11 +228,11 @@ def import_extra(module: str, package: str, extra: str) -> Any:
 
 
 def installation(*extras: str) -> str:
-    """Return the command that installs extras. No package index is asked for rag_pipeline.
+    """Return the command that installs extras without taking rag_pipeline from a package index.
 
-    The command installs rag_pipeline with the extras from where it came from, such as a checkout
-    or a wheel. If that is gone, it installs only the requirements of the extras. If the environment
-    has no pip, the command uses uv.
+    The command installs rag_pipeline with the extras from its original place, such as a checkout or
+    a wheel. If this place is gone, the command installs only the requirements of the extras. If the
+    environment has no pip, the command uses uv.
     """
     named = f"[{','.join(extras)}]"
     checkout = Path(__file__).parents[1]
@@ -253,7 +250,7 @@ def installation(*extras: str) -> str:
 
 
 def _origin() -> str:
-    """Return the file or folder that rag_pipeline was installed from (PEP 610), or "" if none."""
+    """Return the file or folder that rag_pipeline was installed from (PEP 610), or ""."""
     record = importlib.metadata.distribution("rag_pipeline").read_text("direct_url.json")
     url = urlsplit(json.loads(record)["url"] if record else "")
     path = unquote(url.path) if url.scheme == "file" else ""
@@ -284,9 +281,9 @@ class UnexpectedError(RagPipelineError):
 
 
 def explained(error: Exception, subject: str = "") -> RagPipelineError | OSError:
-    """Return this package's errors and system errors unchanged, others as an UnexpectedError.
+    """Return this package's errors and OSErrors unchanged, and others as an UnexpectedError.
 
-    The message names the subject, such as a variant and its document, and the line of the code.
+    The message names the subject, such as a variant and its document, and the line of code.
     """
     if isinstance(error, RagPipelineError | OSError):
         return error
@@ -311,7 +308,7 @@ def blaming(subject: str | Callable[[], str]) -> Iterator[None]:
 
 
 class BudgetError(RagPipelineError):
-    """A plan or a run would cost more than `budget_usd`. Finished work stays stored."""
+    """A plan or run would cost more than `budget_usd`. Finished work stays stored."""
 
 
 class CheckFailedError(RagPipelineError):

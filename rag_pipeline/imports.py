@@ -15,25 +15,25 @@ _LOCK = RLock()
 
 @cache
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern on its first use. A long list of words takes up to 0.1 seconds."""
+    """Compile a pattern on first use. A long list of words takes up to 0.1 seconds."""
     return re.compile(pattern, flags)
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """Return the content of a YAML text. libyaml reads it where PyYAML is built with it."""
+    """Return the value of a YAML text. Use libyaml, which is faster, if PyYAML includes it."""
     import yaml
 
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def import_lancedb() -> Any:
-    """Import LanceDB. Its catalogue client loads on first use, which saves 0.4 of 1.4 seconds."""
+    """Import LanceDB without its catalogue client, which saves 0.4 of 1.4 seconds."""
     _postpone("lance_namespace_urllib3_client")
     return importlib.import_module("lancedb")
 
 
 def import_bm25s() -> Any:
-    """Import bm25s without scipy's sparse matrices, which only its unused formats need."""
+    """Import bm25s without scipy's sparse matrices, which this package does not need."""
     _postpone("scipy.sparse")
     return importlib.import_module("bm25s")
 
@@ -41,7 +41,7 @@ def import_bm25s() -> Any:
 def import_great_expectations() -> Any:
     """Import Great Expectations without its usage reports.
 
-    Its plots and distributions load on first use, which saves 1 of 3.4 seconds and 78 MB.
+    Plots and distributions load on first use, which saves 1 of 3.4 seconds and 78 MB.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     _postpone("altair", "scipy.stats")
@@ -69,7 +69,7 @@ def _postpone(*packages: str) -> None:
 class Postponed(ModuleType):
     """A package whose code has not run yet.
 
-    Unlike with `importlib.util.LazyLoader`, importing a submodule does not run the package's code.
+    `importlib.util.LazyLoader` would run the package's code when a submodule is imported.
     """
 
     def __getattr__(self, name: str) -> Any:

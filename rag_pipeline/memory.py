@@ -10,7 +10,7 @@ from contextlib import contextmanager
 def collection_paused() -> Iterator[None]:
     """Pause the garbage collector while many long-lived objects are created.
 
-    Without the pause, parsing Markdown takes twice as long, and `rag search` 0.2 seconds more.
+    The pause halves the time for parsing Markdown, and saves 0.2 seconds of `rag search`.
     """
     was_enabled = gc.isenabled()
     gc.disable()

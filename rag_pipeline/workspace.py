@@ -35,28 +35,28 @@ from rag_pipeline.store.schemas import (
 )
 
 _ENDPOINTS = "models.json"
-"""The store's file with each model's first endpoint, which identifies the model's answers."""
+"""The store's file with each model's first endpoint, which is part of the cache key of answers."""
 
 
 class Workspace:
     """The settings, tables, call cache and models that the steps of one corpus share."""
 
     is_dry = False
-    """Whether calls are only recorded, for a plan."""
+    """Whether calls are only recorded for a plan instead of sent."""
     _recorded = False
 
     def __init__(self, config: CorpusConfig) -> None:
         self._given = config
         self.held: dict[Any, Any] = {}
-        """The last opened index by its `Pinned` (see `search.pinned.open_index`)."""
+        """The most recently opened index, by its `Pinned` (see `search.pinned.open_index`)."""
         self.copies: tuple[object, Mapping[str, str]] = None, {}
         """A version of the documents table, and its copies (see `search.copies`)."""
         self.chosen: tuple[str, Any] = "", None
-        """A hash of scores and settings, and the choice from them (see `release.candidate`)."""
+        """A hash of scores and settings, and the candidate chosen from them."""
 
     @cached_property
     def config(self) -> CorpusConfig:
-        """Return the settings. A model that moves to another address keeps its identity."""
+        """Return the settings. A model at a new address still counts as the same model."""
         if not any(remote_models(self._given)):
             return self._given
         return with_first_endpoints(self._given, self.store.read_json(_ENDPOINTS) or {})
@@ -79,7 +79,7 @@ class Workspace:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Return the ledger of the costs of the corpus's calls."""
+        """Return the ledger with the costs of the corpus's calls."""
         config, cache = self.config, self.cache
         listed = load_prices(config.prices_path)
         prices = listed.including(
@@ -118,7 +118,7 @@ class Workspace:
                 )
 
     def _record_endpoints(self) -> None:
-        """Store the addresses of new models before their first answer is stored."""
+        """Store the addresses of new models before any of their answers."""
         known = endpoints_of(self.config)
         if known and not self._recorded:
             before = self.store.read_json(_ENDPOINTS) or {}
@@ -133,10 +133,10 @@ class Workspace:
         return self.store.table("documents", DOCUMENTS_SCHEMA)
 
     def quarantine(self, table: str) -> Table:
-        """Return the table with the documents that another table rejected, and the reasons."""
+        """Return the table with the documents that another table rejected, with reasons."""
         return self.store.table(f"quarantine.{table}", QUARANTINE_SCHEMA)
 
-    # A table's name contains the part of a key that the table depends on.
+    # A table's name contains only the part of the key that the table depends on.
 
     def chunks(self, key: str) -> Table:
         """Return the chunks of one chunking."""
@@ -156,14 +156,14 @@ class Workspace:
         return self.store.table(f"vector_index.{own}", schema)
 
     def lexical_path(self, key: str, engine: str) -> str:
-        """Return the path of the lexical index of the current chunks. It need not exist yet."""
+        """Return the path of the current chunks' lexical index, which may not exist yet."""
         own = Key.parse(key).at("contextualizer")
         made_from = state_digest(self.contextualized_chunks(own).state())
         settings = self.config.lexical_fingerprint(*own.variants)
         return f"lexical/{own}/{engine}-{settings}-{made_from}"
 
     def lexical_paths(self) -> list[str]:
-        """Return the paths of all lexical indexes in the store, also of superseded ones."""
+        """Return the paths of all lexical indexes in the store, including superseded indexes."""
         keys = self.store.list("lexical")
         return [f"lexical/{key}/{n}" for key in keys for n in self.store.list(f"lexical/{key}")]
 
@@ -178,7 +178,7 @@ class Workspace:
     ) -> Callable[..., Embedded]:
         """Return a function that embeds texts through the cache.
 
-        Contextual models also need the id of each text's document.
+        Contextual models also need each text's document_id.
         """
         embedder = self.embedder(embedding)
 
@@ -191,9 +191,9 @@ class Workspace:
     def models(
         self, counts: CallCounts | None = None, chats: Mapping[str, ChatSettings] | None = None
     ) -> Models:
-        """Return the corpus file's models, which methods and judges may call.
+        """Return the corpus file's models for methods and judges.
 
-        `chats` replaces chat models by name, for example with the models of a release.
+        `chats` overrides chat models by name, for example with the models of a release.
         """
         return _Models(self, counts, chats or {})
 
@@ -210,7 +210,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class _Models:
-    """Calls a corpus file's models through the corpus's cache, and charges its ledger."""
+    """The models of a corpus file, called through the corpus's cache and charged to its ledger."""
 
     workspace: Workspace
     counts: CallCounts | None

@@ -25,7 +25,7 @@ from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
-from rag_pipeline.store.hashes import FileHash, Hashes
+from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.workspace import Workspace
 
 
@@ -189,7 +189,7 @@ def hash_files(workspace: Workspace, pinned: Pinned) -> Hashes:
     Only new files are read. Older files keep their first hash, so that later corruption shows.
     A lexical index is not included: its folder has a list of hashes.
     """
-    found: dict[str, FileHash] = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for table, version in pinned_tables(workspace, pinned):
         known = workspace.store.hash_table(table.name)
         paths = (f"tables/{table.name}.lance/{path}" for path in table.files()[version])

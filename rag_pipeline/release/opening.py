@@ -55,7 +55,7 @@ class Served:
         index, lexical = self.searcher.index, self.release.pinned.lexical_path
         arrays = sum(part.nbytes for part in (index.vectors, index.rows) if part is not None)
         files = self.release.files.items()
-        terms = sum(f["bytes"] for path, f in files if lexical and path.startswith(lexical))
+        terms = sum(int(f["bytes"]) for path, f in files if lexical and path.startswith(lexical))
         return arrays + terms + _CHUNK_BYTES * len(index)
 
     def index_for(self, caller: Caller) -> Index:

@@ -19,7 +19,7 @@ from rag_pipeline.calls.database import cache_folder
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import folders
 from rag_pipeline.store.files import Files, Lock
-from rag_pipeline.store.hashes import FileHash, Hashes
+from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.store.s3 import (
     arrow_files,
     attempts,
@@ -34,7 +34,7 @@ _RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
 
 
 class BucketFiles(Files):
-    """Read and write the files of a corpus below a bucket's prefix."""
+    """The files of a corpus below a prefix of a bucket."""
 
     shared = True
 
@@ -53,14 +53,14 @@ class BucketFiles(Files):
 
     def write(self, path: str, content: bytes) -> None:
         """Write an object, or replace it."""
-        # Arrow would send three requests, and close a failed stream under the interpreter lock.
+        # Arrow sends three requests, and closes a failed stream under the interpreter lock.
         with clear_s3_errors(f"{self.address}/{path}"):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
         """Return the size in bytes and the ETag of each existing object, without downloads."""
         wanted = set(paths)
-        found: dict[str, FileHash] = {}
+        found: dict[str, dict[str, Any]] = {}
         pages = s3_client().get_paginator("list_objects_v2")
         for folder in sorted({"/".join(path.split("/")[:2]) for path in wanted}):
             with clear_s3_errors(f"{self.address}/{folder}"):
@@ -131,7 +131,7 @@ class BucketFiles(Files):
         finally:
             ended.set()
             renewal.join()
-            # A lock that can't be removed expires; the run's own error matters more.
+            # A lock that can't be removed expires. Its error must not hide the error of the block.
             with suppress(StoreError, OSError):
                 if self.read(path) == mine[0]:
                     self.remove_file(path)
@@ -171,9 +171,9 @@ class BucketFiles(Files):
         return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders than `paths` that were not used recently.
+        """Return this machine's copies of folders outside `paths` that were last used by `before`.
 
-        `before` is a Unix time. A copy is returned if its last use was not later.
+        `before` is a Unix time in seconds.
         """
         wanted = set()
         for path in paths:
@@ -189,7 +189,7 @@ class BucketFiles(Files):
         return _digest(f"{self.address}/")
 
     def _copy_name(self, path: str, listed: bytes) -> str:
-        # A folder that was built again has another list, and so another copy.
+        # A rebuilt folder has another list, and therefore another copy.
         content = hashlib.sha256(listed).hexdigest()
         return f"{self._copy_prefix}-{_digest(path + content)}"
 
@@ -204,7 +204,7 @@ class BucketFiles(Files):
             except ClientError as error:
                 if error.response["Error"]["Code"] not in _LOST:
                     raise
-                # A repeated request loses against itself if only the first answer was lost.
+                # boto3 repeats a request whose reply was lost. The first request may have won.
                 found = self.read_tagged(path)
                 return found is not None and found[0] == content
         return True

@@ -1,4 +1,4 @@
-"""Turn errors of LanceDB and Arrow into a StoreError with a message of one line."""
+"""Turn errors of LanceDB and Arrow into StoreErrors with one-line messages."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _PANICS = ("PanicException", "RustPanic")
 def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
     """Turn LanceDB's and Arrow's errors inside the block into a StoreError.
 
-    `what` names the table or file in the message, and `verb` the action that failed.
+    The message names the table or file `what` and the failed action `verb`.
     """
     try:
         yield
@@ -27,7 +27,7 @@ def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Return whether an error is of a type that LanceDB and Arrow raise about the store."""
+    """Return whether LanceDB and Arrow raise errors of this type about the store."""
     if type(error).__name__ in _PANICS:
         return True
     kinds = OSError | RuntimeError | ValueError
@@ -37,8 +37,7 @@ def is_of_store(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     """Return an error's message on one line, without Lance's source lines.
 
-    A message of more than 300 characters keeps its start (the place) and its end (the server's
-    answer).
+    A message of more than 300 characters keeps its start (the place) and end (the server's reply).
     """
     message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
     return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

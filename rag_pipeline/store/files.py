@@ -23,7 +23,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store.errors import clear_errors, one_line
 from rag_pipeline.store.folders import FILES, read_list
-from rag_pipeline.store.hashes import FileHash, Hashes
+from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.store.whole import UNFINISHED, locked, new_name, written
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Lock = AbstractContextManager[object]
 
 
 class Files:
-    """Read, list and write files below one root folder."""
+    """The files of a corpus below a local folder."""
 
     shared = False
     """Whether other machines also write here."""
@@ -57,10 +57,10 @@ class Files:
         return connection
 
     def open_table(self, name: str, version: int | None = None) -> Any:
-        """Open the newest or another version of a table for reading.
+        """Open a version of a table for reading, by default the newest version.
 
-        pylance reads with a third of the processor time that LanceDB needs, and without LanceDB's
-        own imports of 0.7 seconds. Raise ValueError if there is no such version.
+        pylance needs a third of LanceDB's processor time, and saves LanceDB's imports of 0.7
+        seconds. Raise ValueError if the version does not exist.
         """
         import lance
 
@@ -133,7 +133,7 @@ class Files:
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
         """Return the size and SHA-256 of each existing file, by path."""
-        found: dict[str, FileHash] = {}
+        found: dict[str, dict[str, Any]] = {}
         for path in paths:
             with suppress(FileNotFoundError), self._place(path).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -198,7 +198,7 @@ class Files:
         return _closing(handle)
 
     def leftovers(self) -> Sequence[str]:
-        """Return the paths of unfinished files and folders. A writer may still be at work."""
+        """Return the paths of unfinished files and folders. Their writers may still be running."""
         root = Path(self.root)
         return sorted(p.relative_to(root).as_posix() for p in root.glob(f"**/{UNFINISHED}*"))
 
@@ -214,7 +214,7 @@ class Files:
             return folder
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Move the complete local folder `built` to `path`. Write the list of its files into it.
+        """Write `listed` into the complete local folder `built`, and move the folder to `path`.
 
         If a folder exists at `path`, delete `built` instead.
         """
@@ -245,11 +245,11 @@ class Files:
     def verify_folder(self, path: str, full: bool = True) -> None:
         """Raise StoreError if a file of a published folder is missing or has another size.
 
-        If `full` is True, read each file of the store, and raise also if its hash differs.
+        If `full` is True, read each file, and raise StoreError also if its hash differs.
         """
         listed = self.read(f"{path}/{FILES}")
         if listed is None:
-            raise StoreError(f"{self.url}: {path}/{FILES} is gone")
+            raise StoreError(f"{self.url}: {path}/{FILES} is gone; run `rag run` again")
         sizes = self.sizes(path)
         for name, entry in read_list(listed, f"{self.address}/{path}").items():
             file = f"{path}/{name}"
@@ -268,7 +268,7 @@ class Files:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return [], because a local folder is used in its place and never copied."""
+        """Return [], because a local store needs no copies."""
         return []
 
     def _place(self, path: str) -> Path:

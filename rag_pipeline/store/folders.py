@@ -1,7 +1,7 @@
 """List the files of published folders with their SHA-256, and copy folders to this machine.
 
-The list is written last and completes the folder. A copy is compared with the list before it moves
-to its path, so no reader sees a partial download. A damaged copy is deleted and downloaded again.
+The list is written last and completes the folder. A copy moves to its path only if it matches the
+list, so no reader sees a partial download. A damaged copy is deleted and downloaded again.
 """
 
 import hashlib
@@ -20,14 +20,13 @@ import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.errors import one_line
+from rag_pipeline.store.hashes import Hashes
 
 FILES = "FILES.json"
 """The file that lists a published folder: `{"files": {name: {"sha256": …, "bytes": …}}}`."""
 
 _BLOCK = 1 << 20
 _UNUSED_SECONDS = 30 * 24 * 3600
-
-FileRecords = Mapping[str, Mapping[str, Any]]
 
 
 def list_files(folder: Path) -> bytes:
@@ -41,28 +40,30 @@ def list_files(folder: Path) -> bytes:
     return json.dumps({"files": files}, indent=1).encode()
 
 
-def read_list(content: bytes, place: str) -> FileRecords:
+def read_list(content: bytes, place: str) -> Hashes:
     """Return the entries of a `FILES.json` by file name.
 
     Raise StoreError if the content is torn or names a file outside its folder.
     """
     try:
-        listed: FileRecords = json.loads(content)["files"]
+        listed: Hashes = json.loads(content)["files"]
         for name, entry in listed.items():
             inside = PurePosixPath(name)
             if inside.is_absolute() or ".." in inside.parts or len(entry["sha256"]) != 64:
                 raise ValueError(f"{name!r} is not a file of this folder")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{place}/{FILES}: not readable ({error}); build it again") from None
+        raise StoreError(
+            f"{place}/{FILES}: cannot be read ({error}); delete the folder and run `rag run`"
+        ) from None
     return listed
 
 
 def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
-    """Copy the folder `source` to `target`, unless `target` is a whole copy. Return `target`.
+    """Copy the folder `source` to `target`, unless `target` is a complete copy. Return `target`.
 
-    `content` is the content of `FILES.json`, the list of the folder's files. After copying, delete
-    copies beside `target` that were not used for 30 days. Processes may call this concurrently.
-    Raise StoreError, which names `place`, if a file is missing or differs from the list.
+    `content` is the content of the folder's `FILES.json`. Several processes may call this function
+    at the same time. After copying, delete the copies beside `target` that were not used for 30
+    days. If a file is missing or differs from the list, raise a StoreError that names `place`.
     """
     listed = read_list(content, place)
     cache = target.parent
@@ -103,7 +104,7 @@ def _copy(
         digest = copied(stream, file)
     if digest != entry["sha256"]:
         raise StoreError(
-            f"{place}: its SHA-256 is {digest}, {FILES} says {entry['sha256']}; it is "
+            f"{place}: its SHA-256 is {digest}, not {entry['sha256']} as in {FILES}; it is "
             f"torn or altered: delete the folder and run `rag run` again"
         )
 
@@ -118,13 +119,13 @@ def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | Non
     while block := source.read(_BLOCK):
         written += len(block)
         if most is not None and written > most:
-            raise ValueError(f"more than the {most} bytes that it should have")
+            raise ValueError(f"more than the expected {most} bytes")
         digest.update(block)
         target.write(block)
     return digest.hexdigest()
 
 
-def _is_whole(folder: Path, listed: FileRecords) -> bool:
+def _is_whole(folder: Path, listed: Hashes) -> bool:
     with suppress(OSError):
         return read_list(list_files(folder), str(folder)) == listed
     return False
@@ -137,7 +138,7 @@ def sha256_of(file: Path) -> str:
 
 
 def _drop_unused(cache: Path) -> None:
-    # A process that still maps a deleted copy keeps its files until it closes them.
+    # The operating system keeps a deleted file while a process maps it.
     oldest = time.time() - _UNUSED_SECONDS
     for copy in cache.iterdir():
         with suppress(OSError):

@@ -1,14 +1,14 @@
-"""Hash stored files, to find corruption later.
+"""Hash stored files, so that corruption is found later.
 
-A JSON file may hold the hash of its own content. A Parquet file holds the hash of its rows and
-note. The hashes of tables and folders are in `hashes/<table>.json`, `FILES.json` and the manifests
-of releases.
+A JSON file may hold the hash of its own content. A Parquet file holds the hash of its rows and its
+note. `hashes/<table>.json`, `FILES.json` and release manifests hold the hashes of tables and
+folders.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,19 +16,12 @@ SEAL = "content_sha256"
 """The key of the hash in a JSON object, and in the note of a Parquet file."""
 
 
-class FileHash(TypedDict, total=False):
-    """Describe a file by its size in bytes, and by its SHA-256 (folder) or ETag (bucket)."""
-
-    bytes: int
-    sha256: str
-    etag: str
-
-
-Hashes = Mapping[str, FileHash]
+Hashes = Mapping[str, Mapping[str, Any]]
+"""Each file's size as `bytes`, and its `sha256` (local folder) or `etag` (bucket), by path."""
 
 
 def seal(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with its hash added."""
+    """Return a JSON object with the hash of its content added."""
     return {**record, SEAL: _hash(record)}
 
 
@@ -38,7 +31,7 @@ def unsealed(value: Any) -> Any:
 
 
 def holds(value: Any) -> bool:
-    """Return whether a JSON value matches the hash in it. Return True if it has no hash."""
+    """Return whether a JSON value matches the hash that it holds, or True if it holds no hash."""
     if not isinstance(value, dict) or SEAL not in value:
         return True
     return bool(value[SEAL] == _hash(unsealed(value)))

@@ -12,7 +12,7 @@ def quoted(value: str) -> str:
 
 
 def id_filter(column: str, values: Iterable[str]) -> str:
-    """Return the SQL condition that a column has one of the values."""
+    """Return the SQL condition `column IN (values)`."""
     return f"{column} IN ({', '.join(quoted(v) for v in values)})"
 
 
@@ -45,5 +45,5 @@ def indexes(lance: Any) -> list[dict[str, Any]]:
 
 
 def index_names(lance: Any) -> dict[str, str]:
-    """Return the names of a Lance dataset's indexes by their columns."""
+    """Return the names of a Lance dataset's indexes by their first columns."""
     return {index.field_names[0]: index.name for index in lance.describe_indices()}

@@ -1,7 +1,6 @@
-"""Hold a lease on a corpus, so that one run at a time works on it.
+"""Hold a lease on a corpus, so that only one run at a time works on the corpus.
 
-The lease names its holder. Without leases, two people could pay for the same work, but the tables
-would stay correct.
+A lease prevents double work. The tables stay correct without leases.
 """
 
 import json
@@ -10,8 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,14 +21,11 @@ FILE = "run.lease"
 _POLL_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class _Held:
-    blocks: int
-    lock: Lock
+_held: dict[tuple[str, str], list[Lock]] = {}
+"""The lock of each lease of this process, with a placeholder per further block.
 
-
-_held: dict[tuple[str, str], _Held] = {}
-"""The leases of this process, by store and corpus. The steps of a run share its lease."""
+The keys are store and corpus. The steps of a run share its lease.
+"""
 _guard = threading.Lock()
 
 
@@ -40,15 +35,15 @@ def lease(
 ) -> Iterator[None]:
     """Hold the corpus's lease inside the block.
 
-    A process may enter its own lease again. The last of its blocks to end gives the lease back. If
-    another process holds the lease, raise BusyError, whose message describes that process. If
-    `wait` is True, call `waiting` once with this description instead, and try again every second.
-    The lease of a dead process ends at once, or within 90 seconds on a bucket.
+    Blocks of one process share the lease, which ends with the last block. If another process holds
+    the lease, raise BusyError with a description of that process. If `wait` is True, call `waiting`
+    once with this description instead, and try again every second. The lease of a dead process
+    ends at once, or within 90 seconds on a bucket.
     """
     if not _enter(store):
         said = _said(store)
         if not wait:
-            raise BusyError(f"{said}; wait until it has ended, or run with --wait")
+            raise BusyError(f"{said}; wait until that run has ended, or run with --wait")
         waiting(said)
         while not _enter(store):
             time.sleep(_POLL_SECONDS)
@@ -62,13 +57,13 @@ def _enter(store: Store) -> bool:
     place = (store.url, store.corpus)
     with _guard:
         if place in _held:
-            _held[place].blocks += 1
+            _held[place].append(nullcontext())
             return True
         lock = store.files.try_lock(FILE, _holder())
         if lock is None:
             return False
         lock.__enter__()
-        _held[place] = _Held(1, lock)
+        _held[place] = [lock]
         return True
 
 
@@ -76,14 +71,14 @@ def _leave(store: Store) -> None:
     place = (store.url, store.corpus)
     with _guard:
         held = _held[place]
-        held.blocks -= 1
-        if not held.blocks:
+        last = held.pop()
+        if not held:
             del _held[place]
-            held.lock.__exit__(None, None, None)
+        last.__exit__(None, None, None)
 
 
 def at_work(store: Store) -> str | None:
-    """Describe the other process that works on the corpus, or return None if there is none."""
+    """Describe the other process that holds the corpus's lease, or return None if there is none."""
     with _guard:
         if (store.url, store.corpus) in _held:
             return None
@@ -95,9 +90,9 @@ def at_work(store: Store) -> str | None:
 
 
 def wait_for_others(store: Store, waiting: Callable[[str], object]) -> None:
-    """Wait until no other process works on the corpus.
+    """Wait until no other process holds the corpus's lease.
 
-    If another process works on it, call `waiting` once with a description of that process.
+    If another process holds it, first call `waiting` once with a description of that process.
     """
     if said := at_work(store):
         waiting(said)

@@ -17,15 +17,15 @@ from rag_pipeline.store.errors import one_line
 
 _ATTEMPTS = "6"
 _LASTING = {
-    "AccessDenied": "the credentials in use may not do this",
-    "AllAccessDisabled": "the bucket is closed",
+    "AccessDenied": "allow this action to the credentials in use",
+    "AllAccessDisabled": "the bucket is closed: ask its owner",
     "ExpiredToken": "renew the credentials",
     "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID, the profile or the S3Resource",
     "InvalidBucketName": "check the bucket's name",
     "NoSuchBucket": "create the bucket or check its name",
     "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY or the S3Resource",
-    "403": "the credentials in use may not do this",
+    "403": "allow this action to the credentials in use",
 }
 """Error codes that a retry does not overcome, each with a remedy."""
 
@@ -34,12 +34,12 @@ def attempts() -> int:
     """Return the maximum number of attempts per request: AWS_MAX_ATTEMPTS, or 6 by default."""
     value = os.environ.get("AWS_MAX_ATTEMPTS") or _ATTEMPTS
     if not value.isdecimal() or int(value) < 1:
-        raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number from 1 on")
+        raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number of at least 1")
     return int(value)
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Split `s3://bucket/prefix/` into bucket and prefix, or raise ValueError for another URL."""
+    """Split `s3://bucket/prefix/` into bucket and prefix. Raise ValueError for any other URL."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise ValueError(f"{url!r} is not an address like s3://bucket/prefix")
@@ -47,13 +47,13 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def s3_client() -> Any:
-    """Return the S3 client of boto3, which all threads share and which retries transient errors."""
+    """Return boto3's S3 client. All threads share the client, and it retries transient errors."""
     return _client(tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
 
 
 @cache
 def _client(environment: tuple[tuple[str, str], ...]) -> Any:
-    # The cache key is AWS's variables, so that changed variables give a new client.
+    # AWS's variables are the cache key, so changed variables lead to a new client.
     import boto3
     from botocore.config import Config
 
@@ -66,13 +66,13 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
     )
     client = session.client("s3", config=config)
     if _is_own(client.meta.endpoint_url) and "addressing_style" not in given:
-        # Other servers seldom resolve bucket.host.
+        # Servers other than AWS seldom resolve the host name bucket.host.
         client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
     return client
 
 
-def _findings() -> tuple[str, str, bool]:
-    """Return the endpoint and region of boto3, and whether host names contain the bucket's name.
+def _location() -> tuple[str, str, bool]:
+    """Return boto3's endpoint, its region, and whether host names contain the bucket's name.
 
     The endpoint is "" for AWS, and the region is "" if none is set.
     """
@@ -85,7 +85,7 @@ def _findings() -> tuple[str, str, bool]:
 def browser_address(address: str) -> str:
     """Return the URL at which a browser opens an object, in AWS's console or on another server."""
     bucket, _, key = address.removeprefix("s3://").partition("/")
-    endpoint, _region, _virtual = _findings()
+    endpoint = _location()[0]
     console = "https://s3.console.aws.amazon.com/s3/object"
     return f"{endpoint}/{bucket}/{key}" if endpoint else f"{console}/{bucket}?prefix={key}"
 
@@ -96,14 +96,14 @@ def _is_own(endpoint: str) -> bool:
 
 
 def is_lasting(error: Any) -> bool:
-    """Return whether a ClientError of boto3 is lasting, so that retries are useless."""
+    """Return whether a retry can't help against a ClientError of boto3."""
     code = error.response.get("Error", {}).get("Code", "")
     return code in _LASTING or code.endswith("AccessDeniedException")
 
 
 def lance_options() -> dict[str, str]:
     """Return LanceDB's storage options for S3: boto3's endpoint, region and addressing style."""
-    endpoint, region, virtual_hosts = _findings()
+    endpoint, region, virtual_hosts = _location()
     options = {"aws_region": region} if region else {}
     if endpoint:
         options |= {
@@ -118,7 +118,7 @@ def arrow_files() -> Any:
     """Return Arrow's S3 file system with boto3's endpoint, region and addressing style."""
     import pyarrow.fs as pafs
 
-    endpoint, region, virtual_hosts = _findings()
+    endpoint, region, virtual_hosts = _location()
     options: dict[str, Any] = {"region": region} if region else {}
     if endpoint:
         parts = urlsplit(endpoint)
@@ -134,10 +134,10 @@ def arrow_files() -> Any:
 
 @contextmanager
 def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
-    """Turn boto3's errors inside the block into errors of one line.
+    """Turn boto3's errors inside the block into one-line errors with the place and a known remedy.
 
-    The line has the place and, if known, a remedy. Raise ConfigError if retries can't help, or else
-    StoreError. `client` is the S3 client in use, by default the client of `s3_client`.
+    Raise ConfigError if retries can't help, or else StoreError. `client` is the S3 client in use,
+    by default the client of `s3_client`.
     """
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import (
@@ -157,8 +157,8 @@ def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
         raise StoreError(f"{place}: {one_line(error)}") from None
     except (NoCredentialsError, NoRegionError, ProfileNotFound) as error:
         raise ConfigError(
-            f"{place}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
-            f"AWS_REGION, or run where a role gives them"
+            f"{place}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) "
+            f"and AWS_REGION, or run on a machine whose role provides them"
         ) from None
     except (BotoCoreError, Boto3Error) as error:
         tried = client.meta.config.retries["total_max_attempts"] if client else attempts()

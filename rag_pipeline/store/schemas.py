@@ -13,10 +13,10 @@ def _required(kind: pa.DataType, *names: str) -> list[pa.Field]:
 
 
 _STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
-"""The first fields of every table, which identify the inputs of a row (see `store`)."""
+"""The first fields of every table. They identify the inputs of a row (see `store`)."""
 _TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
 _ORIGIN = pa.field("origin", pa.string())
-"""The object of a bucket, and its version, that a document was read from. It is null for a file."""
+"""The bucket's object that a document was read from, with its version. It is null for a file."""
 
 DOCUMENTS_SCHEMA = pa.schema(
     [
@@ -44,10 +44,10 @@ CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
 
 
 def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
-    """Return the schema of a vector index: contextualized chunks with a unit vector each.
+    """Return the schema of a vector index: contextualized chunks, each with a unit vector.
 
-    If `token_vectors` is True, two byte columns are added: the sign bits of each token's vector,
-    and the distinct token ids (uint32). If `dimension` is -1, vectors may have any length.
+    If `token_vectors` is True, two byte columns are added: the distinct token ids (uint32), and the
+    sign bits of each token's vector. If `dimension` is -1, vectors may have any dimension.
     """
     fields = _required(pa.list_(pa.float32(), dimension), "vector")
     if token_vectors:
@@ -56,12 +56,12 @@ def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
 
 
 def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with this schema from lists of values. JSON columns take JSON texts."""
+    """Return a batch with this schema from lists of values. JSON columns need JSON texts."""
     return pa.RecordBatch.from_pydict(columns, schema)
 
 
 def parse_metadata(value: str | None) -> dict[str, Any]:
-    """Return the value of a metadata column as a dictionary, or {} if it is no JSON object."""
+    """Return the value of a metadata column as a dictionary, or {} if it is not a JSON object."""
     return {**_parsed(value)} if value else {}
 
 

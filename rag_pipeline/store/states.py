@@ -1,4 +1,4 @@
-"""Cache the states of documents in table versions, and what a look at many partitions reads."""
+"""Cache the document states of table versions, and the values that one inspection reads."""
 
 import hashlib
 from collections import OrderedDict
@@ -13,10 +13,7 @@ _MOST_DOCUMENTS = 500_000
 
 
 class DocumentState(NamedTuple):
-    """Hold the content hash and fingerprint that a document's rows were made from.
-
-    `rows` is the number of these rows.
-    """
+    """The content hash and fingerprint of a document's rows, and the number of these rows."""
 
     content_hash: str
     fingerprint: str
@@ -36,7 +33,7 @@ StateKey = tuple[str, str, int]
 
 
 class StateCache:
-    """Cache the states of the most recently read table versions, which never change."""
+    """A cache of the states of recently read table versions. A version's state never changes."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[StateKey, TableState] = OrderedDict()
@@ -72,7 +69,7 @@ def _digest(state: TableState) -> str:
     return digest.hexdigest()[:16]
 
 
-# --- a look at many partitions, which changes nothing ---
+# --- inspections of many partitions ---
 
 _T = TypeVar("_T")
 _READ: ContextVar[dict[Hashable, Any] | None] = ContextVar("read", default=None)
@@ -80,9 +77,9 @@ _READ: ContextVar[dict[Hashable, Any] | None] = ContextVar("read", default=None)
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Keep what `read_once` reads, until the end of the block. Other threads read for themselves.
+    """Cache the values of `read_once` until the end of the block, for this thread only.
 
-    A change of the store is not seen within the block, nor in a look inside a look.
+    The block, and blocks inside it, do not see later changes of the store.
     """
     before = _READ.set({} if (outer := _READ.get()) is None else outer)
     try:
@@ -92,7 +89,7 @@ def looking() -> Iterator[None]:
 
 
 def read_once(key: Hashable, read: Callable[[], _T]) -> _T:
-    """Return the value of `read`, or its earlier value for the same key in this look."""
+    """Call `read`, or return its earlier value for this key inside a `looking` block."""
     known = _READ.get()
     if known is None:
         return read()

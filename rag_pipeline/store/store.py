@@ -27,7 +27,7 @@ _SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
 
 
 class Store:
-    """Read and write the tables, small files and published folders of one corpus."""
+    """The tables, small files and published folders of one corpus."""
 
     def __init__(self, url: str, corpus: str, keep_versions: timedelta = KEEP_VERSIONS) -> None:
         self.url = url.rstrip("/")
@@ -41,7 +41,7 @@ class Store:
             raise ConfigError(f"store: {url}: {one_line(error)}") from None
 
     def table(self, name: str, schema: pa.Schema) -> Table:
-        """Return a handle on a table that may not exist yet."""
+        """Return a table, which may not exist yet."""
         return Table(self.files, name, schema, self._keep_versions, self._states)
 
     def tables(self) -> list[str]:
@@ -56,7 +56,7 @@ class Store:
     # --- hashes ---
 
     def hash_table(self, name: str) -> Hashes:
-        """Hash the new files of a table, forget deleted files, and return all hashes by path."""
+        """Record the hashes of a table's new files, drop deleted files, and return all hashes."""
         table, place = self.table(name, None), f"tables/{name}.lance"
         known = dict(self.hashes_of(name, table.identity))
         wanted = {f"{place}/{path}" for files in table.files().values() for path in files}
@@ -71,7 +71,7 @@ class Store:
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
         """Return the recorded hashes of a table's files, or {} if there is no readable record.
 
-        If `identity` is given, a record of another table that had this name does not count.
+        If `identity` is given, ignore the record of an earlier table with this name.
         """
         with suppress(StoreError):
             record = self.read_json(_hashes_file(name)) or {}
@@ -101,15 +101,12 @@ class Store:
             whole = hashes.SEAL not in note or note[hashes.SEAL] == hashes.rows_hash(rows, note)
         if not whole:
             raise StoreError(
-                f"{self.address(path)}: altered since it was written: its hash differs"
+                f"{self.address(path)}: its hash differs, so it was altered after it was written"
             )
 
     @property
     def calls_path(self) -> Path:
-        """Return the path of this machine's database of calls.
-
-        If the store is a bucket, the database is outside the store.
-        """
+        """Return the path of this machine's database of calls, which is never in a bucket."""
         return self.files.calls_folder / "calls.sqlite"
 
     # --- small files ---
@@ -212,13 +209,13 @@ class Store:
         self.files.publish(built, path, folders.list_files(built))
 
     def local_folder(self, path: str) -> Path:
-        """Return a published folder on this machine, or raise StoreError if there is none.
+        """Return a published folder on this machine, or raise StoreError if it does not exist.
 
-        A folder of a bucket is copied once. Each call compares the hashes of the copied files.
+        A folder of a bucket is copied once. Each call compares the hashes of its files.
         """
         folder = self.files.local_folder(path)
         if folder is None:
-            raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
+            raise StoreError(f"{self.address(path)}: no such folder; run `rag run` again")
         return folder
 
 

@@ -1,6 +1,7 @@
 """Read and write LanceDB tables whose rows belong to documents.
 
-LanceDB writes. pylance reads, because it needs less processor time.
+LanceDB creates tables and vector indexes. pylance does all other work, because it needs less
+processor time.
 """
 
 import os
@@ -31,20 +32,20 @@ MAX_FRAGMENTS = 16
 MAX_DELETED = 0.2
 """Share of deleted rows (0 to 1) above which a table is rewritten without them."""
 MAX_UNINDEXED = 0.05
-"""Maximum share of rows (0 to 1) outside an index. Each search reads all of these rows."""
+"""Maximum share of rows (0 to 1) outside an index. Each search scans these rows."""
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` gets an index."""
-os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in index statistics
+os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # index statistics don't need them
 _PATIENCE_SECONDS = 120.0
-"""Seconds for which a replacement is tried again while other processes commit first."""
+"""Maximum time for which a replacement is tried again while other processes commit."""
 _LONGEST_PAUSE_SECONDS = 1.0
 _REBASES = 20
-"""Number of times that Lance itself repeats a commit after commits that do not conflict."""
+"""Maximum number of times that Lance repeats a commit after commits that do not conflict."""
 
 
 @dataclass(eq=False)
 class Table:
-    """Read and write a LanceDB table whose rows belong to documents."""
+    """A LanceDB table whose rows belong to documents."""
 
     _files: Files
     name: str
@@ -54,27 +55,27 @@ class Table:
     at: int | None = None
     """The version to read, or None for the newest version."""
     _opened: Any | None = None
-    """The version `at`, if it stays open for many reads."""
+    """The open version `at`, if it stays open for many reads."""
 
     def fixed(self) -> "Table":
-        """Return this table at its newest version, so that several reads see the same rows."""
+        """Return this table pinned to its newest version: all reads see the same rows."""
         return replace(self, at=self.version) if self.exists() else self
 
     def opened(self, version: int) -> "Table":
-        """Return this table at a version that stays open, which saves 5 ms per read."""
+        """Return this table at a version that stays open. Each read then saves 5 ms."""
         return replace(self, at=version, _opened=self.dataset(version))
 
     def ensure(self) -> None:
-        """Create the table, or replace a table with other columns."""
+        """Create the table. Replace an existing table that has other columns."""
         with clear_errors(self.name):
             table = self._created()
             if table is None:
                 try:
-                    self._database.create_table(self.name, schema=self._stamped())
+                    self._files.database.create_table(self.name, schema=self._stamped())
                 except ValueError:  # another process was first
                     self.dataset()
             elif not self._fits(table.schema):
-                self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
+                self.overwrite(())
 
     def _stamped(self) -> pa.Schema:
         return self.schema.with_metadata({_IDENTITY.decode(): uuid4().hex})
@@ -90,10 +91,6 @@ class Table:
     def exists(self) -> bool:
         """Return whether the table has been created."""
         return self._open_if_created() is not None
-
-    @property
-    def _database(self) -> "lancedb.DBConnection":
-        return self._files.database
 
     def _created(self) -> Any | None:
         """Return the newest version, or None if there is no table."""
@@ -120,7 +117,7 @@ class Table:
     def _open_at(self, version: int | None) -> Any:
         try:
             table = self._files.open_table(self.name, version)
-            len(table.schema)  # an unknown type of a column ends Lance's thread here
+            len(table.schema)  # raises here if the type of a column is unknown
             return table
         except BaseException as error:
             if not is_of_store(error):
@@ -131,10 +128,10 @@ class Table:
     def open(self) -> "lancedb.table.Table":
         """Open the newest version for writing. Raise StoreError if that fails."""
         with clear_errors(self.name, "open"):
-            return self._database.open_table(self.name)
+            return self._files.database.open_table(self.name)
 
     def has_version(self, version: int, whole: bool = False) -> bool:
-        """Return whether a version opens. If `whole` is True, its `state` must be readable, too."""
+        """Return whether a version opens and, if `whole` is True, whether its state is readable."""
         with suppress(StoreError):
             table = self.dataset(version)
             if whole:
@@ -162,7 +159,7 @@ class Table:
         return found
 
     def documents_since(self, known: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the ids of documents with rows in files other than `known`, and all data files."""
+        """Return the ids of documents with rows outside the `known` files, and all data files."""
         with clear_errors(self.name, "read"):
             lance = self.dataset()
             files = data_files(lance)
@@ -181,8 +178,8 @@ class Table:
     def state(self, version: int | None = None) -> TableState:
         """Return the content hash, fingerprint and row count of each document's rows.
 
-        If a document's rows differ in hash or fingerprint, its hash and fingerprint are "", so the
-        document counts as stale. Return {} if there is no table.
+        If a document's rows differ in hash or fingerprint, its hash and fingerprint are "". The
+        document then counts as stale. Return {} if there is no table.
         """
         wanted = self.at if version is None else version
         key = self._files.address, self.name, "state", wanted
@@ -241,9 +238,9 @@ class Table:
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Replace all rows of these documents, and return the number of new rows.
 
-        One commit deletes the old rows and adds the new rows. Every version therefore has only old
-        or only new rows of a document, even after a crash. If another process commits first, the
-        commit is repeated on the newer version.
+        One commit deletes the old rows and adds the new rows. Even after a crash, no version mixes
+        old and new rows of a document. If another process commits first, repeat the commit on the
+        newer version. Raise StoreError if that fails for 2 minutes.
         """
         given = list(batches)
         rows = pa.Table.from_batches(given, self.schema) if given else None
@@ -261,16 +258,16 @@ class Table:
                 time.sleep(random.uniform(0, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         raise StoreError(
-            f"{self.name}: other processes wrote to it for {_PATIENCE_SECONDS:g} s without a "
-            f"pause; end them and run again"
+            f"{self.name}: other processes wrote to this table for {_PATIENCE_SECONDS:g} s without "
+            f"a pause; end them and run again"
         )
 
     def _committed(self, lance: Any, document_ids: Sequence[str], written: list[Any]) -> bool:
-        """Commit a replacement on this version, and return False if another commit was first.
+        """Commit a replacement on this version. Return False if another commit was first.
 
         Each replacement also lists the first fragment as changed. Lance then refuses the later of
         two replacements, even if both only add rows of one new document. A table without fragments
-        is overwritten, which Lance refuses if any other commit was first.
+        is overwritten. Lance refuses an overwrite after any other commit.
         """
         from lance import LanceOperation
         from lance.commit import CommitConflictError
@@ -297,9 +294,9 @@ class Table:
         return True
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Replace all rows of the table by a new version. Pinned versions stay."""
+        """Replace the table's columns and rows by a new version. Pinned versions stay."""
         with clear_errors(self.name):
-            self._database.create_table(
+            self._files.database.create_table(
                 self.name,
                 pa.RecordBatchReader.from_batches(self.schema, batches),
                 schema=self._stamped(),
@@ -336,8 +333,8 @@ class Table:
         for index in indexes(lance):
             added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
             if worn or added or index["num_indices"] > 1:
-                # All parts become one: Lance never merges fragments that belong to different
-                # parts. `retrain` and LanceDB's `optimize` would leave one partition of many.
+                # All parts become one, because Lance never merges fragments of different parts.
+                # `retrain` and LanceDB's `optimize` reduce the index to a single partition.
                 lance.optimize.optimize_indices(
                     num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
                 )
@@ -356,21 +353,21 @@ class Table:
             return int((done.stats if dry_run else done).bytes_removed)
 
     def examine(self) -> TableState:
-        """Return the newest version's state from its files, or raise StoreError if it is torn."""
+        """Read the newest version's state from its files, or raise StoreError if a file is torn."""
         with clear_errors(self.name, "read"):
             table = self.dataset()
             table.validate()
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
-        """Return the sorted ids of the documents that have a row more than once."""
+        """Return the sorted ids of the documents with duplicate rows."""
         table = self.dataset()
         columns = [name for name in ("document_id", "chunk_id") if name in table.schema.names]
         counted = self._counted(table, columns)
         return sorted({row["document_id"] for row in counted if row["count_all"] > 1})
 
     def last_readable(self) -> int | None:
-        """Return the newest version that can be read, or None if there is none."""
+        """Return the newest readable version, or None if there is none."""
         try:
             with clear_errors(self.name, "read"):
                 versions = [int(v["version"]) for v in self.dataset().versions()]
@@ -384,7 +381,7 @@ class Table:
             self.dataset(version).restore()
 
     def pin(self, tag: str, version: int) -> None:
-        """Protect a version from clean-up under a tag, and move the tag if it exists."""
+        """Tag a version, which protects it from clean-up. Move the tag if it exists."""
         with clear_errors(self.name):
             tags = self.dataset().tags
             if tag in tags.list():

@@ -14,16 +14,16 @@ UNFINISHED = ".tmp-"
 def new_name(folder: Path) -> Path:
     """Return an unused path in a folder, for a new file or folder.
 
-    `tempfile` would hide the new file from other users, such as a server that reads it.
+    `tempfile` would make the file unreadable for other users, such as a server's.
     """
     return folder / f"{UNFINISHED}{secrets.token_hex(8)}"
 
 
 @contextmanager
 def written(folder: Path, content: bytes) -> Iterator[Path]:
-    """Write a new file, and yield its temporary path. The block moves the file to its final path.
+    """Write a file, and yield its temporary path. The block moves the file to its final path.
 
-    Delete the file if the block did not move it.
+    Afterwards, delete the file if the block did not move it.
     """
     path = new_name(folder)
     try:
@@ -38,7 +38,7 @@ def written(folder: Path, content: bytes) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder inside the block. Other threads and processes wait for the lock."""
+    """Lock a folder inside the block. Other threads and processes wait for the lock."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -48,10 +48,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the text of a user's file, or raise OSError and leave the file unchanged.
+    """Replace the text of a user's file. If that fails, raise OSError and leave the file unchanged.
 
-    If the path is a link, its target is replaced. The file keeps its permissions. A special file
-    such as `/dev/stdout` is not replaced, but receives the text.
+    If the path is a link, replace its target. The file keeps its permissions. Write the text into
+    a special file, such as `/dev/stdout`.
     """
     target = path.resolve()
     if path.exists() and not path.is_file():

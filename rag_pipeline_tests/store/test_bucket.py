@@ -66,7 +66,7 @@ def test_a_lasting_refusal_is_one_line(behind, bucket, of_objects, monkeypatch):
         with pytest.raises(StoreError, match=r"cannot read a\.json"):
             Store(bucket, "tiny").read_json("a.json")
     with behind(every(1, "denied")):
-        with pytest.raises(ConfigError, match=r"AccessDenied.*the credentials in use may not"):
+        with pytest.raises(ConfigError, match=r"AccessDenied.*allow this action"):
             indexing.update_documents(of_objects)
         with pytest.raises(ConfigError, match=r"^s3://bucket/prefix/tiny/a.json: .*AccessDenied"):
             Store(bucket, "tiny").write_json_if("a.json", 1, None)

@@ -87,7 +87,7 @@ def test_a_missing_file_is_named(store):
 def test_a_folder_without_its_list_is_not_there_yet(store):
     boto3.client("s3").delete_object(Bucket="bucket", Key=f"{KEY}/FILES.json")
     assert not store.files.has_folder(PATH)
-    with pytest.raises(StoreError, match="no lexical/a/x; run `rag run` again"):
+    with pytest.raises(StoreError, match="lexical/a/x: no such folder; run `rag run` again"):
         store.local_folder(PATH)
     publish(store, "index of build 2")
     assert (store.local_folder(PATH) / "index").read_text() == "index of build 2"

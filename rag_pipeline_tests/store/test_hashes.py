@@ -69,7 +69,7 @@ def test_what_was_altered_in_a_json_file_is_told(store):
     assert store.read_json("evaluation/leaderboard.json") == {"n": 0.5, "names": ["a", "ü"]}
     content = store.read_bytes("evaluation/leaderboard.json")
     store.write_bytes("evaluation/leaderboard.json", content.replace(b"0.5", b"0.7"))
-    with pytest.raises(StoreError, match=r"leaderboard.json: altered since it was written"):
+    with pytest.raises(StoreError, match=r"leaderboard.json: its hash differs"):
         store.check_file("evaluation/leaderboard.json")
 
 

@@ -34,7 +34,7 @@ def test_a_folder_is_published_whole_and_once(store):
         store.publish_folder(folder, "lexical/a/x")
         assert not folder.exists()
     assert (store.local_folder("lexical/a/x") / "index").read_text() == "first"
-    with pytest.raises(StoreError, match="no lexical/a/y"):
+    with pytest.raises(StoreError, match="lexical/a/y: no such folder"):
         store.local_folder("lexical/a/y")
 
 

@@ -179,7 +179,7 @@ def test_new_rows_are_found_before_and_after_they_are_in_the_index(table, monkey
 def test_writers_that_never_pause_are_told(table, monkeypatch):
     monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(Table, "_committed", lambda *arguments: False)
-    with pytest.raises(StoreError, match="other processes wrote to it"):
+    with pytest.raises(StoreError, match="other processes wrote to this table"):
         table.replace(["a"], [chunk_rows("a", 1)])
 
 
