@@ -15,12 +15,10 @@ from rag_pipeline.loading.code import symbols_of
 def chunk(
     document: Document, settings: ChunkingSettings, models: Models | None = None
 ) -> list[Chunk]:
-    """Cut a document into distinct chunks, sorted by start and end.
+    """Cut a document into distinct chunks, sorted by start and end. Omit blank chunks.
 
-    Blank chunks are left out. Methods with a maximum size cut source code between its definitions.
-    Chunks are trimmed, and together they cover all text except white space. This does not hold for
-    the method `given`, whose spans stay as they are, and for methods of plugins.
-
+    Methods with a maximum size cut source code between its definitions. The packaged methods trim
+    chunks, and their chunks cover all text except white space. Only `given` leaves spans unchanged.
     Raise ValueError if `models` is None and the method needs more than the packaged tokenizer.
     Raise DocumentError if a span is empty or outside the text.
     """
@@ -36,7 +34,7 @@ def chunk(
         if not 0 <= start < end <= len(text):
             raise DocumentError(
                 document.document_id,
-                f"{settings.method} chunk {start}-{end} is not a span of a text of {len(text)} "
+                f"{settings.method} chunk {start}-{end} is outside the text of {len(text)} "
                 f"characters; 0 <= start < end <= length must hold",
             )
     found = ((start, end, text[start:end]) for start, end in ordered)
@@ -44,7 +42,7 @@ def chunk(
 
 
 class NoCorpus:
-    """Offer only the packaged tokenizer, for methods that are used without a corpus file."""
+    """The models of methods without a corpus file: only the packaged tokenizer."""
 
     @property
     def config(self) -> CorpusConfig:

@@ -13,9 +13,9 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class FixedChunking(ChunkingSettings):
-    """Cut text into windows of `tokens` tokens that overlap by `overlap` tokens.
+    """Chunking into windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    `tokens_of` names the embedding whose tokenizer is used. The default is the packaged model.
+    `tokens_of` names the embedding that counts tokens, by default the packaged model.
     """
 
     method: Literal["fixed"]
@@ -46,8 +46,8 @@ class FixedChunking(ChunkingSettings):
 def fixed_spans(text: str, tokens: int, overlap: int, starts: TokenStarts) -> list[Span]:
     """Return windows of `tokens` tokens that overlap by `overlap` tokens.
 
-    `starts` holds the offset of each token. A window ends where the next token starts, so the
-    windows include characters that belong to no token.
+    `starts` holds the offset of each token. A window ends at the next token's start, and therefore
+    includes the characters between tokens.
     """
     spans: list[Span] = []
     step = tokens - overlap

@@ -1,4 +1,4 @@
-"""Take chunks from a `chunks.jsonl` that another program wrote."""
+"""Read chunks from a `chunks.jsonl` that another program wrote."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_lin
 
 
 class GivenChunking(ChunkingSettings):
-    """Take spans from a `chunks.jsonl` file, which lies beside the queries by default."""
+    """Chunking by the spans in `path`, by default `chunks.jsonl` beside the queries."""
 
     any_document = False
     method: Literal["given"]
@@ -41,7 +41,7 @@ class GivenChunking(ChunkingSettings):
     def _read(self, config: CorpusFile) -> Mapping[str, Sequence[Span]]:
         path = self.file(config)
         stat = path.stat()
-        return _read_once(path, stat.st_mtime_ns, stat.st_size)
+        return _spans_in(path, stat.st_mtime_ns, stat.st_size)
 
     def file(self, config: CorpusFile) -> Path:
         """Return the path of the file, or raise ConfigError if the file is missing."""
@@ -50,11 +50,9 @@ class GivenChunking(ChunkingSettings):
         elif config.queries_path:
             path = config.queries_path.parent / "chunks.jsonl"
         else:
-            raise ConfigError(
-                "path: required, because there is no `queries` file with chunks beside it"
-            )
+            raise ConfigError("path: required, because the corpus has no `queries` file")
         if not path.is_file():
-            raise ConfigError(f"no such file: {path} (a `given` chunking reads its spans from it)")
+            raise ConfigError(f"path: no such file with the spans of a `given` chunking: {path}")
         return path
 
 
@@ -65,7 +63,7 @@ class _Line(SourceRecord):
 
 
 @lru_cache(maxsize=2)
-def _read_once(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Span]]:
+def _spans_in(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Span]]:
     return read_given_chunks(path)
 
 
@@ -73,8 +71,8 @@ def read_given_chunks(path: Path) -> dict[str, list[Span]]:
     """Return the spans in a file by document_id.
 
     Each line is `{"document_id", "start", "end"}`, with offsets in code points. Other keys are
-    ignored. Raise InputError with the file, line, field and value of a fault. This function does
-    not compare spans with the text. `chunk` does, so a wrong span costs only its document.
+    ignored. Raise InputError with file, line, field and value. `chunk` compares the spans with the
+    text, so a wrong span affects only its document.
     """
     spans: dict[str, list[Span]] = {}
     for number, line in read_lines(path):

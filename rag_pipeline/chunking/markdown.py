@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
-"""Match the line endings of CommonMark, which the parser's line numbers count."""
+"""Matches the line endings of CommonMark. The parser's line numbers count these."""
 
 
 class MarkdownChunking(SizedChunking):
-    """Cut Markdown into one chunk per section, and split sections that exceed the maximum size."""
+    """Chunking of Markdown by sections. Sections over the maximum size are split."""
 
     method: Literal["markdown"]
     max_characters: int | None = Field(default=1000, ge=32)
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Return the sections of a document, cut to the maximum size."""
+        """Return the sections of a document, each cut to the maximum size."""
         return markdown_spans(document.text, self.limit(document.text, models))
 
 
 def markdown_spans(text: str, limit: Limit) -> list[Span]:
     """Return the sections of a text.
 
-    Sections over the limit are cut by `recursive_spans`. Headings in quotes, lists and code do not
+    Cut sections over the limit by `recursive_spans`. Headings in quotes, lists and code do not
     count. A section without text is joined with the next section. The heading of a cut section
-    stays with the text below it, if the heading is at most half as long as the limit.
+    stays with the text below it if the heading has at most half of the maximum size.
     """
     return [
         span
@@ -50,7 +50,7 @@ def markdown_spans(text: str, limit: Limit) -> list[Span]:
 
 
 def _sections(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the start of each section, the start of the text below its heading, and its end."""
+    """Yield each section's start, the start of the text below its heading, and its end."""
     start = body = 0
     for heading, below in _headings(text):
         if text[body:heading].strip():
@@ -68,7 +68,7 @@ def _headings(text: str) -> Iterator[Span]:
 
 
 def _tokens(text: str) -> "list[Token]":
-    with collection_paused():  # otherwise the time is not linear
+    with collection_paused():  # makes the time linear
         return _parser().parse(text)
 
 
@@ -76,5 +76,5 @@ def _tokens(text: str) -> "list[Token]":
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    # Inline rules take most of the time, and only block structure is needed.
+    # Inline rules take most of the time, and chunking needs only the block structure.
     return MarkdownIt("commonmark").disable(["inline", "reference"])

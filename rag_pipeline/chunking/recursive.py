@@ -1,6 +1,6 @@
-"""Cut text into pieces of a maximum size, at the largest separators.
+"""Cut text at its largest separators into pieces of a maximum size.
 
-The method is that of LangChain's RecursiveCharacterTextSplitter, without overlap. Text over the
+The method follows LangChain's RecursiveCharacterTextSplitter, without overlap. Text over the
 maximum size is cut at blank lines. Pieces that are still too large are cut at line ends, then at
 sentence ends, words and characters. Neighbouring pieces of one cut are joined while they fit.
 """
@@ -32,12 +32,12 @@ Cuts = Callable[[str, int, int], Iterator[int]]
 
 
 class RecursiveChunking(SizedChunking):
-    """Split at the largest separators that keep pieces within the maximum size."""
+    """Chunking at the largest separators that keep pieces within the maximum size."""
 
     method: Literal["recursive"]
 
     def spans(self, document: Document, models: Models) -> list[Span]:
-        """Cut a document at its largest separators."""
+        """Return the pieces of a document."""
         return recursive_spans(document.text, self.limit(document.text, models))
 
 
@@ -60,18 +60,17 @@ def recursive_spans(
 ) -> list[Span]:
     """Return the pieces of `text[start:end]` within the limit, in linear time.
 
-    A piece that does not fit is cut at the first separator of `levels`. Its parts that do not fit
-    are cut at the next separator. Separators up to the offset `glued` are ignored.
+    A piece over the limit is cut at the first separator of `levels`. Parts over the limit are cut
+    at the next separator. Separators up to the offset `glued` are ignored.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
     return [piece for span in spans for piece in _split(text, span, limit, glued, levels)]
 
 
 def sentences_within(text: str, limit: Limit) -> list[Span]:
-    """Return the sentences of a text. Sentences over the limit are cut by `recursive_spans`.
+    """Return the sentences of a text. Cut sentences over the limit by `recursive_spans`.
 
-    If the limit is in tokens, each table row and each line of fenced code is a sentence (see
-    `whole_lines`).
+    If the limit has tokens, each table row and each line of fenced code counts as a sentence.
     """
     sentences = whole_lines(text) if limit.tokens is not None else sentence_spans(text)
     return [piece for start, end in sentences for piece in recursive_spans(text, limit, start, end)]
@@ -109,9 +108,9 @@ def _split(
 def code_spans(text: str, symbols: Sequence[Symbol], limit: Limit) -> list[Span]:
     """Cut source code into chunks of whole functions and types.
 
-    A chunk holds as many neighbouring definitions as fit into the limit. A larger definition is cut
-    between its inner definitions, then at blank lines, line ends and words. `symbols` must be
-    sorted, with outer definitions first.
+    A chunk holds as many neighbouring definitions as fit the limit. A definition over the limit is
+    cut between its inner definitions, then at blank lines, line ends and words. `symbols` must be
+    in the order of the text, with outer definitions before inner definitions.
     """
     edges: list[list[int]] = []
     ends: list[int] = []

@@ -23,12 +23,11 @@ _Distances = npt.NDArray[np.float64]
 
 
 class SemanticChunking(SizedChunking):
-    """Cut where the distance between the vectors of neighbouring sentences is unusually large.
+    """Chunking at unusually large distances between the vectors of neighbouring sentences.
 
     Text is cut at distances above mean + `threshold` * standard deviation. In short documents, the
     maximum size affects the cuts more than `threshold` does. Each sentence is embedded with
-    `window` neighbours on each side. `embedding` names the model. The default is the packaged
-    model.
+    `window` neighbours on each side. `embedding` names the model, by default the packaged model.
     """
 
     method: Literal["semantic"]
@@ -41,11 +40,11 @@ class SemanticChunking(SizedChunking):
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Return spans of whole sentences, cut where neighbouring sentences differ most.
 
-        One call embeds all sentences. Text is cut at cosine distances above mean + `threshold` *
-        population standard deviation of the document (after Kamradt, "5 Levels of Text Splitting").
-        Pieces under `min_characters` are joined with the nearer neighbour. Pieces over the maximum
-        size are cut at their largest distance, if possible with `min_characters` on both sides.
-        Sentences over the maximum size are first cut by `recursive_spans`.
+        Text is cut at cosine distances above the document's mean + `threshold` * population
+        standard deviation (after Kamradt, "5 Levels of Text Splitting"). Pieces under
+        `min_characters` are joined with the nearer neighbour. Pieces over the maximum size are cut
+        at their largest distance, if possible with `min_characters` on both sides. Sentences over
+        the maximum size are first cut by `recursive_spans`.
         """
         text = document.text
         limit = self.limit(text, models)
@@ -77,7 +76,7 @@ def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
 
 
 def _distances(vectors: Vectors, sentences: int) -> _Distances:
-    """Return the cosine distance of each row to the next row, or 1 if a row is all zeros."""
+    """Return the cosine distance between each row and the next, or 1 if a row is all zeros."""
     if vectors.ndim != 2 or len(vectors) != sentences:
         raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
@@ -90,10 +89,7 @@ def _distances(vectors: Vectors, sentences: int) -> _Distances:
 def _join_short(
     pieces: list[Span], sentences: Sequence[Span], distances: _Distances, minimum: int
 ) -> list[Span]:
-    """Join each piece under `minimum` characters with the nearer neighbour.
-
-    If both are equally near, join it with the left neighbour.
-    """
+    """Join each piece under `minimum` characters with the nearer neighbour, in a tie the left."""
     joined: list[Span] = []
     first = 0
     for _, past in pieces:
@@ -115,7 +111,7 @@ def _split_long(
     settings: SemanticChunking,
     limit: Limit,
 ) -> Iterator[Span]:
-    """Split a piece at its largest inner distance until all parts fit the limit."""
+    """Split a piece at its largest inner distances until all parts fit the limit."""
     todo = [piece]
     while todo:
         first, past = todo.pop()
@@ -129,7 +125,7 @@ def _split_long(
         inner = np.where(smaller >= settings.min_characters, distances[first : past - 1], -np.inf)
         if np.isneginf(inner).all():
             inner = distances[first : past - 1]
-        # Take the most central of equal distances, so that a monotonous text is halved.
+        # Of equal distances, take the most central, which halves a monotonous text.
         equals = np.flatnonzero(inner >= inner.max() - _NOISE)
         cut = first + 1 + int(equals[smaller[equals].argmax()])
         todo += [(cut, past), (first, cut)]

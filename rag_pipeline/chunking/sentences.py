@@ -12,7 +12,7 @@ _END = re.compile(
       | ;\s+(?:(?:and|or)\s+)?(?=\([A-Za-z0-9]{1,4}\)\s)""",
     re.VERBOSE,
 )
-"""Match a possible sentence end. A run of stops is one match, so a million dots are read once."""
+"""Matches a possible sentence end. A run of stops is one match, which keeps the time linear."""
 
 _NUMBER = r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivxlcIVXLC]{1,4})"
 _UNIT_WORD = (
@@ -26,7 +26,7 @@ _CLAUSE_HEADING = re.compile(
         \s+ [^.!?;]{{1,50}}""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Match the head of a numbered clause ("2." or "2. Term."), which the next sentence includes."""
+"""Matches the head of a numbered clause ("2." or "2. Term."), which starts the next sentence."""
 LIST_ITEM = re.compile(
     rf"\s*(?:[-*+•◦▪‣·–—]\s|[#|>]|```|{_NUMBER}[.)\]]+\s|\d{{1,3}}(?:\.\d{{1,3}})+\s)"
 )
@@ -39,17 +39,17 @@ _ABBREVIATION = re.compile(
     bspw|bzw|d\.h|evtl|ggf|inkl|sog|usw|vgl|z\.b|zzgl|mme|mlle|p\.ex|sra|srta|dña""",
     re.VERBOSE,
 )
-"""Match words that never end a sentence."""
+"""Matches abbreviations that never end a sentence."""
 _BEFORE_NUMBER = re.compile(
     r"""arts?|ch|cls?|ed|exh?|figs?|max|min|nos?|nr|op|pp?|paras?|par|pts?|refs?|regs?|secs?|sect|
     sched|tel|vols?|ziff|abs|núm|pág|págs|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
     re.VERBOSE,
 )
-"""Match words that are abbreviations if a number follows."""
+"""Matches words that are abbreviations if a number follows."""
 _MAYBE_LAST = re.compile(
     r"bros|co|corp|etc|gmbh|inc|jr|llc|ltd|ph\.d|plc|sr|(?:[^\W\d_]\.)*[^\W\d_]"
 )
-"""Match words that end a sentence only if an `_OPENER` follows. The last case is initials."""
+"""Matches abbreviations and initials that end a sentence only before an `_OPENER`."""
 _OPENER = re.compile(
     r"""[\W_]{0,2}(?:A|After|All|An|And|Any|As|At|Because|Before|Both|But|By|During|Each|Either|
     Every|Except|For|From|Her?|His|However|I|If|In|Its?|Neither|No|Nothing|Notwithstanding|On|Or|
@@ -72,8 +72,7 @@ _SPLIT = {
     re.compile(rf"(?<!\w){_UNIT_WORD}$", re.IGNORECASE): re.compile(r"\d{1,3}(?:\.\d)+"),
     re.compile(r"[^\W\d_]$"): re.compile(rf"\d{{1,2}}\.\s+{_MONTH.pattern}", re.IGNORECASE),
 }
-"""Ends and starts of two lines of one sentence: "eight / (8) weeks", "under clause / 10.2",
-"am / 31. Dezember"."""
+"""Patterns for the end and start of two lines of one sentence, such as "under clause / 10.2"."""
 _LONGEST_WRAPPED_LINE = 200
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
@@ -101,9 +100,9 @@ def pieces_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iter
 def sentence_spans(text: str) -> list[Span]:
     """Return the trimmed sentences in order, in linear time.
 
-    Sentences cover all text but white space. A sentence ends at its closing punctuation, at a blank
-    line, and before a list item or numbered clause. It also ends at a line end, unless the line is
-    wrapped. A line is wrapped if the next word would not fit into the width of the paragraph's
+    Sentences cover all text except white space. A sentence ends at its closing punctuation, at a
+    blank line, and before a list item or numbered clause. It also ends at a line end, unless the
+    line is wrapped. A line is wrapped if the next word would make it longer than the paragraph's
     longest line.
     """
     return [
@@ -193,8 +192,8 @@ def _is_capitalised(head: str) -> bool:
 def whole_lines(text: str) -> list[Span]:
     """Return the sentences of a text, in linear time.
 
-    Each table row and each line of fenced code is one sentence. A heading is joined with the
-    sentence after it.
+    Each table row and each line of fenced code is one sentence. A heading is joined with the next
+    sentence.
     """
     spans: list[Span] = []
     begin = at = 0
@@ -231,7 +230,7 @@ def _with_headings(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def follows_heading(text: str, start: int, cut: int) -> bool:
-    """Return whether the last line of `text[start:cut]` that is not blank is a heading."""
+    """Return whether the last non-blank line of `text[start:cut]` is a heading."""
     end = cut
     while end > start and text[end - 1].isspace():
         end -= 1

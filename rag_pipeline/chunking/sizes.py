@@ -1,4 +1,4 @@
-"""Limit the size of chunks in characters, in tokens of an embedding model, or in both."""
+"""Limit the size of chunks in characters, in tokens of an embedding model, or both."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -12,12 +12,12 @@ from rag_pipeline.config.models import TokenStarts, embedding_or_packaged
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.errors import ConfigError
 
-_SPECIAL_TOKENS = 2
+SPECIAL_TOKENS = 2
 """Number of tokens that a model adds to a text: [CLS] and [SEP]."""
 
 
 class Limit:
-    """Limit the size of the spans of one text, in characters, tokens or both."""
+    """A maximum size for the spans of one text, in characters, tokens or both."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Limit:
         return self.tokens is None or self._tokens(start, end) <= share * self.tokens
 
     def size(self, start: int, end: int) -> int:
-        """Return a span's size in characters if the limit has characters, or else in tokens."""
+        """Return a span's size, in characters if the limit has characters, or else in tokens."""
         return end - start if self.characters is not None else self._tokens(start, end)
 
     def cuts(self, start: int, end: int) -> Iterator[int]:
-        """Yield offsets inside a span that cut the span into parts within the limit."""
+        """Yield offsets that cut a span into parts within the limit."""
         at = start
         while not self.fits(at, end):
             steps = [at + self.characters] if self.characters is not None else []
@@ -58,11 +58,11 @@ class Limit:
 
 
 class SizedChunking(ChunkingSettings):
-    """Cut chunks of at most `max_characters` characters, `max_tokens` tokens, or both.
+    """Chunking with at most `max_characters` characters, `max_tokens` tokens, or both per chunk.
 
     If only `max_tokens` is set, characters are not limited. `tokens_of` names the embedding that
-    counts tokens. The default is the packaged model. If `max_tokens` is set, table rows and lines
-    of fenced code stay whole if they fit, and no chunk ends in a heading.
+    counts tokens, by default the packaged model. If `max_tokens` is set, table rows and lines of
+    fenced code stay whole if they fit, and no chunk ends in a heading.
     """
 
     code_version = 2
@@ -79,13 +79,8 @@ class SizedChunking(ChunkingSettings):
         if made.max_characters is None and made.max_tokens is None:
             raise ValueError("set max_characters or max_tokens")
         if made.tokens_of is not None and made.max_tokens is None:
-            raise ValueError("tokens_of: has no effect without max_tokens")
+            raise ValueError("tokens_of: has no effect without max_tokens; set max_tokens")
         return made
-
-    @property
-    def by_tokens(self) -> bool:
-        """Return whether `max_tokens` is set."""
-        return self.max_tokens is not None
 
     def limit(self, text: str, models: Models) -> Limit:
         """Return the limit for the chunks of a text."""
@@ -99,17 +94,18 @@ class SizedChunking(ChunkingSettings):
         return []
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the settings of the models that the method calls or counts tokens with."""
-        counted = [embedding_or_packaged(config, self.tokens_of)] if self.by_tokens else []
-        return [*super().made_from(config), *counted]
+        """Return the settings of the models that are called or count tokens."""
+        made = super().made_from(config)
+        counts = self.max_tokens is not None
+        return [*made, embedding_or_packaged(config, self.tokens_of)] if counts else made
 
     def check(self, config: CorpusFile) -> None:
-        """Raise ConfigError if `max_tokens` is more than the embedding `tokens_of` reads."""
+        """Raise ConfigError if `max_tokens` exceeds the window of the embedding `tokens_of`."""
         if self.max_tokens is None:
             return
         window = embedding_or_packaged(config, self.tokens_of).window
-        if window is not None and self.max_tokens > window - _SPECIAL_TOKENS:
+        if window is not None and self.max_tokens > window - SPECIAL_TOKENS:
             raise ConfigError(
-                f"max_tokens: {self.max_tokens} are more than the {window - _SPECIAL_TOKENS} that "
-                f"{self.tokens_of or 'the packaged model'} reads; the rest would not be embedded"
+                f"max_tokens: {self.max_tokens} exceeds the {window - SPECIAL_TOKENS} tokens that "
+                f"{self.tokens_of or 'the packaged model'} reads; lower max_tokens"
             )

@@ -1,4 +1,4 @@
-"""Tell whether a chunk overlaps a gold span enough to count as an answer."""
+"""Decide whether a chunk overlaps a gold span enough to count as an answer."""
 
 from rag_pipeline.datamodels import Chunk, GoldSpan, ScoredChunk
 
@@ -7,9 +7,9 @@ SpanLike = Chunk | GoldSpan | ScoredChunk
 
 
 def answers(chunk: SpanLike, gold: SpanLike) -> bool:
-    """Return whether a chunk counts as an answer because it overlaps a gold span.
+    """Return whether a chunk overlaps a gold span enough to count as an answer.
 
-    Both spans must lie in one document and share at least half of the shorter span. Return False if
+    Both spans must be in one document and share at least half of the shorter span. Return False if
     a span is empty. The judge `gold` uses this rule.
     """
     if chunk.document_id != gold.document_id:

@@ -1,4 +1,4 @@
-"""Cut text into windows of as many whole sentences as fit a maximum size."""
+"""Cut text into windows of whole sentences within a maximum size."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -12,7 +12,7 @@ from rag_pipeline.datamodels import Document, Span
 
 
 class SentencesChunking(SizedChunking):
-    """Cut a document into windows, each of as many whole sentences as fit the maximum size.
+    """Chunking into windows of as many whole sentences as fit the maximum size.
 
     Consecutive windows share up to `overlap` characters, or tokens if only `max_tokens` is set.
     """
@@ -37,8 +37,8 @@ class SentencesChunking(SizedChunking):
 def window_spans(text: str, limit: Limit, overlap: int) -> Iterator[Span]:
     """Yield windows of whole sentences within the limit, in linear time.
 
-    A window starts with the last sentences of the previous window, up to `overlap` characters or
-    tokens. They leave room for the first new sentence. A sentence over the limit is cut by
+    A window repeats the last sentences of the previous window, up to `overlap` characters or
+    tokens, if the first new sentence still fits. Sentences over the limit are cut by
     `recursive_spans`.
     """
     sentences = sentences_within(text, limit)

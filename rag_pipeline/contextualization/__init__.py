@@ -1,4 +1,4 @@
-"""Write a short context for each chunk. The context is indexed with the chunk."""
+"""Write a short context for each chunk, which is indexed with the chunk."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,7 @@ def contextualize(
 ) -> list[ContextualizedChunk]:
     """Return the chunks in the same order, each with its context.
 
-    The method `none` gives empty contexts. `models` is needed only if the method calls a model.
-    Raise ProviderError if a model fails.
+    `models` is required only if the method calls a model. Raise ProviderError if a model fails.
     """
     contexts = settings.contexts(document, chunks, models or NoCorpus())
     return [ContextualizedChunk(*pair) for pair in zip(chunks, contexts, strict=True)]

@@ -1,10 +1,9 @@
-"""Let a chat model read the whole document and write the context of each chunk.
+"""Write the contexts of chunks with a chat model that reads the whole document.
 
-Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). The document comes first and
-the chunk last, so the provider's prompt cache serves the document to later chunks. If a document
-exceeds the context window, the prompt holds two texts instead: a summary by the model, and the part
-of the document around the chunk. Neighbouring chunks share a part, which the prompt cache serves
-too.
+Source: Anthropic, "Introducing Contextual Retrieval" (September 2024). A prompt begins with the
+document, which the provider's prompt cache serves to the document's later chunks. If a document
+exceeds the context window, a summary by the model and the part around the chunk replace it.
+Neighbouring chunks share this part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +36,11 @@ _SUMMARY = template_of(__file__, "summary")
 
 
 class LLMContext(ContextualizerSettings):
-    """Let the chat model `chat` read the whole document and write each context.
+    """Contexts by the chat model `chat`, which reads the whole document.
 
-    A `template` replaces the packaged prompt. It must contain `{document}` and, later, `{chunk}`.
-    These placeholders become the texts between tags. `{document_name}` is optional, and becomes the
-    title, file name, parties and date. If `structural` is set, the context begins with the
-    structural context.
+    A `template` replaces the packaged prompt. It must contain `{document}` and, later, `{chunk}`,
+    which become the texts between tags. The optional `{document_name}` becomes the title, file
+    name, parties and date. If `structural` is set, the context begins with the structural context.
     """
 
     method: Literal["llm"]
@@ -58,18 +56,18 @@ class LLMContext(ContextualizerSettings):
         places = [text.count("{document}"), text.count("{chunk}")]
         if places != [1, 1] or "{chunk}" not in text.partition("{document}")[2]:
             raise ValueError(
-                "template must hold {document} once and after it {chunk} once: a prompt that "
-                "begins with the document is served from the provider's cache"
+                "template must hold {document} once and, after it, {chunk} once: the provider's "
+                "prompt cache serves only a document that comes first"
             )
         return template
 
     @property
     def prompt(self) -> Template:
-        """Return the user's template, or the packaged template if there is none."""
+        """Return the user's template, or else the packaged template."""
         return _PROMPT.using(self.template)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return the chat model, the prompts and, if used, the structural context."""
+        """Return the chat model, the prompts and, if set, the structural context."""
         given = [StructuralContext(method="structural")] if self.structural else []
         prompts = self.prompt.version, _SUMMARY.version
         return [*super().made_from(config), *prompts, *given]
@@ -84,7 +82,7 @@ class LLMContext(ContextualizerSettings):
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
         """Yield each document with its contextualized chunks or its error.
 
-        All prompts are sent together, so many calls run at the same time.
+        All prompts are sent together, so that many calls run at the same time.
         """
         chunked = list(documents)
         chat = models.config.section("chats")[self.chat]
@@ -102,8 +100,8 @@ def contextualize_with_model(
 ) -> list[list[ContextualizedChunk] | ProviderError]:
     """Return each document's chunks with the contexts that the model writes, or an error.
 
-    If a chunk fails, its document gets the ProviderError. The call cache keeps the contexts of the
-    other chunks. Raise the error of `ask` if no call can work.
+    If the model fails on a chunk, return the ProviderError for its document. The call cache keeps
+    the contexts of the other chunks. Raise CallsStoppedError if no call can work.
     """
     shown = [(replace(one, text=inert(one.text)), chunks) for one, chunks in documents]
     summaries = _summaries(shown, settings, chat, ask)
@@ -140,7 +138,7 @@ def context_prompts(
     if summary:
         room = _room(document, chunks, settings, chat) - most_tokens(inert(summary))
         shown = list(_excerpts(document, chunks, summary, room))
-    # One string per document or window: thousands of prompts share it.
+    # Thousands of prompts share one string per document or window.
     prefixes = {
         text: fill(head, document=Shown(text, name), document_name=name)
         for text in dict.fromkeys(shown)
@@ -155,7 +153,7 @@ def context_prompts(
 def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
-    """Return the number of tokens that the context window has left for the document."""
+    """Return the number of tokens in the context window that are left for the document."""
     nothing = replace(document, text=""), [Chunk(document.document_id, 0, 0, "")]
     (empty,) = context_prompts(*nothing, settings, chat)
     frame = sum(most_tokens(one["content"]) for one in empty.messages) + _FRAME_TOKENS
@@ -170,7 +168,7 @@ def _longest(chunks: Sequence[Chunk]) -> int:
 
 
 def _width(text: str, tokens: int) -> int:
-    """Return a number of characters of the text that have at most about `tokens` tokens."""
+    """Return the number of characters of a text with at most about `tokens` tokens."""
     share = tokens / most_tokens(text)
     return int(len(text) * share * 0.9)
 
@@ -178,10 +176,7 @@ def _width(text: str, tokens: int) -> int:
 def _excerpts(
     document: Document, chunks: Sequence[Chunk], summary: str, tokens: int
 ) -> Iterator[str]:
-    """Yield for each chunk a text: the title, the summary, and the window around the chunk.
-
-    Windows have at most about `tokens` tokens, and overlap by half.
-    """
+    """Yield for each chunk the title, the summary, and the window of `tokens` tokens around it."""
     title = f"{document.title}\n\n" if document.title else ""
     width = max(2, _width(document.text, tokens))
     step = width // 2
@@ -196,11 +191,9 @@ def _excerpts(
 def _summaries(
     documents: Sequence[Chunked], settings: LLMContext, chat: ChatSettings, ask: Ask
 ) -> list[str | ProviderError]:
-    """Return a summary of each document over the context window, or "" for smaller documents.
+    """Return the summary or error of each document over the context window, or "" for others.
 
-    If the model fails on a document, return the error instead.
-
-    The model summarizes pieces that fit the window, and then the joined summaries, until one
+    The model summarizes pieces that fit the window, and then the joined summaries, until a single
     summary is left.
     """
     summaries: list[str | ProviderError] = [""] * len(documents)
@@ -216,10 +209,9 @@ def _summaries(
             continue
         summaries[number] = ProviderError(
             f"its {most_tokens(document.text)} tokens don't fit into chats.{settings.chat}."
-            f"context_window {chat.context_window}: beside max_output_tokens "
-            f"{chat.max_output_tokens}, prompt and chunk there is room for {max(0, room)}, and at "
-            f"least {least} are needed. Raise context_window, or lower max_output_tokens or the "
-            f"chunks' size"
+            f"context_window {chat.context_window}: max_output_tokens {chat.max_output_tokens}, "
+            f"prompt and chunk leave room for {max(0, room)}, and at least {least} are needed. "
+            f"Raise context_window, or lower max_output_tokens or the chunks' size"
         )
     while pending:
         pieces = {n: _pieces(text, rooms[n]) for n, text in pending.items()}
@@ -227,7 +219,7 @@ def _summaries(
         replies = iter(ask([_SUMMARY.prompt(document=one) for one in shown]))
         for number, own in pieces.items():
             del pending[number]
-            # Each summary is shorter than its piece, so that the loop ends.
+            # The loop ends because each summary is shorter than its piece.
             limit = min(_SUMMARY_CHARACTERS, max(1, len(own[0]) // 3))
             said: list[str] = []
             for reply in [next(replies) for _ in own]:
@@ -245,7 +237,7 @@ def _summaries(
 
 
 def _pieces(text: str, tokens: int) -> list[str]:
-    """Cut a text into pieces that fit into `tokens` tokens together with the instruction."""
+    """Cut a text into pieces of at most `tokens` tokens, including the instruction."""
     own = tokens - most_tokens(_SUMMARY.user + _SUMMARY.system + str(_SUMMARY.examples))
     width = max(1, len(text) if own >= most_tokens(text) else _width(text, own))
     return [text[start : start + width] for start in range(0, len(text), width)]

@@ -8,7 +8,7 @@ from rag_pipeline.datamodels import Chunk, Document
 
 
 class NoContext(ContextualizerSettings):
-    """Index chunks without contexts."""
+    """Empty contexts for all chunks."""
 
     method: Literal["none"]
 

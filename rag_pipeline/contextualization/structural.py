@@ -1,8 +1,8 @@
 """Write the contexts of chunks from the document itself, without a model.
 
-A context holds the document's title, parties and date, and the headings above the chunk. It also
-holds the sentence, block or table that the chunk continues, the definitions of a source file, and
-the defined terms in the chunk.
+A context holds the document's title, parties and date, the headings above the chunk, and the
+sentence, block or table that the chunk continues. It also holds the definitions of a source file
+and the meanings of the chunk's defined terms.
 """
 
 import itertools
@@ -36,7 +36,7 @@ _NUMBERED = re.compile(
     )""",
     re.VERBOSE,
 )
-"""Match a numbered heading or clause. A bare number needs a short line without a sentence."""
+"""Matches a numbered heading or clause. After a bare number, the line must be short."""
 _LIST_ITEM = re.compile(
     r"[ \t]*(?:[-*•·–][ \t]|\(?[A-Za-z][.)][ \t]|\(?[ivx]{1,5}[.)][ \t]|\(?\d{1,2}[.)][ \t])"
 )
@@ -54,7 +54,7 @@ _DEFINED = re.compile(
     r"[ \t]+(?:means?|shall mean|refers? to|is|are)\b([^\n.;]{0,120})"
 )
 _NAMES_BLOCK = re.compile(r"(?!//|/?\*|--|#\s|@).*[^\W\d_]")
-"""Match a line with words that is not a comment or an annotation."""
+"""Matches a line that has words and is not a comment or annotation."""
 _UNLIKE_HEADING = re.compile(r"[_=;{}<>]|,$")
 _TABLE_RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
 _SEPARATED = ("text/csv", "text/tab-separated-values")
@@ -67,11 +67,11 @@ _DEFINITION = re.compile(
     r"[ \t<](?:[^\n]{0,160}[{:(,)]|\w{1,80}(?=\s{0,20}\{))",
     re.MULTILINE,
 )
-"""Match the line that opens a type or function in most programming languages."""
+"""Matches the line that opens a type or function in most programming languages."""
 
 
 class StructuralContext(ContextualizerSettings):
-    """Write contexts from the document's own structure, without a model.
+    """Contexts from the document's own structure, without a model.
 
     If `table_heads` is set, a chunk that begins inside a table gets the table's column names.
     """
@@ -136,7 +136,7 @@ def _outline(text: str) -> tuple[list[int], list[_Place]]:
             continue
         starts.append(start)
         indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
-        if words != "{":  # opens the block that the line above names
+        if words != "{":  # this line opens the block that the line above names
             while blocks and blocks[-1][0] >= indent:
                 blocks.pop()
         if _TABLE_RULE.fullmatch(words):
@@ -180,7 +180,7 @@ def _terms_in(text: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def about(document: Document) -> list[str]:
-    """Return a document's title, its file name in words, its parties and date, and CSV columns."""
+    """Return a document's title, file name in words, parties, CSV columns and date."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()

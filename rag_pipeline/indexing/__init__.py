@@ -1,9 +1,9 @@
 """Bring the tables of a corpus up to date.
 
-Stale documents are built in shards, and rows of orphaned documents are dropped. A document is
-*stale* in a table if its rows are missing or were made from other input, settings or code. It is
-*orphaned* if the upstream table no longer has it. After a crash, unfinished documents are stale
-again.
+Stale documents are built in shards, and the rows of orphaned documents are dropped. A document is
+*stale* in a table if its rows are missing or were made from other input, settings or code. A
+document is *orphaned* if the upstream table no longer has it. After a crash, unfinished documents
+are still stale.
 """
 
 from rag_pipeline.indexing.documents import listing_digest as listing_digest

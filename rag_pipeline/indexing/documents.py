@@ -1,9 +1,9 @@
 """Compare the files or objects of a corpus with the documents that were read from them.
 
 The row of a document from a bucket has an `origin`: the object's key, ETag, size and number of
-documents. If an extra was missing, the origin also names the extra. An object is unchanged if this
-number of rows have its origin, and a missing extra is still missing. After an interrupted load,
-fewer rows have the origin.
+documents, and the missing extra if there was one. An object is unchanged if this number of rows
+have its origin, and a missing extra is still missing. After an interrupted load, fewer rows have
+the origin.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
-"""The file of the store that holds the digest of the listing that was last loaded in full."""
+"""The store's file with the digest of the last listing that was loaded completely."""
 Stale = SourceFile | Rejected | Listed
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files or objects of a corpus, as one walk found them."""
+    """One listing of all files or objects of a corpus."""
 
     digest: str
     """A hash of all names, sizes and times, and of the settings and extras that read them."""
@@ -50,31 +50,28 @@ class Comparison:
     listing: str
     """The listing's digest."""
     stale: Sequence[Stale]
-    """The documents of files, or the objects, that have to be loaded."""
+    """The documents of files, or the objects, that must be loaded."""
     current: set[str]
     """The ids of the documents that are up to date."""
     known: dict[str, str]
-    """The ids in the tables, with the key of the object that each was read from ("" for a file)."""
+    """The ids in the tables, each with the key of its object ("" for a file)."""
     for_extra: dict[str, str] = field(default_factory=dict)
-    """Document ids and object keys to read again, each with the extra that is now installed."""
+    """Document ids or object keys to read again, each with the extra that is now installed."""
 
     @property
     def gone(self) -> dict[str, str]:
-        """Return the known ids that no current document has, each with its object's key.
-
-        The key of a file is "".
-        """
+        """Return the known ids that are not current, each with its object's key ("" for a file)."""
         return {i: key for i, key in self.known.items() if i not in self.current}
 
     def orphaned(self) -> list[str]:
-        """Return the known ids whose file or object no longer exists. Read no object."""
+        """Return the known ids that no file or object has any more, without reading objects."""
         stale = {s.relative if isinstance(s, Listed) else s.document_id for s in self.stale}
         return sorted(i for i, key in self.gone.items() if key not in stale and i not in stale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan(Plan):
-    """The plan of a load, made from a comparison of files or objects with the tables."""
+    """The plan of a load, with its comparison of files or objects with the tables."""
 
     compared: Comparison
 
@@ -113,7 +110,7 @@ def listing_digest(config: CorpusConfig) -> str:
 
 
 def why_no_documents(config: CorpusConfig) -> str:
-    """Return the reason why there is nothing to load, or ""."""
+    """Return the error if there is nothing to load, or ""."""
     return read_once((id(config), "listing"), partial(_listed, config))[1]
 
 
@@ -125,39 +122,31 @@ def _listed(config: CorpusConfig) -> tuple[str, str]:
 
 
 def loaded_listing(workspace: Workspace) -> str | None:
-    """Return the digest of the listing that was last loaded in full, or None before the first."""
+    """Return the digest of the last completely loaded listing, or None before the first load."""
     listing: str | None = workspace.store.read_json(LOADED)
     return listing
 
 
 def plan_documents(workspace: Workspace) -> LoadPlan:
-    """Compare the files with the tables, and return a plan.
+    """Compare the files or objects with the tables, and return a plan.
 
-    Changed files are hashed but not parsed. For a bucket, only its listing is read. The plan names
-    changed objects by their keys.
+    Changed files are hashed but not parsed. For a bucket, only the listing is read, and the plan
+    names changed objects by their keys.
     """
     found = compare(workspace)
     names = tuple(s.relative if isinstance(s, Listed) else s.document_id for s in found.stale)
-    return LoadPlan(
-        names,
-        tuple(found.orphaned()),
-        len(found.current),
-        why=_why(found.for_extra),
-        compared=found,
-    )
-
-
-def _why(for_extra: Mapping[str, str]) -> str:
-    return "; ".join(
+    why = "; ".join(
         f"{count:,} read again: the extra {extra!r} was missing and is installed now"
-        for extra, count in sorted(Counter(for_extra.values()).items())
+        for extra, count in sorted(Counter(found.for_extra.values()).items())
     )
+    orphaned = tuple(found.orphaned())
+    return LoadPlan(names, orphaned, len(found.current), why=why, compared=found)
 
 
 def compare(workspace: Workspace, doubtful: Collection[str] = ()) -> Comparison:
-    """Compare the files or objects with the tables. Objects with an id in `doubtful` are stale."""
+    """Compare the files or objects with the tables. Objects with a `doubtful` id count as stale."""
     config = workspace.config
-    # The listing comes before the first file is read: a file that changes later differs from it.
+    # List before reading: a file that changes later then differs from the listing.
     listing = list_documents(config)
     given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
     if config.documents.s3:
@@ -179,7 +168,7 @@ def _compare_files(
     for listed in scan(source, root, _seen_files(workspace), listing.files):
         one = with_given(listed, given)
         name, content_hash = one.document_id, one.content_hash
-        # A document in both tables could not be read by the last load.
+        # If a document is in both tables, the last load could not read it.
         is_current = (
             is_as_read_here(loaded[name].content_hash, content_hash)
             and loaded[name][1:] == (made, 1)
@@ -195,17 +184,17 @@ def _compare_files(
         if extra:
             for_extra[name] = extra
     known = dict.fromkeys((*loaded, *refused), "")
-    # The documents of a folder that can't be read now count as current.
+    # If a folder can't be read now, its documents count as current.
     unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
     current.update(i for i in known if i.startswith(unread))
     return Comparison(listing.digest, stale, current, known, for_extra)
 
 
 def _seen_files(workspace: Workspace) -> SeenFiles:
-    """Open this machine's record of the corpus's files. Inodes differ between machines."""
+    """Open this machine's record of the corpus's files, because inodes differ between machines."""
     documents, root = workspace.config.documents, workspace.config.documents_path
     path = workspace.store.calls_path.with_name("files.sqlite")
-    # Not `resolve()`: it raises on paths that no file can have, which the scan refuses clearly.
+    # `resolve()` would raise on impossible paths, which the scan refuses with a clear message.
     place = f"{workspace.config.corpus} {root.absolute()}"
     return SeenFiles(path, place, str(documents.max_bytes))
 
@@ -225,12 +214,13 @@ def _compare_objects(
     for table, fingerprint in tables:
         for row in table.read_rows(["document_id", "fingerprint", "origin"]):
             name, origin = row["document_id"], row["origin"]
-            if name in known:  # an unfinished load left a row in each table
+            if name in known:  # an interrupted load left a row in each table
                 doubtful.add(name)
             known[name] = key_of(origin) or known.get(name, "")
             if not origin or row["fingerprint"] != fingerprint:
                 continue
-            whole, wanted = _without_wanted(origin)
+            values = json.loads(origin)
+            whole, wanted = json.dumps(values[:4]), "".join(values[4:])
             if wanted and is_installed(wanted):
                 for_extra[key_of(origin)] = wanted
             by_origin.setdefault(whole, []).append(name)
@@ -252,13 +242,8 @@ def _compare_objects(
 
 
 def with_wanted(origin: str | None, extra: str) -> str | None:
-    """Return the origin with the missing extra added, or unchanged if no extra is missing."""
+    """Return the origin with a missing extra added, or unchanged if `extra` is ""."""
     return json.dumps([*json.loads(origin), extra]) if origin and extra else origin
-
-
-def _without_wanted(origin: str) -> tuple[str, str]:
-    values = json.loads(origin)
-    return (json.dumps(values[:4]), values[4]) if len(values) > 4 else (origin, "")
 
 
 def key_of(origin: str | None) -> str:
@@ -267,7 +252,7 @@ def key_of(origin: str | None) -> str:
 
 
 def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
-    """Return the ids that have a row from another object than the one in `origins`."""
+    """Return the ids that already have a row from another object than `origins` names."""
     ids = [document_id for document_id, origin in origins.items() if origin]
     found: set[str] = set()
     for table in (workspace.documents(), workspace.quarantine("documents")):
@@ -282,10 +267,9 @@ def documents_of_objects(
 ) -> Iterator[SourceFile | Rejected]:
     """Yield the documents of changed objects with their origins, one object at a time.
 
-    The caller must load each document before it takes the next. The documents' ids are added to
-    `taken`. If an object can't be read, the `known` ids of its key are added too. If another object
-    already has an id, the document is rejected. A rejected document has no origin, so the next load
-    reads its object again.
+    The caller must load each document before taking the next. Add the documents' ids to `taken`,
+    and the `known` ids of an object that can't be read. Reject a document if another object already
+    has its id. A rejected document has no origin, so the next load reads its object again.
     """
     given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
     for listed in changed:
@@ -297,7 +281,7 @@ def documents_of_objects(
                 for source in sources:
                     name = source.document_id
                     if name in taken and name not in mine:
-                        reason = f"duplicate document_id {name!r}: another object has it already"
+                        reason = f"duplicate document_id {name!r}: another object already has it"
                         name = f"{listed.relative}:{name}"
                         yield Rejected(name, source.content_hash, reason)
                         taken.add(name)

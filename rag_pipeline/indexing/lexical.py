@@ -1,7 +1,7 @@
 """Build BM25 indexes of contextualized chunks.
 
-An index never changes, and it has the statistics of the whole corpus. If documents change, a new
-index copies the terms of unchanged documents from the last index.
+An index never changes, because it holds statistics of the whole corpus. If documents change, a new
+index copies the terms of unchanged documents from the previous index.
 """
 
 import json
@@ -17,7 +17,7 @@ from rag_pipeline.store import TableState
 from rag_pipeline.workspace import Workspace
 
 _ORIGINS = "origins.json"
-"""The file of an index that holds the origin of each document's terms."""
+"""The file of an index with each document's content hash, fingerprint and row count."""
 
 
 def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
@@ -62,10 +62,7 @@ def _origins(state: TableState) -> dict[str, str]:
 
 
 def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex | None:
-    """Return the newest index that can be extended, or None if there is none.
-
-    Return None also if it has less than half of the current documents unchanged.
-    """
+    """Return the newest extensible index if it has half of the current documents, or else None."""
     store = workspace.store
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"
@@ -78,7 +75,7 @@ def _earlier(workspace: Workspace, path: str, state: TableState) -> EarlierIndex
         kept = [name for name, made in origins.items() if now.get(name) == made]
         if len(kept) < len(now) / 2:
             return None
-        with suppress(StoreError):  # damaged, or of another format
+        with suppress(StoreError):  # the index is damaged or has another format
             folder = store.local_folder(sibling)
             if is_extensible(folder):
                 return EarlierIndex(folder, kept)

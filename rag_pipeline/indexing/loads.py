@@ -1,7 +1,7 @@
 """Load new and changed files or objects into the documents table, and drop missing documents.
 
-A load has a plan (`plan_load`), shards (`load_shard`) and an end (`finish_load`). A shard reads,
-parses and commits documents. A load in one process has one shard.
+A load consists of a plan (`plan_load`), shards (`load_shard`) and an end (`finish_load`). A shard
+reads, parses and commits documents. A load in one process has one shard.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class LoadFound:
     loaded: int
     """Number of documents in the table."""
     gone: dict[str, str]
-    """The ids, with their objects' keys, to drop unless this load reads the documents again."""
+    """The ids to drop, with their objects' keys, unless this load reads the documents again."""
     seconds: float = 0.0
 
 
@@ -65,17 +65,17 @@ class Loaded:
     """The result of loading one shard."""
 
     ids: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Each id with its object's key, and with the reason for quarantine, or "" if there is none."""
+    """Each id with its object's key and its reason for quarantine. Both may be ""."""
     unread: set[str] = field(default_factory=set)
     contested: set[str] = field(default_factory=set)
-    """The ids that were not committed, because another object also has the id."""
+    """The ids that were not committed, because another object has the same id."""
     seconds: float = 0.0
 
 
 def update_documents(workspace: Workspace, plan: Plan | None = None) -> Report:
     """Load new and changed files, quarantine unusable files, and drop missing documents.
 
-    `plan` is the result of `plan_documents`. If it is None, this function compares the files.
+    `plan` is the result of `plan_documents`, by default a new plan.
     """
     stale, taken, found = plan_load(workspace, plan)
     return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])
@@ -100,13 +100,13 @@ def plan_load(
 
 
 def load_shards(stale: Sequence[Stale]) -> list[list[Any]]:
-    """Return the stale files or objects as JSON, in groups that take a few minutes to parse."""
+    """Return the stale files or objects as JSON, in shards that take a few minutes to parse."""
     grouped = groups((one.n_bytes for one in stale), _SHARD_DOCUMENTS, _SHARD_BYTES)
     return [[_packed(stale[place]) for place in group] for group in grouped]
 
 
 def load_shard(workspace: Workspace, shard: Sequence[Any]) -> Loaded:
-    """Load one shard of a plan. Other shards may run at the same time."""
+    """Load one shard of a plan, possibly at the same time as other shards."""
     return load_stale(workspace, [_unpacked(workspace.config, packed) for packed in shard])
 
 
@@ -118,9 +118,9 @@ def load_stale(
 ) -> Loaded:
     """Read, parse and commit the documents of files or objects.
 
-    `taken` holds the ids of the current documents, and the loaded ids are added. If `taken` is
-    None, other shards run at the same time. Then an id with a row of another object is not
-    committed but returned as `contested`. Ids in `gone` stay taken if their object can't be read.
+    `taken` holds the ids of the current documents. The loaded ids are added. If `taken` is None,
+    other shards run at the same time. An id with a row of another object is then returned as
+    `contested` and not committed. Ids in `gone` stay taken if their object can't be read.
     """
     started = time.perf_counter()
     made = Loaded()
@@ -173,8 +173,8 @@ def _commit(workspace: Workspace, batch: Sequence[ParsedSource], made: Loaded, a
 def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
     """Drop missing documents, maintain the table, and return the report of all shards.
 
-    Read objects that share an id again, in the order of their keys. The first object keeps the id.
-    Rows with a shared id stay until new rows replace them.
+    If several objects have the same id, first read these objects again in the order of their keys.
+    The first object keeps the id, and its rows replace the earlier rows.
     """
     started = time.perf_counter()
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
@@ -202,7 +202,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
     if report.documents or report.dropped:
         documents.compact()
         workspace.store.hash_table(documents.name)
-    if not unread:  # otherwise the next load tries again, also if no file changes
+    if not unread:  # otherwise the next load tries again, even if no file changes
         workspace.store.write_json(LOADED, found.listing)
     spent = time.perf_counter() - started
     report.seconds = found.seconds + spent + sum(part.seconds for part in parts)
@@ -210,7 +210,7 @@ def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded])
 
 
 def _packed(stale: Stale) -> Any:
-    """Return a source as JSON values, without its folder, whose path may differ elsewhere."""
+    """Return a source as JSON values, without its folder, which may differ on other machines."""
     if isinstance(stale, Listed):
         return list(stale)
     names = (each.name for each in fields(stale))
@@ -232,7 +232,7 @@ def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
     if gone > _FREE_DELETIONS and gone > limit * loaded:
         raise CheckFailedError(
             f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
-            f"than documents.max_deleted ({limit:g}) allows; none was deleted. Put the files back, "
+            f"than documents.max_deleted ({limit:g}) allows; none was deleted. Restore the files, "
             f"or delete the documents: rag run {config.where} --allow-deletions"
         )
 
@@ -254,14 +254,14 @@ def document_rows(
 
 
 def text_hash(text: str) -> str:
-    """Return a hash of a text, as 32 hex digits."""
+    """Return the first 32 hex digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def read_documents(
     workspace: Workspace, document_ids: Sequence[str], version: int | None = None
 ) -> Iterator[Document]:
-    """Yield documents from a version of their table, by default from the newest."""
+    """Yield documents from a version of the documents table, by default the newest version."""
     columns = [f.name for f in fields(Document)]
     for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
         yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})

@@ -1,4 +1,4 @@
-"""Describe the plan of a step over documents and the report of its work."""
+"""Define the plan of a step over documents, and the report of its work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from rag_pipeline.store.schemas import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
 MADE_OTHERWISE = "settings or code changed"
-"""The reason why documents with unchanged input are stale."""
+"""The reason for stale documents with unchanged input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Plan:
     """Number of documents whose rows in the upstream table are stale."""
     shards: tuple[tuple[str, ...], ...] = ()
     why: str = ""
-    """The reason why documents with unchanged input are stale, or "" if there are none."""
+    """The reason for stale documents with unchanged input, or ""."""
     missing: tuple[str, ...] = ()
-    """The stale documents that have no rows because a model failed on them in the last run."""
+    """The stale documents without rows, because a model failed on them in the last run."""
     missing_share: float = 0.0
     """The share (0 to 1) of the upstream rows, or characters, that `missing` documents have."""
 
@@ -45,28 +45,28 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """The report of a step's work: numbers of documents and rows, failures, calls and costs."""
+    """The work of a step: numbers of documents and rows, failures, calls and costs."""
 
     documents: int = 0
     rows: int = 0
     dropped: int = 0
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """The errors of documents that a model failed on. These documents stay stale."""
+    """The error of each document that a model failed on. These documents stay stale."""
     again: set[str] = field(default_factory=set)
     """The failed documents that also failed in an earlier run."""
     too_long: list[str] = field(default_factory=list)
-    """Documents over a model's context window. The model read a summary and a part."""
+    """The documents over a model's context window. The model read a summary and a part."""
     calls: CallCounts = field(default_factory=CallCounts)
     costs: Totals = field(default_factory=Totals)
     seconds: float = 0.0
 
     @property
     def blamed(self) -> Sequence[str]:
-        """Return the failed documents that are to blame for the failure.
+        """Return the documents that caused their failures.
 
-        If all documents of a run failed, the model may be down. Then return only the documents that
-        also failed in an earlier run.
+        If all documents of a run failed, the model may be down. In this case, return only the
+        documents that also failed in an earlier run.
         """
         built = self.documents - len(self.failed) - len(self.quarantined)
         return [d for d in self.failed if built or d in self.again]

@@ -42,9 +42,9 @@ from rag_pipeline.workspace import Workspace
 _BATCH_DOCUMENTS = 2_000
 """Maximum number of documents in a shard whose prompts go to a batch API."""
 _NAMED = 3
-"""Maximum number of chunks whose documents an error names."""
+"""An error names the documents of this many chunks."""
 _FEW = 0.05
-"""Maximum share of documents (0 to 1) that lose their rows in one run because a model failed."""
+"""Maximum share of documents (0 to 1) that lose their rows in a run because a model failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class TablePartition:
     shard_documents: int | None = None
     """Maximum number of documents in a shard, by default `MAX_SHARD_DOCUMENTS`."""
     covered: Callable[[Iterable[str]], set[str]] = set
-    """A function that returns those of the given documents that belong in the table."""
+    """A function that selects the documents that belong in the table."""
     maintain: Callable[[Table], object] = Table.compact
 
     @property
@@ -98,7 +98,7 @@ def _chunks(workspace: Workspace, key: Key) -> TablePartition:
 def _contextualized_chunks(workspace: Workspace, key: Key) -> TablePartition:
     config, key = workspace.config, key.at("contextualizer")
     asked = config.contextualizers[key.contextualizer].models_used(config)
-    # A batch may take a day, and the shards of one process run one after the other.
+    # Shards are larger: a batch may take a day, and a process runs its shards one after the other.
     in_batches = any(isinstance(m, ChatSettings) and m.batch for m in asked)
     return TablePartition(
         workspace=workspace,
@@ -191,10 +191,10 @@ def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
 def build_shard(
     partition: TablePartition, document_ids: Sequence[str], orphaned: Sequence[str] = ()
 ) -> Report:
-    """Replace the rows of documents and drop those of `orphaned` documents, in one commit.
+    """Replace the rows of documents and drop the rows of `orphaned` documents, in one commit.
 
-    A document that a model fails on stays stale, enters quarantine, and keeps its rows until
-    `finish`. Raise the model's ProviderError if all documents fail and the table is empty.
+    If a model fails on a document, the document enters quarantine, stays stale, and keeps its rows
+    until `finish`. Raise ProviderError if all documents fail and the table is empty.
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
@@ -213,7 +213,7 @@ def build_shard(
     if states:
         partition.quarantine.ensure()
     if partition.quarantine.exists():
-        # A failed document has no fingerprint, so that the next run tries it again.
+        # Without a fingerprint, a failed document is tried again by the next run.
         causes = ((report.quarantined, partition.fingerprint), (report.failed, ""))
         rows = [
             quarantine_rows(
@@ -233,9 +233,9 @@ def finish(
 ) -> TableState:
     """Drop the rows of orphaned documents, maintain a changed table, and return its state.
 
-    Documents that are `blamed` for a model's failure lose their old rows too, so that they do not
-    block a release. If more than 5 % of the documents are blamed, the model may be the cause. Then
-    no blamed document loses its rows.
+    The `blamed` documents, on which a model failed, also lose their rows, so that they do not block
+    a release. If more than 5 % of the documents are blamed, the model may be the cause. In this
+    case, the blamed documents keep their rows.
     """
     partition.table.ensure()
     made = partition.table.state()
@@ -301,7 +301,7 @@ def build_chunks(
 def _chunk_columns(
     document: Document, chunks: Sequence[Chunk], fingerprint: str, **more: str
 ) -> dict[str, Sequence[object]]:
-    """Return the columns of chunks. Each value of `more` is repeated in every row."""
+    """Return the columns of chunks. Every row repeats the values of `more`."""
     same = {
         "document_id": document.document_id,
         "content_hash": document.content_hash,
@@ -336,7 +336,7 @@ def build_contexts(
         for document in read_documents(workspace, sorted(chunks)):
             read = document.document_id
             own = sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end))
-            # The chunks of an earlier text are replaced before their document is contextualized.
+            # Skip chunks of an earlier text. They are rebuilt before their document has contexts.
             if hashes[document.document_id] != document.content_hash:
                 continue
             if settings.is_too_long(document, own, workspace.config):
@@ -364,7 +364,7 @@ def read_in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows of documents as one batch, sorted by document, start and end.
 
-    Models that embed a document's chunks together need this order.
+    Contextual models, which embed a document's chunks together, need this order.
     """
     batches = list(table.read(list(columns), document_ids))
     if batches:

@@ -1,8 +1,9 @@
-"""Warn about doubtful texts of documents, and about chunks longer than an embedding reads."""
+"""Warn about doubtful texts of documents, and about chunks over an embedding's window."""
 
 import re
 from collections.abc import Mapping
 
+from rag_pipeline.chunking.sizes import SPECIAL_TOKENS
 from rag_pipeline.errors import counted, installation
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
@@ -12,15 +13,13 @@ from rag_pipeline.store.schemas import parse_metadata
 from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS = 20
-"""Number of documents, spread evenly over the corpus, whose chunks are sampled."""
+"""Approximate number of documents whose chunks are sampled, evenly spread over the corpus."""
 _CHUNKS = 400
 """Maximum number of sampled chunks."""
-_SPECIAL_TOKENS = 2
-"""Number of tokens that a model adds to each text."""
 
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return the warnings about a document's text: its quality, encoding and unseen characters."""
+    """Return the warnings about a text's quality, guessed encoding and unseen characters."""
     found = quality.warnings() if (quality := text_quality(metadata)) else []
     if encoding := metadata.get("encoding"):
         found.append(f"read as {encoding}, guessed from its bytes; save it as UTF-8 to be sure")
@@ -34,11 +33,11 @@ def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
     try:
         return TextQuality.from_json(str(metadata.get("text_quality")))
     except (TypeError, ValueError):
-        return None  # not measured, or a field of this name from the file or a person
+        return None  # not measured, or the file or a sidecar has a field of this name
 
 
 def text_warnings(workspace: Workspace) -> list[str]:
-    """Return a line for every document with a doubtful text, sorted by document_id."""
+    """Return a line for each document with a doubtful text, sorted by document_id."""
     return sorted(
         f"{row['document_id']}: {'; '.join(doubts)}"
         for row in workspace.documents().read_rows(["document_id", "metadata"])
@@ -47,7 +46,7 @@ def text_warnings(workspace: Workspace) -> list[str]:
 
 
 def refused_documents(workspace: Workspace) -> list[str]:
-    """Return a line for every file that could not be read as a document, sorted by id."""
+    """Return a line for each file that could not be read as a document, sorted by id."""
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
 
@@ -55,7 +54,8 @@ def refused_documents(workspace: Workspace) -> list[str]:
 def not_searched(workspace: Workspace, query: str) -> str:
     """Return a sentence about the files that no search reads, or "" if there are none.
 
-    It names up to 2 files whose names share the most words with the query, or else numbers.
+    The sentence names the 2 files whose names share most words with the query. If no name shares a
+    word, the sentence gives the number of files in quarantine and the excluded patterns.
     """
     rows = list(workspace.quarantine("documents").read_rows(["document_id", "reason"]))
     aside = {row["document_id"]: row["reason"].partition(";")[0] for row in rows}
@@ -66,12 +66,12 @@ def not_searched(workspace: Workspace, query: str) -> str:
     if named := sorted(alike, key=lambda name: (-alike[name], name))[:2]:
         return f"not searched: {', '.join(f'{name} ({aside[name]})' for name in named)}"
     parts = [f"{counted(len(rows), 'document')} in quarantine"] if rows else []
-    parts += [f"what documents.exclude leaves out, {', '.join(excluded[:2])}"] if excluded else []
+    parts += [f"files that match documents.exclude, {', '.join(excluded[:2])}"] if excluded else []
     return f"not searched: {'; '.join(parts)}" if parts else ""
 
 
 def _words(text: str) -> frozenset[str]:
-    from rag_pipeline.search.tokenization import default_tokenizer  # takes time to import
+    from rag_pipeline.search.tokenization import default_tokenizer  # slow to import
 
     return frozenset(default_tokenizer().tokenize(re.sub(r"[\W_]+", " ", text)))
 
@@ -82,14 +82,14 @@ def code_warning(workspace: Workspace) -> str:
         return ""
     kinds = workspace.documents().read_rows(["media_type"])
     files = sum(row["media_type"] in CODE_SUFFIXES.values() for row in kinds)
-    how = f"is cut by lines, not functions; for the extra `code`: `{installation('code')}`"
+    how = f"is cut by lines, not functions; for functions, run `{installation('code')}`"
     return f"source code in {files:,} document{'s' * (files > 1)} {how}" if files else ""
 
 
 def window_warnings(workspace: Workspace) -> list[str]:
-    """Return a line for each chunking with chunks that are too long for an embedding.
+    """Return a line for each chunking and embedding whose sampled chunks exceed the window.
 
-    Only a sample of the chunks is measured. Chunkings with `max_tokens` are skipped.
+    Chunkings with `max_tokens` are skipped.
     """
     config = workspace.config
     found = []
@@ -98,10 +98,9 @@ def window_warnings(workspace: Workspace) -> list[str]:
     ):
         settings = config.chunkings[chunking]
         window = config.embeddings[name].window
-        counted = getattr(settings, "max_tokens", None) is not None
-        if window is None or counted:
+        if window is None or getattr(settings, "max_tokens", None) is not None:
             continue
-        reads = window - _SPECIAL_TOKENS
+        reads = window - SPECIAL_TOKENS
         texts = _sample(workspace, chunking)
         starts = config.located(config.embeddings[name]).token_starts
         # A token has at least one character.

@@ -107,7 +107,7 @@ def test_more_tokens_than_the_model_reads_are_refused(tmp_path):
     write_documents(tmp_path, {"documents/a.txt": "a", "queries.jsonl": ""})
     chunkings = {"recursive_150": {"method": "recursive", "max_tokens": 255}}
     config = parse_config(attributes(chunkings=chunkings), tmp_path / "c.yaml")
-    with pytest.raises(ConfigError, match="255 are more than the 254 that the packaged model"):
+    with pytest.raises(ConfigError, match="255 exceeds the 254 tokens that the packaged model"):
         config.chunkings["recursive_150"].check(config)
 
 

@@ -58,6 +58,6 @@ def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):
         "not searched: tax_returns.xlsx (corrupt .xlsx: File is not a zip file)"
     )
     assert not_searched(workspace, "Who is the landlord?") == (
-        "not searched: 1 document in quarantine; what documents.exclude leaves out, "
+        "not searched: 1 document in quarantine; files that match documents.exclude, "
         "logs/web-shop.log"
     )
