@@ -41,13 +41,13 @@ HOSTILE_FILES: dict[str, str] = {
     **{f"bad/{name}": reason for name, _, reason in BROKEN},
     **{f"lines/{n:02d}.jsonl:2": reason for n, (_, reason) in enumerate(BROKEN_LINES)},
     "bad/broken-link.txt": "a broken link: there is no nowhere.txt",
-    "bad/loop.txt": "a link that leads back to itself",
+    "bad/loop.txt": "a link that leads to itself",
     "bad/escape.txt": "a link that leaves the documents folder",
-    "bad/folder-link": "a link to a folder, which is not followed",
+    "bad/folder-link": "a link to a folder is not followed",
     "bad/pipe.txt": "not a regular file",
-    "bad/new\\nline.txt": "the file name has control or invisible characters",
-    "bad/caf\\udce9.txt": "the file name has control or invisible characters or is not UTF-8",
-    "bad/huge.txt": "oversized: 2,000,001 bytes, and documents.max_bytes is 2,000,000",
+    "bad/new\\nline.txt": "the file name is not UTF-8 or has control or invisible characters",
+    "bad/caf\\udce9.txt": "the file name is not UTF-8 or has control or invisible characters",
+    "bad/huge.txt": "oversized: 2,000,001 bytes are more than documents.max_bytes, 2,000,000",
     "twins.jsonl:2": "duplicate document_id 'plain.txt'",
 }
 GOOD_IDS = {

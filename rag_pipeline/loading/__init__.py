@@ -1,8 +1,7 @@
-"""Turn files into documents: `scan` lists the sources, and `load` parses one source.
+"""Turn files into documents: `scan` lists the sources, and `SourceFile.load` parses one source.
 
-`folder` finds files, `records` finds documents in JSON and JSON Lines, and `parsers` converts HTML,
-PDF and Office files to Markdown. `parser_process` runs a parser in a separate process, `text`
-decodes text and finds titles, and `sources` combines these modules.
+`folder` finds files. `records` finds documents in JSON files. `parsers` converts HTML, PDF, Office
+files and other formats to Markdown, and `parser_process` runs it in a separate process.
 """
 
 from rag_pipeline.loading.sources import Rejected as Rejected

@@ -33,9 +33,9 @@ def is_archive(name: str) -> bool:
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
     """Yield every document of an archive, or a mail and every document in its attachments.
 
-    An unusable document has a `reason`. Hidden files are left out. For an archive that is empty,
-    corrupt or a possible zip bomb, yield one document whose `reason` says so. Raise OSError if the
-    archive can't be read.
+    Omit hidden files. An unusable document has a `reason`. If the archive is empty, corrupt or a
+    possible zip bomb, yield only one document with this reason. Raise OSError if the archive can't
+    be read.
     """
     if is_mail(relative):
         yield from _with_attached(path, relative, max_bytes)
@@ -46,7 +46,7 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
             reason = bomb(members, path.stat().st_size, max_bytes, "files")
             members = [i for i in members if not _HIDDEN.search(i.filename)]
             if not members and not reason:
-                reason = "empty: no documents in it"
+                reason = "empty: it has no documents"
             if reason:
                 yield _refused(path, relative, reason)
                 return
@@ -63,12 +63,12 @@ def read_member(path: Path, member: str) -> bytes:
         return _unpacked(path, member, changed)
     attached = _attached(path, changed)
     if member not in attached:
-        raise OSError(f"it no longer contains {member}")
+        raise OSError(f"the mail no longer contains {member}")
     return attached[member]
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive or mail and its member that a document's id names, or None."""
+    """Split a document's id into the path of its archive or mail and its member, or return None."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
         if is_archive(part) or is_mail(part):
@@ -78,15 +78,12 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1)
 def _unpacked(path: Path, member: str, changed: int) -> bytes:
-    """Return a member's bytes, and keep the last bytes for further records of the same member.
-
-    `changed` is the archive's modification time in nanoseconds. A changed archive is read again.
-    """
+    """Return a member's bytes. The last are cached, because a member may hold many records."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)
             if found is None:
-                raise OSError(f"it no longer contains {member}")
+                raise OSError(f"the .zip no longer contains {member}")
             return archive.read(found)
     except _CORRUPT as error:
         raise OSError(f"corrupt .zip: {error}") from None
@@ -94,35 +91,29 @@ def _unpacked(path: Path, member: str, changed: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _attached(path: Path, changed: int) -> dict[str, bytes]:
-    """Return the attachments of a mail by name, and keep those of the last mail.
-
-    `changed` is the mail's modification time in nanoseconds.
-    """
+    """Return a mail's attachments by name. The attachments of the last mail are cached."""
     return dict(attachments(path.read_bytes()))
 
 
 def bomb(
     members: list[zipfile.ZipInfo], packed: int, max_bytes: int, parts: str, suffix: str = ".zip"
 ) -> str:
-    """Return why an archive of `packed` bytes may be a zip bomb, or "" if it is safe.
+    """Return the reason if an archive of `packed` bytes may be a zip bomb, or else "".
 
     `parts` and `suffix` name the archive's members and type in the message.
     """
     total = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS:
-        return f"zip bomb? it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"
+        return f"possible zip bomb: it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"
     if total > _MAX_TOTAL * max_bytes or (total > _SMALL and total > _MAX_RATIO * packed):
-        return f"zip bomb? {packed:,} bytes of {suffix} unpack to {total:,}"
+        return f"possible zip bomb: {packed:,} bytes of {suffix} unpack to {total:,}"
     return ""
 
 
 def _with_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield a mail, and then every document in its attachments.
-
-    Nothing is looked for in a mail of more than `max_bytes` bytes, which is refused later.
-    """
+    """Yield a mail, and then every document in its attachments."""
     if path.stat().st_size > max_bytes:
-        yield Located(relative, relative)
+        yield Located(relative, relative)  # `scan` refuses it by its size
         return
     raw = path.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
@@ -130,11 +121,10 @@ def _with_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
     found, reason = [], ""
     try:
         found = attachments(raw)
-    # The parser of hostile mails raises any exception; one mail must not stop the others.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - a hostile mail must not stop the others
         reason = f"corrupt: {one_line(str(error))[:200] or type(error).__name__}"
     if len(found) > _MAX_MEMBERS:
-        reason = f"it has {len(found):,} attachments, more than {_MAX_MEMBERS:,}: none is read"
+        reason = f"it has {len(found):,} attachments, more than {_MAX_MEMBERS:,}, so none is read"
     if reason:
         place = f"{relative}/attachments"
         yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
@@ -142,7 +132,7 @@ def _with_attached(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
     for name, content in found:
         place = f"{relative}/{name}"
         if is_archive(name):
-            reason = "an archive inside a mail, which is not opened; save it"
+            reason = "an archive inside a mail is not opened; save it beside the mail"
             content_hash = hashlib.sha256(content).hexdigest()
             yield Located(place, place, reason=reason, content_hash=content_hash, archive=relative)
         else:
@@ -174,7 +164,7 @@ def _located(
 
 
 def _documents_in(raw: bytes, place: str, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield the documents of a member's bytes. `relative` is the path of its archive or mail."""
+    """Yield the documents in a member of the archive or mail `relative`."""
     raw_hash = hashlib.sha256(raw).hexdigest()
     whole = Located(place, place, raw_hash=raw_hash, n_bytes=len(raw), archive=relative)
     if not place.lower().endswith(RECORD_SUFFIXES):
@@ -187,9 +177,9 @@ def _documents_in(raw: bytes, place: str, relative: str, max_bytes: int) -> Iter
 
 def _obstacle(member: zipfile.ZipInfo, max_bytes: int) -> str:
     if _OUTSIDE.search(member.filename) or UNSAFE.search(member.filename):
-        return "its name leads outside of the .zip or has invisible characters; pack it again"
+        return "its name leads out of the .zip or has invisible characters; pack it again"
     if member.flag_bits & 1:
-        return "encrypted in its .zip: it needs a password"
+        return "encrypted in its .zip: save it without a password"
     if is_archive(member.filename):
-        return "an archive inside an archive, which is not opened; unpack it"
+        return "an archive inside an archive is not opened; unpack it"
     return oversized(member.file_size, max_bytes) if member.file_size > max_bytes else ""

@@ -1,4 +1,4 @@
-"""List the documents under a prefix of a bucket. An object is copied only while it is read."""
+"""List the documents below a prefix of a bucket. Objects are copied only while they are read."""
 
 import json
 import tempfile
@@ -20,10 +20,10 @@ _REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
 
 
 class Listed(NamedTuple):
-    """Describe an object of a bucket.
+    """An object of a bucket.
 
-    `relative` is the key below the prefix. `etag` changes with the content and with the parser's
-    version. `reason` tells why the object is unusable, or is "".
+    `relative` is the key below the prefix. `etag` changes with the content and the parser's
+    version. `reason` says why the object is unusable, or is "".
     """
 
     relative: str
@@ -32,12 +32,12 @@ class Listed(NamedTuple):
     reason: str = ""
 
     def origin(self, documents: int) -> str:
-        """Return the `origin` of this object's rows. It includes the number of its documents."""
+        """Return the `origin` of this object's rows, given the number of its documents."""
         return json.dumps([self.relative, self.etag, self.n_bytes, documents])
 
 
 def list_bucket(source: DocumentsSource) -> list[Listed]:
-    """Return the matching objects in the order of their keys.
+    """Return the objects that match `include` and not `exclude`, in the order of their keys.
 
     Raise ConfigError if no object matches, and StoreError if the bucket can't be reached.
     """
@@ -59,7 +59,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                     etag = read_as(relative, entry["ETag"])
                     found.append(Listed(relative, etag, entry["Size"], reason))
     if not seen:
-        raise ConfigError(f"documents.s3: no documents in {source.s3}: nothing has this prefix")
+        raise ConfigError(f"documents.s3: no documents in {source.s3}: no object has this prefix")
     if not found:
         raise ConfigError(
             f"documents.include: none of the {seen} objects in {source.s3} matches "
@@ -89,9 +89,9 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
 
 @contextmanager
 def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source]]:
-    """Yield the documents of one object. They can be loaded only inside the `with` block.
+    """Yield the documents of one object, which can be loaded only inside the `with` block.
 
-    Raise UnreadDocumentError if the object has changed since the listing or can't be read. Raise
+    Raise UnreadDocumentError if the object can't be read or has changed since the listing. Raise
     StoreError if the bucket can't be reached.
     """
     if listed.reason:

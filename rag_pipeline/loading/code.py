@@ -31,7 +31,7 @@ class _Language(NamedTuple):
 
 
 _PYTHON = _Language("text/x-python", "tree_sitter_python")
-# TypeScript's grammar with JSX reads JavaScript as well.
+# TypeScript's grammar with JSX also reads JavaScript.
 _SCRIPT = _Language("text/javascript", "tree_sitter_typescript", "language_tsx")
 _TYPED = _Language("text/x-typescript", "tree_sitter_typescript", "language_typescript")
 _TSX = _SCRIPT._replace(media_type="text/x-typescript")
@@ -71,11 +71,11 @@ _AROUND = frozenset(
     """decorated_definition export_statement template_declaration type_declaration
     lexical_declaration variable_declaration""".split()
 )
-"""Nodes that belong to the definition inside them, if it is their only definition."""
+"""Nodes that belong to the definition inside them, if they have no other definition."""
 
 
 class Symbol(NamedTuple):
-    """Locate and name a definition. `text[start:end]` includes the comments directly above it."""
+    """A definition with its qualified name. Its span includes the comments directly above it."""
 
     start: int
     end: int
@@ -83,10 +83,7 @@ class Symbol(NamedTuple):
 
 
 def symbols_of(document: Document) -> list[Symbol]:
-    """Return a document's definitions in the order of the text, or [] if it is not code.
-
-    An outer definition precedes its inner definitions.
-    """
+    """Return a document's definitions, outer before inner, or [] if the document is not code."""
     stored = document.metadata.get(SYMBOLS)
     if not isinstance(stored, str) or document.media_type not in CODE_SUFFIXES.values():
         return []
@@ -100,7 +97,7 @@ def symbols_metadata(text: str, suffix: str) -> dict[str, MetadataValue]:
 
 
 def find_symbols(text: str, suffix: str) -> list[Symbol]:
-    """Return at most 20,000 definitions of a source text in the language that `suffix` decides.
+    """Return the first 20,000 definitions of a source text. `suffix` decides the language.
 
     Offsets count code points. The extra `code` must be installed.
     """
@@ -122,7 +119,7 @@ def _parser(language: _Language) -> "Parser":
 
 
 def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
-    """Yield the definitions in the order of the source, with offsets that count bytes."""
+    """Yield the definitions in the order of the source, with byte offsets."""
     pending = [(_parser(language).parse(raw).root_node, "")]
     while pending:
         node, path = pending.pop()
@@ -152,7 +149,7 @@ def _name(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """Return the node of the name that C declarators declare, such as f in `*f(int)`, or None."""
+    """Return the node of the name in C declarators, such as f in `*f(int)`, or None."""
     found = None
     while node is not None:
         inner = node.child_by_field_name("declarator") or next(
@@ -167,7 +164,7 @@ def _text(node: "Node | None") -> str:
 
 
 def _whole(node: "Node") -> "Node":
-    """Return the node of a definition together with its decorators, `export` or `template <>`."""
+    """Return the node of a definition with its decorators, `export` or `template <>`."""
     while (around := node.parent) is not None and around.type in _AROUND:
         inside = [c for c in around.named_children if c.type in _DEFINITIONS | {*_VARIABLES}]
         if len(inside) > 1:
@@ -177,10 +174,7 @@ def _whole(node: "Node") -> "Node":
 
 
 def _above(node: "Node", raw: bytes) -> int:
-    """Return the byte offset where the comments and attributes directly above a definition start.
-
-    Return the start of the definition if there are none.
-    """
+    """Return the byte offset of the comments and attributes directly above, or else of the node."""
     first = node
     while (before := first.prev_named_sibling) is not None:
         line = raw.rfind(b"\n", 0, before.start_byte) + 1
@@ -193,6 +187,6 @@ def _above(node: "Node", raw: bytes) -> int:
 
 
 def symbol_at(symbols: list[Symbol], offset: int) -> str:
-    """Return the name of the innermost definition at an offset, or "" if there is none."""
+    """Return the name of the innermost definition around an offset, or "" if there is none."""
     last = bisect_right(symbols, offset, key=lambda symbol: symbol.start)
     return next((s.name for s in reversed(symbols[:last]) if offset < s.end), "")

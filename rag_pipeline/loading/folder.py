@@ -1,4 +1,4 @@
-"""List the files in a folder that match glob patterns. An unusable file has a reason."""
+"""List the files in a folder that match glob patterns, with a reason for each unusable file."""
 
 import errno
 import os
@@ -17,21 +17,21 @@ UNSAFE = re.compile(
     r"\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
 )
-"""Characters that, in a document_id, can control a terminal, fake a name or break UTF-8."""
+"""Matches characters of a document_id that could control a terminal, fake a name or break UTF-8."""
 _BY_PROGRAMS = ("**/~$*", "**/[Tt]humbs.db", "**/[Dd]esktop.ini")
 """Lock files of Office, and files that Windows adds to folders."""
 _LINK = (
-    "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
-    "that stay in the documents folder, anywhere to follow all"
+    "a link to a folder is not followed; set documents.follow_links: true to follow links inside "
+    "the documents folder, or anywhere to follow all links"
 )
 _UNREAD = "cannot read"
-"""The first words of reasons that may no longer hold at the next load."""
+"""The start of reasons that may not hold at the next load."""
 
 
 class ListedFile(NamedTuple):
-    """Describe a file of a folder. `relative` is its POSIX path below the folder.
+    """A file of a folder, with its POSIX path below the folder.
 
-    `reason` tells why the file is unusable, or is "". `unread` is True if the next load may be able
+    `reason` says why the file is unusable, or is "". `unread` is True if the next load may be able
     to read the file.
     """
 
@@ -44,8 +44,8 @@ def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
     """Return a function that tests whether a POSIX path matches one of these glob patterns.
 
     `**` matches any number of folders. Wildcards match names that start with `.` only if `hidden`
-    is True. Before Python 3.13, `pathlib` can't do this: its `match` has no `**`, and its `glob`
-    skips unreadable folders silently.
+    is True. Before Python 3.13, `pathlib.match` lacks `**`, and `pathlib.glob` silently skips
+    unreadable folders.
     """
     steps = ([step for step in pattern.split("/") if step not in ("", ".")] for pattern in patterns)
     plain = ["/".join(own) for own in steps]
@@ -68,13 +68,13 @@ def find_files(
     gitignore: bool = False,
     follow_links: bool | Literal["anywhere"] = False,
 ) -> tuple[list[ListedFile], int]:
-    """Return the matching files, unsorted, and the number of all files that were seen.
+    """Return the matching files, unsorted, and the number of all files.
 
-    - Hidden files and folders are skipped unless an include pattern names them.
-    - If `gitignore` is True, files that Git ignores are skipped.
-    - If `follow_links` is True, links to folders inside the root are followed. If it is `anywhere`,
-      all links to folders are followed. A folder is entered only once.
-    - Folders that an exclude pattern such as `build/**` covers are not entered.
+    - Skip hidden files and folders unless an include pattern names them.
+    - If `gitignore` is True, skip files that Git ignores.
+    - If `follow_links` is True, follow links to folders inside the root. If it is `anywhere`,
+      follow all links to folders. Enter each folder only once.
+    - Do not enter folders that match an exclude pattern such as `build/**`.
 
     Raise OSError if the root is unreadable.
     """
@@ -96,7 +96,7 @@ def find_files(
                 continue
             reason = _obstacle(entry, "/" if follow_links == "anywhere" else real_root)
         if not reason and UNSAFE.search(relative):
-            reason = "the file name has control or invisible characters or is not UTF-8; rename it"
+            reason = "the file name is not UTF-8 or has control or invisible characters; rename it"
         found.append(ListedFile(relative, reason, reason.startswith(_UNREAD)))
     return found, seen
 
@@ -108,13 +108,13 @@ def _walk(
     follow_links: bool | Literal["anywhere"],
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
-    """Yield (path, entry, reason) of each file, and of each folder that can't be entered."""
+    """Yield (path, entry, reason) for each file and for each folder that can't be entered."""
     above = Ignored.above(root) if gitignore else Ignored()
     pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, above)]
     entered = {os.path.realpath(root)}
     linked: list[tuple[str, os.DirEntry[str], Ignored]] = []
     while pending or linked:
-        # Follow links last, ordered by name, so that a folder is listed under its real path.
+        # Follow links last, sorted by name, so that a folder is listed under its real path.
         if not pending:
             linked.sort(key=lambda link: link[0])
         prefix, folder, ignored = pending.pop() if pending else linked.pop(0)
@@ -154,30 +154,30 @@ def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str, may_le
     target, root = os.path.realpath(folder.path), os.path.realpath(root)
     common = os.path.commonpath([target, root])
     if target not in entered and common == target:
-        return f"a link to {target}, which holds the documents folder"
+        return f"a link to {target}, which contains the documents folder"
     if common != root and not may_leave:
         return f"a link that leaves the documents folder: {target}"
     if target not in entered:
         return ""
     if not folder.is_symlink():
-        return f"{target}, whose documents are read at a link to it"
-    return f"a link to {target}, whose documents are read there"
+        return f"a folder whose documents are listed under a link to {target}"
+    return f"a link to {target}; its documents are listed under that path"
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """Hold the rules of the `.gitignore` files in a folder and in the folders above it.
+    """The rules of the `.gitignore` files in a folder and in the folders above it.
 
-    `specs` has (prefix, rest, rules) for each file. `prefix` is the path of the file's folder below
-    the documents' folder. For a file above the documents' folder, `prefix` is "", and `rest` is the
-    path from the file's folder to the documents' folder.
+    `specs` has (prefix, rest, rules) for each file. `prefix` is the path from the documents' folder
+    to the file's folder below it, or "". `rest` is the path to the documents' folder from the
+    file's folder above it, or "".
     """
 
     specs: tuple[tuple[str, str, GitIgnoreSpec], ...] = ()
 
     @classmethod
     def above(cls, root: str) -> "Ignored":
-        """Return the rules of the `.gitignore` files from a checkout's root down to a folder."""
+        """Return the rules of the `.gitignore` files above a folder, up to the checkout's root."""
         real = Path(root).resolve()
         top = next((f for f in (real, *real.parents) if (f / ".git").exists()), real)
         ignored = cls()
@@ -188,7 +188,7 @@ class Ignored:
         return ignored
 
     def below(self, prefix: str, path: str, rest: str = "") -> "Ignored":
-        """Return the rules inside a folder, including its `.gitignore` if it has one."""
+        """Return these rules with the rules of the folder's `.gitignore`, if it has one."""
         try:
             lines = Path(path, ".gitignore").read_text("utf-8", "replace").splitlines()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -210,7 +210,7 @@ def _obstacle(entry: os.DirEntry[str], real_root: str) -> str:
         mode = entry.stat().st_mode
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "a link that leads back to itself"
+            return "a link that leads to itself"
         if entry.is_symlink() and error.errno == errno.ENOENT:
             return f"a broken link: there is no {Path(entry.path).readlink()}"
         return f"{_UNREAD} the file: {error.strerror}"

@@ -27,11 +27,11 @@ _MAX_REPEATED = 100
 
 
 class Parsed(NamedTuple):
-    """Hold the Markdown of a file, and the title that the file declares, or "".
+    """The Markdown of a file, and the title that the file declares, or "".
 
     - `page_map`: a packed `PageMap`, or None for formats that have no pages.
-    - `missing_extra`: the extra that would read more of the file, or "".
-    - `unseen`: the number of characters that no reader sees, by reason. `parse` moves it to
+    - `missing_extra`: the extra with which more of the file could be read, or "".
+    - `unseen`: the number of characters that no person sees, by reason. `parse` moves it to
       `metadata`.
     """
 
@@ -44,7 +44,7 @@ class Parsed(NamedTuple):
 
 
 def read_notebook(document_id: str, raw: bytes) -> Parsed:
-    """Return a Jupyter notebook as Markdown. Code is fenced, and followed by its output.
+    """Return a Jupyter notebook as Markdown with fenced code and its output.
 
     The metadata field `cells` holds the offset of each cell in the text.
     """
@@ -149,7 +149,7 @@ def _table(table: Any) -> str:
 
 
 def add_row(rows: list[str], cells: list[str]) -> None:
-    """Add a row to the lines of a Markdown table. The first row becomes the head."""
+    """Add a row to the lines of a Markdown table. The first row is the header."""
     rows.append(f"| {' | '.join(cells)} |")
     if len(rows) == 1:
         rows.append("|" + " --- |" * len(cells))

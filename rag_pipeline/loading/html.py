@@ -1,4 +1,4 @@
-"""Convert HTML and Office files to Markdown in linear time, even if elements are nested deeply."""
+"""Convert HTML and Office files to Markdown in linear time, even if elements nest deeply."""
 
 import io
 import re
@@ -14,7 +14,7 @@ from rag_pipeline.loading.unseen import StyleSheet, drop_unseen_elements
 
 _MAX_DEPTH = 100
 _LOST_DEPTH = 2_000
-"""Depth of nesting near which lxml loses text (2,048)."""
+"""Depth of nesting above which a file is refused, because lxml loses text at 2,048."""
 _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
 _SURROUNDINGS = "nav, footer, aside, [role=navigation], [role=contentinfo], [role=complementary]"
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
@@ -23,9 +23,9 @@ _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str, str, Counter[str]]:
     """Return the Markdown, the title, and the number of unseen characters by reason.
 
-    If `of_page` is True, leave out menus, footers and side columns. HTML nested deeper than 100
-    levels becomes plain text, and nothing is left out. Raise DocumentError if the bytes can't be
-    decoded, or if elements are nested 2,000 levels deep.
+    If `of_page` is True, omit menus, footers and side columns. HTML with more than 100 levels of
+    elements becomes plain text, and nothing is omitted. Raise DocumentError if the bytes can't be
+    decoded, or if elements have 2,000 levels.
     """
     from bs4 import BeautifulSoup
 
@@ -33,7 +33,7 @@ def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str,
     nested = _read_nested(document_id, html)
     if nested is not None:
         return nested
-    # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
+    # lxml closes open <p> and <li> elements. The converter's parser would nest them.
     soup = BeautifulSoup(html, "lxml")
     title = soup.title.get_text() if soup.title else ""
     unseen = drop_unseen_elements(soup)
@@ -45,10 +45,7 @@ def read_html(document_id: str, raw: bytes, of_page: bool = False) -> tuple[str,
 
 
 def _drop_surroundings(soup: Any) -> None:
-    """Drop menus, footers and side columns that are outside the main content.
-
-    Drop nothing if no other text would remain.
-    """
+    """Drop menus, footers and side columns, unless no other text would remain."""
     found = [
         element
         for element in soup.select(_SURROUNDINGS)
@@ -63,7 +60,7 @@ def _drop_surroundings(soup: Any) -> None:
 
 
 def html_text(document_id: str, raw: bytes, unseen: Counter[str]) -> str:
-    """Return the Markdown of HTML inside a document. Count its unseen characters in `unseen`."""
+    """Return the Markdown of HTML inside a document, and add its unseen characters to `unseen`."""
     text, _, found = read_html(document_id, raw)
     unseen.update(found)
     return clean(text)
@@ -74,7 +71,7 @@ def to_markdown(raw: bytes, suffix: str) -> str:
     from markitdown import StreamInfo
 
     info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
-    # strict: a fallback to plain text would depend on the depth of the call stack.
+    # Without `strict`, a fallback to plain text would depend on the depth of the call stack.
     options = {"style_map": _DOCX_STYLES} if suffix == ".docx" else {}
     result = _converters()[suffix].convert(io.BytesIO(raw), info, strict=True, **options)
     return str(result.markdown)
@@ -95,18 +92,18 @@ def _text_encoding(declared: str) -> str:
     if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
         return "windows-1252"
     if name.startswith(("utf-16", "utf-32")):
-        return "utf-8"  # the declaration itself was readable as ASCII
+        return "utf-8"  # the declaration itself is ASCII
     try:
-        b" ".decode(name)  # decoding no bytes would accept any name
+        b" ".decode(name)  # decoding zero bytes would accept any name
     except (LookupError, UnicodeError):
         return "utf-8"
     return name
 
 
 def _read_nested(document_id: str, html: str) -> tuple[str, str, Counter[str]] | None:
-    """Return the result of `read_html` for HTML nested deeper than 100 levels, or None.
+    """Return the result of `read_html` for HTML with more than 100 levels, or None for other HTML.
 
-    Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
+    Beautiful Soup takes quadratic time in the depth, and converters recurse at each level.
     """
     from lxml import etree  # type: ignore[import-untyped]
 
@@ -143,12 +140,12 @@ def _read_nested(document_id: str, html: str) -> tuple[str, str, Counter[str]] |
 
 @cache
 def _converters() -> dict[str, Any]:
-    """Return markitdown's converters by suffix, patched to read blanks and lists in linear time."""
+    """Return markitdown's converters by suffix, patched for linear time on blanks and lists."""
     import markdownify
     from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
     from markitdown.converters import _html_converter as converters
 
-    # Equal matches, but the search does not start again at each character of a run.
+    # These patterns match the same text as markdownify's patterns, but in linear time.
     patterns: Any = markdownify
     patterns.re_newline_whitespace = re.compile(r"(?<![\t \r\n])[\t \r\n]*[\r\n][\t \r\n]*")
     patterns.re_pre_rstrip = re.compile(r"(?<![ \n])[ \n]*$")

@@ -1,4 +1,4 @@
-"""Convert image files to PDF, so that a scan of any kind is read and shown by the same code."""
+"""Convert image files to PDF, so that the same code reads and shows all scans."""
 
 import hashlib
 import io
@@ -16,13 +16,13 @@ IMAGE_TYPES = {
     ".bmp": "image/bmp",
     ".webp": "image/webp",
 }
-"""The media type of each suffix of an image file."""
+"""The media types of image files, by suffix."""
 _LONGEST_POINTS = 842
-"""Longest side of a page in PDF points: that of A4. Small images have 72 pixels per inch."""
+"""Maximum side of a page in PDF points, as of A4. Small images have 72 pixels per inch."""
 
 
 def read_image(document_id: str, raw: bytes) -> Parsed:
-    """Read the words of an image by OCR. Raise DocumentError if it has none or isn't readable."""
+    """Read the words of an image by OCR. Raise DocumentError if it has no words or is corrupt."""
     from rag_pipeline.loading.pdf.parse import read_pdf
 
     parsed = read_pdf(document_id, as_pdf(document_id, raw))

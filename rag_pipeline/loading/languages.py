@@ -32,8 +32,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 def language_of(text: str) -> str:
     """Return the ISO 639-1 code of a text's language (see `NAMES`), or "" if it has few letters.
 
-    py3langid, a model of byte n-grams, classifies at most 2,000 characters from the first letter on
-    (Lui and Baldwin, langid.py, 2012).
+    py3langid, a model of byte n-grams, classifies 2,000 characters after the first letter (Lui and
+    Baldwin, langid.py, 2012).
     """
     first = _LETTER.search(text)
     if first is None:
@@ -48,7 +48,7 @@ def language_of(text: str) -> str:
 
 
 def is_no_other(text: str, language: str) -> bool:
-    """Return whether the start and middle of a text are in the given language or no language."""
+    """Return whether a text's start and middle are in the given language or in no language."""
     identifier, lock = _identifier()
     middle = len(text) // 2
     with lock:
@@ -66,8 +66,7 @@ def any_language_of(text: str) -> str:
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
     """Return the share (0 to 1) of each language among texts, the largest share first.
 
-    A text counts only if both halves are in the same language. Texts with different halves are
-    often lists of names and numbers.
+    Texts whose halves differ in language do not count. They are often lists of names and numbers.
     """
     halves = ((text[: len(text) // 2], text[len(text) // 2 :]) for text in texts)
     pairs = ((language_of(first), language_of(second)) for first, second in halves)
@@ -78,7 +77,7 @@ def languages_of(texts: Iterable[str]) -> dict[str, float]:
 
 @cache
 def _identifier(*codes: str) -> tuple[Any, Lock]:
-    """Return a model of the languages `codes`, by default of all 97, and a lock for its use."""
+    """Return a model of the languages `codes`, by default of all 97, and its lock."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)

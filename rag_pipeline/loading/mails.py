@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIELDS = ("From", "To", "Cc", "Date", "Subject")
 _MAX_FIELD = 10_000
 _LEAST_SAID = 0.5
-"""Minimum share of the HTML's words in a mail's plain text that is read instead of the HTML."""
+"""Share of the HTML's words (0 to 1) from which a mail's plain text is read instead of the HTML."""
 _WORD = re.compile(r"\w{2,}")
 _SIGNATURES = ("pgp-signature", "pgp-keys", "pkcs7-signature", "x-pkcs7-signature")
 
@@ -33,10 +33,10 @@ def is_mail(name: str) -> bool:
 
 
 def attachments(raw: bytes) -> list[tuple[str, bytes]]:
-    """Return the name and the bytes of each attachment of a mail.
+    """Return the name and bytes of each attachment of a mail.
 
-    Signatures and images inside the text are left out. Equal names get a number. A name has no
-    folders and no invisible characters.
+    Omit signatures and images inside the text. Equal names get a number. Names have no folders and
+    no invisible characters.
     """
     return [(name, _content(part)) for name, part in _attached(_message(raw))]
 
@@ -46,7 +46,7 @@ def _policy() -> Any:
     from email.policy import EmailPolicy  # slow to import
 
     class Bounded(EmailPolicy):
-        """Read at most 10,000 characters of a field, because `email` takes quadratic time."""
+        """A policy that reads 10,000 characters per field, because `email` takes quadratic time."""
 
         def header_fetch_parse(self, name: str, value: str) -> Any:
             return super().header_fetch_parse(name, value[:_MAX_FIELD])
@@ -86,7 +86,7 @@ def _attached(message: "EmailMessage") -> "list[tuple[str, MIMEPart]]":
 
 
 def _leaves(message: "MIMEPart") -> "Iterator[MIMEPart]":
-    """Yield the parts that have no parts. An attached mail is one part."""
+    """Yield the parts without inner parts. An attached mail is one part."""
     pending: list[MIMEPart] = [message]
     while pending:
         part = pending.pop()
@@ -104,15 +104,15 @@ def _content(part: "MIMEPart") -> bytes:
 
 
 def read_mail(document_id: str, raw: bytes, is_member: bool) -> Parsed:
-    """Return a mail's (RFC 5322) fields, its text, and the names of its attachments.
+    """Return the fields, text and attachment names of a mail (RFC 5322).
 
-    `is_member` says whether the mail is inside an archive or mail: its attachments are not read,
-    but counted.
+    `is_member` says whether the mail is inside an archive or another mail. Its attachments are then
+    counted instead of read.
     """
     message = _message(raw)
     fields = {name: one_line(str(v)) for name in _FIELDS if (v := message[name])}
     if not fields:
-        raise DocumentError(document_id, "not a mail: it has none of From, To, Date and Subject")
+        raise DocumentError(document_id, "not a mail: it has no From, To, Cc, Date or Subject")
     plain = _mail_text(document_id, message, "plain")
     try:
         html = _mail_text(document_id, message, "html")
@@ -120,19 +120,16 @@ def read_mail(document_id: str, raw: bytes, is_member: bool) -> Parsed:
         if not plain.strip():
             raise
         html = ""
-    text, unseen = _that_says_more(document_id, plain, html)
+    text, unseen = _fuller_text(document_id, plain, html)
     names = [name for name, _ in _attached(message)]
     unseen[ATTACHMENTS] = is_member * len(names)
     sent = getattr(message["Date"], "datetime", None)
     return _mail(fields, text, names, sent.date().isoformat() if sent else "", unseen)
 
 
-def _that_says_more(document_id: str, plain: str, html: str) -> tuple[str, Counter[str]]:
-    """Return the text of a mail, and its number of unseen characters by reason.
-
-    The text is the plain text, unless it lacks most words of the HTML. Alternatives should say the
-    same, and the HTML is the more faithful one (RFC 2046, section 5.1.4).
-    """
+def _fuller_text(document_id: str, plain: str, html: str) -> tuple[str, Counter[str]]:
+    """Return a mail's plain text, or its HTML's text if the plain text lacks most of the words."""
+    # Both should say the same, and the HTML is more faithful (RFC 2046, section 5.1.4).
     unseen: Counter[str] = Counter()
     if not html.strip():
         return plain, unseen
@@ -156,7 +153,7 @@ def _mail_text(document_id: str, message: "EmailMessage", subtype: str) -> str:
     except UnicodeDecodeError:
         charset = body.get_param("charset")
         raise DocumentError(
-            document_id, f"its charset {charset!r:.80} is unknown, and it is not UTF-8 text"
+            document_id, f"its charset {charset!r:.80} is unknown; save it as UTF-8"
         ) from None
 
 
@@ -176,7 +173,7 @@ def _mail(
 
 
 def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
-    """Return an Outlook mail's fields, its text, and the names of its attachments."""
+    """Return the fields, text and attachment names of an Outlook mail."""
     from oxmsg import Message
 
     message = Message.load(raw)
@@ -194,7 +191,7 @@ def read_outlook_mail(document_id: str, raw: bytes) -> Parsed:
         "Subject": message.subject,
     }
     fields = {name: one_line(value) for name, value in given.items() if value}
-    text, unseen = _that_says_more(document_id, message.body or "", message.html_body or "")
+    text, unseen = _fuller_text(document_id, message.body or "", message.html_body or "")
     if not fields and not text.strip():
         raise DocumentError(document_id, "not a mail: it has no sender, no subject and no text")
     names = [one.file_name or "" for one in message.attachments]

@@ -1,4 +1,4 @@
-"""Read the original file of a PDF document again, from a folder or a bucket."""
+"""Read the original file of a PDF document from its folder or bucket."""
 
 import hashlib
 import tempfile
@@ -15,9 +15,9 @@ from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
 def read_original(document: Document, settings: DocumentsSource, root: Path) -> bytes:
-    """Return the bytes of a PDF document's file.
+    """Return the bytes of the PDF or image file of a document.
 
-    Raise DocumentError if the file is gone or has changed, or if the document is not a PDF.
+    Raise DocumentError if the file is gone or has changed, or if the document has no pages.
     """
     name = document.document_id
     if document.page_map is None:
@@ -28,7 +28,7 @@ def read_original(document: Document, settings: DocumentsSource, root: Path) -> 
         raw = _file(folder_of(root), name)
     if hashlib.sha256(raw).hexdigest() != PageMap.from_bytes(document.page_map).file_hash:
         _object.cache_clear()
-        raise DocumentError(name, "the file has changed since it was read")
+        raise DocumentError(name, "the file has changed since it was read; run `rag run`")
     return raw
 
 
@@ -44,7 +44,7 @@ def _file(folder: Path, name: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def _object(url: str, name: str, content_hash: str) -> bytes:
-    """Return the bytes of an object or archive member, which are cached for further pages."""
+    """Return the bytes of an object or archive member, cached for further pages."""
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)

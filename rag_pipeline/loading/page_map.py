@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """Describe a rectangle on a page (from 1), in PDF points from the page's top left corner."""
+    """A rectangle on a page (from 1), in PDF points from the page's top left corner."""
 
     page: int
     x0: float
@@ -22,11 +22,11 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageMap:
-    """Map the lines of a text to their boxes, and hold the sizes of the pages in PDF points.
+    """The box of each line of a text, and the sizes of the pages in PDF points.
 
-    `starts` has the lines' offsets in `Document.text`. A line ends at the next start. Page
-    numbers may decrease, because footnotes come after a paragraph that continues on the next page.
-    `file_hash` is the SHA-256 of the PDF.
+    `starts` has the lines' offsets in `Document.text`. A line ends at the next start. Page numbers
+    may decrease, because footnotes come after a paragraph that continues on the next page.
+    `file_hash` is the SHA-256 of the PDF or image file.
     """
 
     starts: tuple[int, ...]
@@ -62,7 +62,7 @@ class PageMap:
         return tuple(found)
 
     def to_bytes(self) -> bytes:
-        """Return the map in packed form, with about 6 bytes per line."""
+        """Return the map in packed form, about 6 bytes per line."""
         steps = [start - before for before, start in pairwise((0, *self.starts))]
         sides = ([round(value) for value in side] for side in zip(*self.boxes, strict=True))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]

@@ -12,17 +12,17 @@ from rag_pipeline.loading.sources import Rejected, Source
 
 _MAX_WAITING = 64
 _MAX_BYTES = 64_000_000
-"""Maximum raw bytes of parsed documents that wait for a slow document."""
+"""Maximum total size in bytes of documents that are being loaded or wait for an earlier one."""
 
 ParsedSource = tuple[Source, Document | DocumentError]
-"""A source, and its document or the error."""
+"""A source, with its document or error."""
 
 
 def load_all(sources: Iterable[Source], processes: int) -> Generator[ParsedSource, None, None]:
     """Load documents in up to `processes` threads, and yield them in the order of the sources.
 
-    The bytes of a source are read before the next source is taken, because a bucket's object is
-    copied only until then.
+    Read the bytes of a source before taking the next, because the copy of a bucket's object is then
+    deleted.
     """
     started: deque[tuple[Source, Future[Document], int]] = deque()
     finished = False

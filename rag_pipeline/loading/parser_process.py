@@ -1,7 +1,7 @@
 """Parse documents in separate processes, so that a hostile document harms only its parser.
 
-A process parses one document after the other. A dead process is replaced. A timer in each process
-ends the process if a document takes too long, even if the parent process has died.
+A process parses one document after the other. A dead process is replaced. A process ends itself if
+a document takes too long, even if its parent has died.
 """
 
 import atexit
@@ -28,14 +28,14 @@ from rag_pipeline.loading.parsers import parse
 _MAX_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
 _MAX_MEMORY = 2 << 30
-"""Maximum growth of a parser process per document, in bytes, for suffixes not in `_MEMORY`."""
+"""Maximum growth of a parser's memory per document, in bytes, for suffixes outside `_MEMORY`."""
 _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
-"""Exit codes of processes whose C libraries ran out of memory."""
+"""Exit codes of processes in which a C library ran out of memory."""
 _STATUS = Path("/proc/self/statm")
 _started: dict[int, "_Parsers"] = {}
-"""Parsers by the id of the process that started them. A fork must not use its parent's."""
+"""Parsers by the id of the process that started them. A fork must not use its parent's parsers."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def parsers_here() -> int:
 
 
 def stop_parsers() -> None:
-    """End the busy parsers. Their callers get a DocumentError."""
+    """Kill the busy parsers. Their callers get a DocumentError."""
     parsers = _parsers()
     with parsers.lock:
         for process in parsers.busy:
@@ -98,9 +98,9 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
-    """Return page `page` (from 1) of a PDF or an image as PNG, in `settings.parse_seconds`.
+    """Return page `page` (from 1) of a PDF or image as PNG.
 
-    Raise DocumentError if the page can't be shown.
+    Raise DocumentError if the page can't be shown, or not within `settings.parse_seconds`.
     """
     reply = _call({"id": document_id, "suffix": ".pdf", "page": page}, raw, settings)
     return base64.b64decode(reply["image"])
@@ -120,7 +120,7 @@ def _call(request: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dic
         answer = process.stdout.readline()
     except BrokenPipeError:
         answer = b""
-    except BaseException:  # interrupted: a late answer must not reach another document
+    except BaseException:  # interrupted: the late answer must not reach another document
         process.kill()
         raise
     finally:
@@ -143,7 +143,7 @@ def _start() -> "subprocess.Popen[bytes]":
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
-            # Return large blocks to the system when freed: OCR needs much memory for a moment.
+            # OCR briefly needs much memory, so freed large blocks return to the system.
             "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BLOCK),
         },
     )
@@ -152,31 +152,32 @@ def _start() -> "subprocess.Popen[bytes]":
 def _cause_of_death(request: Mapping[str, Any], status: int) -> str:
     suffix, seconds = request["suffix"], request["seconds"]
     if status == -signal.SIGALRM:
-        return f"{suffix} takes longer to parse than documents.parse_seconds, {seconds:g}"
+        return f"{suffix} takes more than {seconds:g} s to parse; raise documents.parse_seconds"
     if status == -signal.SIGKILL:
-        return f"the parser of {suffix} was killed: out of memory?"
+        return f"the parser of {suffix} was killed, probably because memory ran out"
     if status in _OUT_OF_MEMORY:
-        return f"the parser of {suffix} died (status {status}): it may need too much memory"
+        return f"the parser of {suffix} died (status {status}), probably because memory ran out"
     return f"the parser of {suffix} died (status {status})"
 
 
 def serve() -> None:
-    """Read requests from standard input, and write replies to standard output, until input ends."""
+    """Answer requests from standard input on standard output, until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    logging.disable(logging.CRITICAL)  # the libraries' remarks on hostile files help nobody
+    logging.disable(logging.CRITICAL)  # users can do nothing about the libraries' messages
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a parser's own output goes to standard error
     while line := requests.readline():
         request = json.loads(line)
         raw = requests.read(request["bytes"])
-        _limit_memory(_MEMORY.get(request["suffix"], _MAX_MEMORY))
+        if size := _address_space():
+            _limit(size + _MEMORY.get(request["suffix"], _MAX_MEMORY))
         # SIGALRM has no handler, so it ends the process.
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
             reply = _answer(request, raw)
         except DocumentError as error:
             reply = {"reason": error.reason}
-        except Exception as error:  # noqa: BLE001 (a hostile file raises anything)
+        except Exception as error:  # noqa: BLE001 - a hostile file may raise any exception
             reply = {"reason": f"page {request.get('page')} can't be shown: {error}"}
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(reply, default=_as_json).encode() + b"\n")
@@ -200,14 +201,8 @@ def _as_json(value: Any) -> Any:
 # --- limits of the process ---
 
 
-def _limit_memory(more_bytes: int) -> None:
-    """Let the process's address space grow by at most `more_bytes` from now on."""
-    if size := _address_space():
-        _limit(size + more_bytes)
-
-
 def _address_space() -> int:
-    """Return the size of the address space in bytes, or 0 if the system doesn't report it."""
+    """Return the size of the address space in bytes, or 0 if the system reports none."""
     try:
         return int(_STATUS.read_text().split()[0]) * resource.getpagesize()
     except (OSError, ValueError):
@@ -215,6 +210,7 @@ def _address_space() -> int:
 
 
 def _limit(wanted: int) -> None:
+    """Limit the address space to `wanted` bytes."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -222,10 +218,10 @@ def _limit(wanted: int) -> None:
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
-    """Raise the process's limits of time and memory inside the `with` block.
+    """Raise the process's limits of time and memory inside the `with` block, for OCR of a page.
 
-    OCR of a page needs this. `more_bytes` are added to the memory limit, and `seconds` become the
-    time limit. A limit that is not set stays unset.
+    Add `more_bytes` to the memory limit, and set the time limit to `seconds`. A limit that is not
+    set stays unset.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]
@@ -239,5 +235,5 @@ def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
         if left:
             signal.setitimer(signal.ITIMER_REAL, left)
         if soft != resource.RLIM_INFINITY:
-            # Mapped memory stays mapped: the models are kept for the next page.
+            # The models stay in memory for the next page.
             _limit(max(soft, _address_space() + (256 << 20)))

@@ -1,7 +1,7 @@
 """Convert HTML, PDF, Office files, source code and other formats to text and a title.
 
-This module calls markitdown's converters directly. markitdown's main class guesses types with a
-slow model, and it passes a corrupt file to the converter of another type.
+This module calls markitdown's converters directly. The main class of markitdown guesses types with
+a slow model, and passes a corrupt file to the converter of another type.
 """
 
 import io
@@ -42,7 +42,7 @@ from rag_pipeline.loading.unseen import (
 )
 
 _ONE_AT_A_TIME = threading.Lock()
-"""The lock of the running parser, because ignoring warnings affects the whole process."""
+"""Held by the running parser, because ignoring warnings affects the whole process."""
 
 _MAX_CELLS = 20_000_000
 _MAX_COLUMNS = 16_384
@@ -55,7 +55,7 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     """Convert a file whose suffix is in `PARSERS` to Markdown. Source code stays unchanged.
 
     The same bytes give the same text. Raise DocumentError for encrypted, corrupt and hostile files,
-    and for PDF files that have no text.
+    and for PDF files without text.
     """
     title = ""
     try:
@@ -68,9 +68,8 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     except RecursionError:
         raise DocumentError(document_id, f"corrupt {suffix}: nested too deeply") from None
     except MemoryError:
-        raise DocumentError(document_id, f"{suffix} needs more memory than there is") from None
-    # Parsers of hostile bytes raise any exception; one document must not stop the others.
-    except Exception as error:  # noqa: BLE001
+        raise DocumentError(document_id, f"{suffix} needs more memory than is available") from None
+    except Exception as error:  # noqa: BLE001 - a hostile document must not stop the others
         reason = one_line(str(error))[:200] or type(error).__name__
         raise DocumentError(document_id, f"corrupt {suffix}: {reason}") from None
     title = one_line(parsed.title or title)
@@ -108,15 +107,12 @@ def _parse_docx(_: str, raw: bytes) -> Parsed:
 
 
 _NOT_COMPUTED = re.compile(rb"(?:</f>|<f\b[^<>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
-"""Match the end of an Excel cell that has a formula but no stored value."""
+"""Matches the end of an Excel cell that has a formula but no stored value."""
 
 
 def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
-    """Return each sheet as a Markdown table. Hidden rows, columns and sheets are marked.
-
-    markitdown is not used, because its data frame writes empty cells as `NaN`. One cell in a far
-    corner would also make the data frame use up the memory.
-    """
+    """Return each sheet as a Markdown table, with marks on hidden rows, columns and sheets."""
+    # markitdown would write empty cells as `NaN`, and run out of memory on one far cell.
     from openpyxl import load_workbook
 
     workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
@@ -165,10 +161,8 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
 
 
 def _hidden_parts(sheet: bytes) -> tuple[set[int], set[int]]:
-    """Return the numbers (from 1) of the hidden rows and of the hidden columns in a sheet's XML.
-
-    openpyxl reads these numbers only if it keeps the whole sheet in memory.
-    """
+    """Return the numbers (from 1) of the hidden rows and hidden columns in a sheet's XML."""
+    # openpyxl reads these numbers only if it keeps the whole sheet in memory.
     from defusedxml.ElementTree import iterparse
 
     rows: set[int] = set()
@@ -205,22 +199,19 @@ def _parse_code(document_id: str, raw: bytes) -> Parsed:
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
-    """Return the title that a file declares, or "".
-
-    Raise DocumentError for encrypted files, legacy Office files, zip bombs and XML entities.
-    """
+    """Return a file's title or "". Raise DocumentError for encryption, bombs and XML entities."""
     from defusedxml.common import DTDForbidden
     from defusedxml.ElementTree import fromstring, iterparse
 
     if raw.startswith(b"\xd0\xcf\x11\xe0"):
         reason = f"unsupported type: a legacy Office file; save it as a real {suffix}"
         if "EncryptedPackage".encode("utf-16-le") in raw:
-            reason = f"encrypted {suffix}: it needs a password"
+            reason = f"encrypted {suffix}: save it without a password"
         raise DocumentError(document_id, reason)
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         entries = archive.infolist()
         if any(entry.flag_bits & 1 for entry in entries):
-            raise DocumentError(document_id, f"encrypted {suffix}: it needs a password")
+            raise DocumentError(document_id, f"encrypted {suffix}: save it without a password")
         if reason := bomb(entries, len(raw), max_bytes, "parts", suffix):
             raise DocumentError(document_id, reason)
         for entry in entries:
@@ -233,7 +224,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
                     reason = f"corrupt {suffix}: {entry.filename} declares XML entities"
                     raise DocumentError(document_id, reason) from None
                 except SyntaxError:
-                    continue  # not XML; the converter fails if it needs this part
+                    continue  # not XML: the converter fails if it needs this part
         if "docProps/core.xml" not in archive.namelist():
             return ""
         try:
@@ -250,7 +241,7 @@ PARSER_VERSIONS = {
     **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 2),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
 }
-"""Version of a parser by suffix, 1 by default. A raised version makes its documents stale."""
+"""The version of each suffix's parser, by default 1. A new version makes its documents stale."""
 
 PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
@@ -267,4 +258,4 @@ PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     **dict.fromkeys(IMAGE_TYPES, read_image),
     **dict.fromkeys(CODE_SUFFIXES, _parse_code),
 }
-"""The parser of each suffix, which takes a document's id and its bytes."""
+"""The parser of each suffix: a function of a document's id and bytes."""

@@ -1,4 +1,4 @@
-"""Find where a span is in the original file: page, section, sheet and row, or slide."""
+"""Find the place of a span in the original file: page, section, sheet and row, or slide."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _MAX_DEPTH = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Tell where a span begins in the original file. `label` describes the place in words.
+    """The place where a span begins in the original file. `label` describes the place in words.
 
     Pages, slides, rows, notebook cells and lines count from 1. `section` is the path of headings,
     or the function or type in source code. `pointer` is a JSON Pointer (RFC 6901). `boxes` are the
@@ -47,7 +47,7 @@ class Place:
 
     def record(self) -> dict[str, Any]:
         """Return the non-empty fields as JSON values."""
-        # `asdict` would copy each box, which takes a tenth of a search's processor time.
+        # `asdict` would copy each box, and take a tenth of a search's processor time.
         fields = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in fields if value not in (None, "", ())}
 
@@ -90,7 +90,7 @@ def _by_line(document: Document, start: int) -> Place:
     if document.media_type.startswith("text/") and document.media_type not in _FLOWING:
         line = _line(document.text, start)
         return Place(f"line {line:,}", line=line)
-    # The text's lines are not visible in the file, so count paragraphs.
+    # The file does not show the text's lines, so count paragraphs.
     return Place(f"paragraph {document.text.count(chr(10) * 2, 0, start) + 1:,}")
 
 
@@ -112,10 +112,7 @@ def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | No
 
 
 def _section(document: Document, start: int) -> str:
-    """Return the last two headings above an offset, joined by `›`.
-
-    The title counts only if there is no other heading above.
-    """
+    """Return the last two headings above an offset, without the title if there are others."""
     if document.media_type == "text/plain":
         return ""
     paths = heading_paths(document.text)
@@ -142,10 +139,7 @@ def _in_sheet(document: Document, start: int) -> Place:
 
 
 def _row(text: str, start: int) -> int:
-    """Return the number of a CSV record. The header is record 1.
-
-    Blank lines, and line breaks inside quotation marks, do not count.
-    """
+    """Return the number of the CSV record at an offset. The header is record 1."""
     lines = _QUOTED.sub("", text[:start]).split("\n")
     return sum(1 for line in lines[:-1] if line.strip()) + 1
 
@@ -168,10 +162,7 @@ def _json_pointer(text: str, offset: int) -> str:
 
 
 def _tokens(text: str, offset: int) -> Iterator[str]:
-    """Yield the strings and punctuation of JSON up to an offset.
-
-    A `}`, `]` or `,` at the offset itself is left out.
-    """
+    """Yield the JSON strings and punctuation before an offset, and a string, `{` or `[` at it."""
     for token in _JSON.finditer(text):
         if token.start() > offset or (token.start() == offset and token[0] in "}],"):
             return

@@ -16,12 +16,12 @@ from rag_pipeline.loading.text import is_cjk
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
 _NAME = re.compile(r"[a-z][A-Z]")
-"""Match a capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
+"""Matches a capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
 _LEAST_PROSE = 6.0
-"""Mean words of a cell above which a table is probably the columns of a page of prose."""
+"""Mean number of words per cell above which a table is probably a page of prose in columns."""
 _MAX_REPLACED = 0.01
 _MEAN_WORD = (2.2, 12.0)
 _MIN_KNOWN = 0.45
@@ -33,7 +33,7 @@ _MIN_CONFIDENCE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TextQuality:
-    """Hold measures of the quality of one text. Shares are between 0 and 1."""
+    """Measures of the quality of one text. Shares are between 0 and 1."""
 
     pages: int
     words: int
@@ -42,7 +42,7 @@ class TextQuality:
     pipes: float
     """Share of characters in table rows."""
     replaced: float
-    """Share of characters that the fonts or the encoding map to no letter."""
+    """Share of characters that the fonts or the encoding do not map to a letter."""
     mean_word: float
     """Mean number of letters per word."""
     with_text: int
@@ -56,30 +56,32 @@ class TextQuality:
     known: float | None = None
     """Share of words in a dictionary of the text's language, or None without a dictionary."""
     cell_words: float = 0.0
-    """Mean number of words in a table's cells that are not empty."""
+    """Mean number of words in the non-empty cells of tables."""
 
     def warnings(self) -> list[str]:
         """Return a sentence for each measure that exceeds its limit."""
         found = []
         if self.words >= _MIN_WORDS:
             if self.glued > _MAX_GLUED:
-                found.append(f"{self.glued:.1%} of the words have over {_MAX_WORD} letters: glued?")
+                share = f"{self.glued:.1%} of the words"
+                found.append(f"{share} have over {_MAX_WORD} letters; they may be glued")
             low, high = _MEAN_WORD
             if not low <= self.mean_word <= high:
                 found.append(
                     f"words have {self.mean_word:.1f} letters on average, not {low:g} to {high:g}"
                 )
             if self.known is not None and self.known < _MIN_KNOWN:
-                found.append(f"{self.known:.0%} of the words are in a dictionary of its language")
+                found.append(f"only {self.known:.0%} of the words are in the language's dictionary")
             if self.pages and self.pipes > _MAX_PIPES and self.cell_words > _LEAST_PROSE:
-                found.append(f"{self.pipes:.0%} of the characters are in tables of prose: columns?")
+                share = f"{self.pipes:.0%} of the characters"
+                found.append(f"{share} are in tables of prose; columns may be mixed")
         if self.replaced > _MAX_REPLACED:
             whose = "unknown to the file's fonts" if self.pages else "in no known encoding (U+FFFD)"
             found.append(f"{self.replaced:.1%} of the characters are {whose}")
         if self.unread:
             warning = f"{self.unread} of {self.pages} pages are images that were not read"
             if not is_installed("ocr"):
-                warning += f"; `{installation('ocr')}` and run again to read them"
+                warning += f"; to read them, run `{installation('ocr')}` and `rag run`"
             found.append(warning)
         if self.confidence is not None and self.confidence < _MIN_CONFIDENCE:
             found.append(
@@ -89,7 +91,7 @@ class TextQuality:
 
     def summary(self) -> str:
         """Return the measures as one line of text."""
-        known = [] if self.known is None else [f"{self.known:.0%} in a dictionary of its language"]
+        known = [] if self.known is None else [f"{self.known:.0%} in the language's dictionary"]
         figures = (
             *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_MAX_WORD} letters"),
             *(f"{self.mean_word:.1f} letters each", f"{self.pipes:.0%} of the text in tables"),
@@ -118,7 +120,7 @@ def measure(
     """Measure the quality of a text.
 
     - `characters`: the number of characters on each page, or () if there are no pages.
-    - `unmapped`: the number of characters that the fonts or the encoding map to no letter.
+    - `unmapped`: the number of characters that the fonts or the encoding do not map to a letter.
     - `pages`: further fields of `TextQuality`, which describe the pages.
     """
     words = _words(text)
@@ -138,10 +140,7 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Return a text's measures with one more: the share of its words that are in a dictionary.
-
-    `measured` and the result are JSON. `language` chooses the dictionary.
-    """
+    """Return `measured`, which is JSON, with `known` added for a text in this language."""
     return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
 
 
@@ -156,9 +155,9 @@ def doubts_of_prose(text: str, language: str) -> str:
 def share_known(text: str, language: str) -> float | None:
     """Return the share (0 to 1) of a text's words that are in the dictionary of a language.
 
-    At most 4,000 words of at least two letters, spread over the text, are looked up. Return None if
-    there is no dictionary, or if the text has fewer than 50 such words. Return None also if the
-    share is low and the text may be in another language.
+    Look up at most 4,000 words of at least two letters, spread over the text. Return None without a
+    dictionary, for fewer than 50 such words, or for a low share if the text may be in another
+    language.
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
@@ -171,13 +170,13 @@ def share_known(text: str, language: str) -> float | None:
 
 @cache
 def dictionary(language: str) -> frozenset[str]:
-    """Return a language's words in lower case, or an empty set if no dictionary is packaged."""
+    """Return a language's words in lower case, or an empty set without a packaged dictionary."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 
 
 def _words(text: str) -> list[str]:
-    # Split first: a pattern with white space takes quadratic time on long tokens.
+    # Split first, because a pattern with white space takes quadratic time on long tokens.
     parts = text.split()
     signs = [sign for sign in _IN_ADDRESSES if sign in text]
     if signs:

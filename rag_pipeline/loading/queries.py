@@ -29,7 +29,7 @@ EntityType = Literal[
     "TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE"
 ]
 ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
-"""The types of facts that are checked in an answer."""
+"""The types of facts that are searched for in an answer."""
 
 UNANSWERABLE = "unanswerable"
 """The tag of a query that no document answers."""
@@ -59,7 +59,7 @@ def _as_id(value: Any) -> Any:
 
 
 def _as_groups(value: Any) -> Any:
-    """Replace each plain string in a list of groups by a group that has only this string."""
+    """Replace each plain string in a list of groups by a group with only this string."""
     if not isinstance(value, list):
         return value
     return [[item] if isinstance(item, str) else item for item in value]
@@ -76,10 +76,10 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """Describe a gold span by offsets, by a quote or by both, which must then agree.
+    """A gold span, given by offsets, by a quote, or by both if they agree.
 
-    If there are neither offsets nor a quote, the whole document is gold. `grade` (from 1) tells how
-    relevant the span is.
+    Without offsets and quote, the whole document is gold. `grade` (from 1) is the relevance of the
+    span.
     """
 
     document_id: Identifier
@@ -98,7 +98,7 @@ class SpanRecord(_Record):
 
 
 class QueryRecord(_Record):
-    """Hold one line of `queries.jsonl`. `metadata` holds the user's own fields."""
+    """One line of `queries.jsonl`. `metadata` holds the user's own fields."""
 
     query_id: Identifier
     query: Text
@@ -115,7 +115,7 @@ class QueryRecord(_Record):
 def read_queries(path: Path) -> list[QueryRecord]:
     """Read and validate a JSON Lines file of queries.
 
-    Raise InputError with up to eight lines `file:line: field: value: expected`, one per mistake.
+    Raise InputError with a line `file:line: field: value: expected` per mistake, at most eight.
     """
     records: list[QueryRecord] = []
     first_lines: dict[str, int] = {}
@@ -133,13 +133,13 @@ def read_queries(path: Path) -> list[QueryRecord]:
             wrong = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
             mistakes.append(f"{where}: not UTF-8 text: {wrong}; save the file as UTF-8")
         except RecursionError:
-            mistakes.append(f"{where}: not usable JSON: nested too deeply")
+            mistakes.append(f"{where}: unusable JSON: nested too deeply")
         except ValueError as error:
-            mistakes.append(f"{where}: not usable JSON: {error}")
+            mistakes.append(f"{where}: unusable JSON: {error}")
         else:
             query_id, first = record.query_id, first_lines.setdefault(record.query_id, number)
             if first != number:
-                taken = f"line {first} has it already; expected another id"
+                taken = f"line {first} already has it; expected another id"
                 mistakes.append(f"{where}: query_id: {_shown(query_id)}: {taken}")
             records.append(record)
     if mistakes:
@@ -147,7 +147,7 @@ def read_queries(path: Path) -> list[QueryRecord]:
         tail = [f"(and {more} more)"] if more > 0 else []
         raise InputError("\n".join(mistakes[:_MAX_MISTAKES] + tail))
     if not records:
-        raise InputError(f"{path}: no queries in it; expected one JSON object per line")
+        raise InputError(f"{path}: it has no queries; expected one JSON object per line")
     return records
 
 
@@ -184,13 +184,12 @@ def resolve_queries(
     known: Callable[[], Iterable[str]] = tuple,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Query], list[str]]:
-    """Find every gold span in its document.
+    """Find every gold span in its document. Return the queries, and a message per unresolved span.
 
-    Return the queries, and a message per unresolved span. A query with an unresolved span is left
-    out, because incomplete gold would falsify metrics. `text_of` is called once per document, and
-    returns its text, or None for an unknown document. `known` returns all document ids. A message
-    about an unknown document suggests a similar id. `refused` has the reason for each document in
-    quarantine.
+    Omit queries with an unresolved span, because incomplete gold would falsify metrics. `text_of`
+    is called once per document, and returns its text, or None for an unknown document. `known`
+    returns all document ids, from which a message suggests a similar id. `refused` maps each
+    document in quarantine to the reason.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:
@@ -225,7 +224,7 @@ def resolve_queries(
 
 
 def problem_of(query_id: str) -> str:
-    """Return the words that begin each message about a query's gold spans."""
+    """Return the start of each message about a query's gold spans."""
     return f"query {query_id}: "
 
 
@@ -247,7 +246,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:
-    """Return the gold span, None if the whole document is gold, or a message with the error."""
+    """Return the gold span, None if the whole document is gold, or an error message."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
     if span.start is None and quote is None:

@@ -11,20 +11,21 @@ _SHAPES = str.maketrans(
     | dict.fromkeys("“”„‟″«»", '"')
     | dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")
 )
+_DASH = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _WEAKEST_OFFER = 70.0
 _LONGEST_COMPARED = 2_000_000
 
 
 class Searchable:
-    """Find quotes in a text. The text is normalised once, when this is first needed."""
+    """A text in which quotes are found. The text is normalised on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def find(self, quote: str) -> list[Span]:
-        """Return all spans that equal the quote. Spans may overlap.
+        """Return all spans that equal the quote, or else that equal it after normalisation.
 
-        If there are none, return the spans that equal the quote after both are normalised.
+        Spans may overlap.
         """
         exact = [(start, start + len(quote)) for start in _starts(quote, self.text)]
         return exact or self._find_normalised(quote)
@@ -57,7 +58,7 @@ class Searchable:
         spans: list[Span] = []
         for start in _starts(wanted, text) if wanted else ():
             end = start + len(wanted)
-            # One character may normalise to several; a quote must not split it.
+            # One character may normalise to several, which a quote must not split.
             if start and offsets[start] == offsets[start - 1]:
                 continue
             if end < len(offsets) and offsets[end] == offsets[end - 1]:
@@ -75,11 +76,8 @@ def _starts(wanted: str, text: str) -> list[int]:
 
 
 def _normalised(text: str) -> tuple[str, list[int]]:
-    """Return the normalised text, and the original offset of each normalised character.
-
-    White space, invisible characters, and dashes between letters are removed, because a line end
-    may have caused them. Case, ligatures, accents, quotation marks and dashes are unified.
-    """
+    """Return the normalised text, and the original offset of each normalised character."""
+    # A line end may add white space, invisible characters and dashes, so these are removed.
     letters: list[str] = []
     offsets: list[int] = []
     for offset, character in enumerate(text):
@@ -87,10 +85,9 @@ def _normalised(text: str) -> tuple[str, list[int]]:
             letters.append(letter)
             offsets.append(offset)
     joined = "".join(letters)
-    dashes = [found.start() for found in re.finditer(r"(?<=[^\W\d_])-(?=[^\W\d_])", joined)]
-    for dash in reversed(dashes):
-        del offsets[dash]
-    return re.sub(r"(?<=[^\W\d_])-(?=[^\W\d_])", "", joined), offsets
+    for dash in reversed(list(_DASH.finditer(joined))):
+        del offsets[dash.start()]
+    return _DASH.sub("", joined), offsets
 
 
 @functools.cache

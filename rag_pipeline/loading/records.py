@@ -18,7 +18,7 @@ _BLOCK = 1 << 20
 
 
 class Located(NamedTuple):
-    """Locate a document in a file. A broken document has a `reason`.
+    """The position of a document in a file. A broken document has a `reason`.
 
     `number` is the document's line (from 1) or its index in a JSON array (from 0). `number` and
     `length` are None if the whole file is the document.
@@ -34,10 +34,10 @@ class Located(NamedTuple):
     unread: bool = False
     """Whether the reason may no longer hold at the next load."""
     raw_hash: str = ""
-    """The SHA-256 of the `n_bytes` raw bytes, or "" if they were not read yet."""
+    """The SHA-256 of the `n_bytes` raw bytes, or "" before they are read."""
     n_bytes: int = 0
     archive: str = ""
-    """The archive or mail that contains the document. `relative` then starts with it."""
+    """The path of the archive or mail with the document. `relative` begins with this path."""
 
     @property
     def place(self) -> str:
@@ -46,13 +46,13 @@ class Located(NamedTuple):
 
 
 def locate(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an open `.json` or `.jsonl` file. A broken document has a `reason`.
+    """Yield every document of an open JSON or JSON Lines file. A broken document has a `reason`.
 
-    A record without an id is called `{relative}:{line}` (from 1) or, in a JSON array,
+    A record without an id gets the id `{relative}:{line}` (from 1) or, in a JSON array,
     `{relative}:{index}` (from 0). Raise OSError if the file can't be read.
     """
     if encoding := byte_order_encoding(file.read(4)):
-        reason = f"{encoding.upper()} text: JSON must be UTF-8"
+        reason = f"{encoding.upper()} text: save JSON as UTF-8"
         file.seek(0)
         digest = hashlib.sha256(file.read(max_bytes)).hexdigest()
         yield _broken(relative, None, reason, digest)
@@ -86,13 +86,13 @@ def _locate_lines(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Loc
         empty = False
     if empty:
         digest = hashlib.sha256(b"")
-        yield _broken(relative, None, "empty: no documents in it", digest.hexdigest())
+        yield _broken(relative, None, "empty: it has no documents", digest.hexdigest())
 
 
 def _locate_in_json(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
     raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        yield Located(relative, relative)  # refused by its size, like every other file
+        yield Located(relative, relative)  # `scan` refuses it by its size
         return
     try:
         value = parse_json(relative, raw)
@@ -150,7 +150,7 @@ def _given_id(place: str, record: dict[str, Any]) -> str:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise DocumentError(place, f"{field}: {value!r:.80}: expected a string or an integer")
         if not str(value).strip() or UNSAFE.search(str(value)):
-            expected = "expected visible characters, no control or invisible ones"
+            expected = "expected visible characters, without control or invisible characters"
             raise DocumentError(place, f"{field}: {value!r:.80}: {expected}")
         return str(value)
     return ""
@@ -165,9 +165,9 @@ def parse_json(document_id: str, raw: bytes) -> Any:
         place = f"(line {error.lineno}, column {error.colno})"
         raise DocumentError(document_id, f"not valid JSON: {error.msg} {place}") from None
     except RecursionError:
-        raise DocumentError(document_id, "not usable JSON: nested too deeply") from None
+        raise DocumentError(document_id, "unusable JSON: nested too deeply") from None
     except ValueError as error:
-        raise DocumentError(document_id, f"not usable JSON: {one_line(str(error))}") from None
+        raise DocumentError(document_id, f"unusable JSON: {one_line(str(error))}") from None
 
 
 def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
@@ -186,12 +186,12 @@ def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
 
 
 def record_metadata(record: dict[str, Any]) -> dict[str, MetadataValue]:
-    """Return the values of a record's `metadata` and unknown fields that are not null."""
+    """Return the non-null values of a record's `metadata` and unknown fields."""
     other = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
     merged = {**other, **(record.get("metadata") or {})}
     return {str(storable(k)): storable(v) for k, v in merged.items() if v is not None}
 
 
 def oversized(n_bytes: int, max_bytes: int) -> str:
-    """Return the reason why a document of `n_bytes` is refused."""
-    return f"oversized: {n_bytes:,} bytes, and documents.max_bytes is {max_bytes:,}"
+    """Return the reason for refusing a document of `n_bytes` bytes."""
+    return f"oversized: {n_bytes:,} bytes are more than documents.max_bytes, {max_bytes:,}"

@@ -1,8 +1,8 @@
-"""Record the documents found in each file, so that an unchanged file is not opened again.
+"""Record the documents in each file, so that an unchanged file is not opened again.
 
-A file is unchanged if its size, modification time, change time and inode are the same, as in Git's
-index. A file that changed just before it was read is read again, because a further change could
-leave these values equal ("racily clean").
+As in Git's index, a file is unchanged if its size, modification time, change time and inode are the
+same. A file that changed just before it was read is read again, because a further change may leave
+these values equal ("racily clean").
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from pathlib import Path
 from rag_pipeline.loading.records import Located
 
 FORMAT = 3
-"""Version of how documents are found in files. A new version makes every file be read again."""
+"""The version of the record. With a new version, every file is read again."""
 RACY_NS = 2_000_000_000
-"""Minimum age of a file's times when it is read, in ns. The clocks of file systems are finer."""
+"""Minimum age of a file's times when the file is read, in ns. File systems have finer clocks."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS files (root TEXT, relative TEXT, status TEXT, found TEXT, "
@@ -29,10 +29,10 @@ _TABLE = (
 
 @dataclass(slots=True)
 class SeenFiles:
-    """Record the documents that were found in the files below a folder.
+    """A record of the documents in the files below a folder, in a SQLite file of this machine.
 
-    The record is a SQLite file of this machine. If it is lost or not writable, files are read
-    again. `how` identifies the settings that decide which documents a file contains.
+    If the record is lost or not writable, files are read again. `how` identifies the settings that
+    affect the documents of a file.
     """
 
     path: Path
@@ -43,10 +43,7 @@ class SeenFiles:
     _used: set[str] = field(default_factory=set)
 
     def get(self, relative: str, status: os.stat_result) -> list[Located] | None:
-        """Return the recorded documents of a file, or None if the file must be read.
-
-        The file must be read if it has no record, or if its status has changed since.
-        """
+        """Return the recorded documents of a file, or None if the file is new or has changed."""
         if self._known is None:
             self._known = self._read()
         self._used.add(relative)
@@ -60,7 +57,7 @@ class SeenFiles:
     ) -> None:
         """Record the documents of a file that had this status before it was read at `read_ns`.
 
-        Do nothing if the file was changed less than `RACY_NS` before `read_ns`.
+        Do nothing if the file changed less than `RACY_NS` before `read_ns`.
         """
         if max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - RACY_NS:
             kept = json.dumps(found, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Read titles and metadata of documents from a `documents.csv` or `.jsonl` file."""
+"""Read titles and metadata of documents from a sidecar file, `documents.csv` or `.jsonl`."""
 
 import csv
 import hashlib
@@ -20,7 +20,7 @@ _TITLE = "title"
 
 
 class Given(NamedTuple):
-    """Hold the title and metadata from one line of a sidecar file, and the hash of the line."""
+    """The title and metadata in one line of a sidecar file, and the hash of the line."""
 
     title: str
     metadata: Mapping[str, MetadataValue]
@@ -30,18 +30,18 @@ class Given(NamedTuple):
 def read_sidecar(path: Path) -> dict[str, Given]:
     """Return the title and metadata of each document in a sidecar file, by document_id.
 
-    A line has `document_id`, `title` and the user's own fields. A CSV file needs a header. Its
-    values are text, and empty values are ignored. In JSON Lines, numbers and booleans keep their
-    type, and lists become JSON text. Raise InputError with file, line and value.
+    A line has `document_id`, `title` and the user's own fields. A CSV file needs a header, and its
+    values are text. Empty values are ignored. In JSON Lines, numbers and booleans keep their type,
+    and lists become JSON text. Raise InputError with file, line and value.
     """
     if path.suffix.lower() not in (".csv", ".jsonl"):
-        raise InputError(f"documents.metadata: {path}: name a .csv or .jsonl file")
+        raise InputError(f"documents.metadata: {path}: expected a .csv or .jsonl file")
     try:
         raw = path.read_bytes()
         text = raw.decode(guessed_encoding(raw) or "utf-8-sig")  # Excel writes Windows encodings
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"documents.metadata: {path}: cannot read it: {reason}") from None
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8; save it as UTF-8"
+        raise InputError(f"documents.metadata: {path}: cannot read the file: {reason}") from None
     found: dict[str, Given] = {}
     rows = _csv_rows if path.suffix.lower() == ".csv" else _json_rows
     for number, row in rows(text, path):
@@ -49,7 +49,7 @@ def read_sidecar(path: Path) -> dict[str, Given]:
         if not isinstance(document_id, str) or not document_id:
             raise InputError(f"{path}:{number}: {_ID}: {document_id!r}: expected a document's id")
         if document_id in found:
-            raise InputError(f"{path}:{number}: {_ID}: {document_id!r} has a line already")
+            raise InputError(f"{path}:{number}: {_ID}: {document_id!r} already has a line")
         digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
         title = one_line(str(row.pop(_TITLE, None) or ""))
         metadata = {k: storable(v) for k, v in row.items() if v not in (None, "")}
@@ -62,10 +62,11 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         columns = reader.fieldnames or ()
         if _ID not in columns:
-            raise InputError(f"{path}:1: no column {_ID}; there are: {', '.join(columns)}")
+            raise InputError(f"{path}:1: no column {_ID}, only: {', '.join(columns)}")
         for row in reader:
             if None in row:
-                raise InputError(f"{path}:{reader.line_num}: more values than the header has")
+                more = "more values than the header has columns; quote values with commas"
+                raise InputError(f"{path}:{reader.line_num}: {more}")
             yield reader.line_num, dict(row)
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num + 1}: not CSV: {error}") from None
@@ -78,9 +79,9 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def with_given(source: Source, given: Mapping[str, Given]) -> Source:
-    """Return a source with the title and metadata that a sidecar file gives for its document.
+    """Return a source with the title and metadata of its document in a sidecar file.
 
-    Its content hash then also covers them. A source without a line in the file stays unchanged.
+    The content hash then also covers these values. A source without a line stays unchanged.
     """
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):
@@ -90,7 +91,7 @@ def with_given(source: Source, given: Mapping[str, Given]) -> Source:
 
 
 def hashed_with(digest: str, row: Given | None) -> str:
-    """Return a digest that also changes with a document's line in the sidecar."""
+    """Return a digest that also changes with the document's line in the sidecar file."""
     if row is None:
         return digest
     return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest()

@@ -5,6 +5,7 @@ import os
 import posixpath
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
@@ -45,7 +46,7 @@ _PROSE = {
     *(*_MARKDOWN, ".txt", ".html", ".htm", ".xhtml", ".docx", ".pptx", ".odt", ".rtf", ".epub"),
     *(".eml", ".msg"),
 }
-"""Suffixes of prose, whose text quality is measured. Tables, code and data have few words."""
+"""Suffixes of prose. The text quality of tables, code and data is not measured."""
 _MEDIA_TYPES = {
     **dict.fromkeys(_MARKDOWN, "text/markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
@@ -69,10 +70,10 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Describe a document that is refused before it is parsed.
+    """A document that is refused before it is parsed.
 
     `content_hash` is "" if the bytes were not read. `unread` is True if the reason may no longer
-    hold at the next load. `origin` is that of a bucket's object (`Listed.origin`).
+    hold at the next load. `origin` is the `Listed.origin` of a bucket's object, or None.
     """
 
     document_id: str
@@ -83,19 +84,19 @@ class Rejected:
     n_bytes: ClassVar[int] = 0
 
     def error(self) -> DocumentError:
-        """Return the error that is raised when this document is loaded."""
+        """Return the error to raise when this document is loaded."""
         kind = UnreadDocumentError if self.unread else DocumentError
         return kind(self.document_id, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """Load a file, or a record in a JSON file, as a document.
+    """A file, or a record in a JSON file, that can be loaded as a document.
 
     `raw_hash` is the SHA-256 (hex) of the `n_bytes` raw bytes. `content_hash` also depends on the
-    parser's version and on missing extras (see `extras`). `relative` is the path of the file below
-    `base`. `offset` is the record's byte offset, or None for a whole file. `title` and the `given`
-    metadata come from a sidecar file, and replace the document's own.
+    parser's version and the sidecar file. `relative` is the path of the file below `base`. `offset`
+    is the record's byte offset, or None for a whole file. `title` and the `given` metadata come
+    from a sidecar file, and replace the document's own values.
     """
 
     document_id: str
@@ -109,7 +110,7 @@ class SourceFile:
     title: str = ""
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
     archive: str = ""
-    """The archive or mail that contains the file. `relative` then starts with it."""
+    """The path of the archive or mail with the file. `relative` begins with this path."""
     origin: str | None = None
     """The `Listed.origin` of a bucket's object, or None for a file."""
 
@@ -118,7 +119,7 @@ class SourceFile:
         return self.parse(self.read())
 
     def read(self) -> bytes:
-        """Return the raw bytes. Raise UnreadDocumentError if they are unreadable or changed."""
+        """Return the raw bytes. Raise UnreadDocumentError if they can't be read or have changed."""
         try:
             if self.archive:
                 member = self.relative.removeprefix(f"{self.archive}/")
@@ -137,7 +138,7 @@ class SourceFile:
         return raw
 
     def parse(self, raw: bytes) -> Document:
-        """Return the document of the raw bytes, or raise DocumentError with the reason."""
+        """Parse the raw bytes, or raise DocumentError with the reason for quarantine."""
         return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
     def _from_file(self, raw: bytes) -> Document:
@@ -148,7 +149,7 @@ class SourceFile:
         if suffix in PARSERS:
             parsed = parse_apart(self.document_id, raw, suffix, self.settings)
             text, title = parsed.text, parsed.title
-            if suffix != ".xlsx":  # its headings are names of sheets
+            if suffix != ".xlsx":  # the headings are names of sheets
                 title = title or markdown_title(text) or first_line_title(text)
             title = title or _from_stem(path)
             document = self._document(text, title, parsed.metadata, page_map=parsed.page_map)
@@ -163,7 +164,7 @@ class SourceFile:
             title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
         if encoding:
             fields["encoding"] = encoding
-        if suffix not in (".csv", ".tsv"):  # their first line has the names of columns
+        if suffix not in (".csv", ".tsv"):  # the first line has the names of columns
             title = title or first_line_title(body)
         return self._document(text, title or _from_stem(path), fields)
 
@@ -215,7 +216,7 @@ Source = SourceFile | Rejected
 
 
 def is_prose(path: str) -> bool:
-    """Return whether a file's suffix stands for prose, and not for tables, code or data."""
+    """Return whether a file has a suffix of prose, as opposed to tables, code or data."""
     return PurePosixPath(path).suffix.lower() in (*_PROSE, ".pdf", *IMAGE_TYPES)
 
 
@@ -231,10 +232,10 @@ def scan(
 ) -> Iterator[Source]:
     """List the documents of a folder or of one file, in order of document_id.
 
-    `files` is a result of `list_files`, which is called if `files` is None. The iterator hashes a
-    whole file when it reaches the file. Files that are unchanged since they were recorded in `seen`
-    are not opened. If two documents have the same id, the second is rejected, and gets its path
-    (and number) as id. Raise ConfigError if there is nothing to load.
+    `files` is by default the result of `list_files`. The iterator hashes each whole file when it
+    reaches the file. Files that are unchanged since they were recorded in `seen` are not opened. If
+    two documents have the same id, the second is rejected, and gets its path (and number) as id.
+    Raise ConfigError if there is nothing to load.
     """
     base = folder_of(root)
     located: list[Located] = []
@@ -255,10 +256,7 @@ def scan(
 def _documents_of(
     base: Path, name: str, max_bytes: int, seen: SeenFiles | None
 ) -> Sequence[Located]:
-    """Return the documents of a file, or raise OSError if it can't be read.
-
-    A document that is a whole file is hashed later, unless `seen` has its hash.
-    """
+    """Return the documents of a file. A whole file is hashed later, unless `seen` has its hash."""
     status = os.stat(f"{base}/{name}")  # noqa: PTH116 - pathlib takes twice as long
     read_ns = time.time_ns()
     if seen is not None and (known := seen.get(name, status)) is not None:
@@ -289,7 +287,7 @@ def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
 
 
 def folder_of(root: Path) -> Path:
-    """Return `root`, or its folder if it is a file. The paths of a listing are relative to it."""
+    """Return `root`, or the folder of the file `root`. Paths of a listing are below this folder."""
     return root.parent if root.is_file() else root
 
 
@@ -317,7 +315,7 @@ def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
 
 
 def _without_twins(located: list[Located], base: Path) -> list[Located]:
-    """Sort by document_id, and refuse repeated ids. A refused document gets its path as id."""
+    """Sort by document_id, and refuse duplicate ids. A refused document gets its path as id."""
     located.sort(key=_order)
     kept: list[Located] = []
     twins: list[tuple[Located, Located]] = []
@@ -333,8 +331,12 @@ def _without_twins(located: list[Located], base: Path) -> list[Located]:
             name += "+"
         taken.add(name)
         if not twin.reason:
-            reason = f"duplicate document_id {first.document_id!r}: {first.place} has it already"
-            twin = twin._replace(reason=reason, content_hash=_hash_if_readable(base, twin))
+            reason = f"duplicate document_id {first.document_id!r}: {first.place} already has it"
+            content_hash = ""
+            with suppress(OSError):
+                raw_hash = twin.raw_hash or _hashed(base, twin, None).raw_hash
+                content_hash = read_as(twin.relative, raw_hash)
+            twin = twin._replace(reason=reason, content_hash=content_hash)
         kept.append(twin._replace(document_id=name))
     kept.sort(key=_order)
     return kept
@@ -371,17 +373,9 @@ def _sources(
 
 
 def read_as(name: str, digest: str) -> str:
-    """Return a digest that changes with a file's digest and with the version of its parser."""
+    """Return a digest that changes with a file's digest and its parser's version."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
-
-
-def _hash_if_readable(base: Path, document: Located) -> str:
-    try:
-        raw_hash = document.raw_hash or _hashed(base, document, None).raw_hash
-        return read_as(document.relative, raw_hash)
-    except OSError:
-        return ""
 
 
 def _printable(text: str) -> str:

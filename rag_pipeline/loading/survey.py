@@ -14,25 +14,19 @@ from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.images import IMAGE_TYPES
 from rag_pipeline.loading.languages import languages_of
-from rag_pipeline.loading.sources import (
-    SourceFile,
-    folder_of,
-    is_prose,
-    list_files,
-    scan,
-)
+from rag_pipeline.loading.sources import SourceFile, folder_of, is_prose, list_files, scan
 
 _SAMPLE = 80
-"""Maximum number of files that are read, evenly spread over the kinds and folders."""
+"""Maximum number of files that are read, evenly spread over suffixes and folders."""
 _SECONDS = 60
-"""Time in seconds after which no further file is read. A quiet machine needs about ten."""
+"""Time in seconds after which no further file is read. An idle machine needs about ten."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
 _LEAST_REST = 20_000
-"""Minimum characters of the other files. With fewer, people search the data files."""
+"""Minimum number of characters in other files. With fewer, people search the data files."""
 _LOG = re.compile(r"\.(?:log|out|trace|sql|dump)(?:[._-]\d+)*$", re.IGNORECASE)
 _DUMP = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|ya?ml|txt|md)$", re.IGNORECASE)
 _DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECASE)
@@ -40,15 +34,16 @@ _DATA = re.compile(r"\.(?:csv|tsv|xml|jsonl?|ndjson|xls[xm]?|ods)$", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Describe a folder of documents. A sample of its files was read.
+    """A description of a folder of documents, from a sample of its files.
 
-    - `sizes`: bytes by path.
-    - `unusable`: the number of files that can't be used.
+    - `sizes`: the size in bytes of each usable file, by path.
+    - `unusable`: the number of unusable files.
     - `heavy`: the estimated number of characters of each giant log or data dump, by path.
+    - `texts`: the texts of the sample, without giant files.
+    - `languages`: the share (0 to 1) of each language among the sample's longer texts of prose.
     - `characters`: the estimated number of characters of all other files.
-    - `texts`: the texts of the sample, except those of giant files.
-    - `unread`: the number of files of the sample that were not read in time.
-    - `scans`: the files of the sample that are scanned and have no text.
+    - `unread`: the number of files in the sample that were not read in time.
+    - `scans`: the scanned files in the sample, which have no text.
     """
 
     sizes: Mapping[str, int]
@@ -62,7 +57,7 @@ class Survey:
 
     @property
     def kinds(self) -> Mapping[str, int]:
-        """Return the number of files by suffix, the most frequent first."""
+        """Return the number of files by suffix, the most frequent suffix first."""
         counts = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in self.sizes)
         return dict(counts.most_common())
 
@@ -70,9 +65,8 @@ class Survey:
 def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
     """Survey a folder or one file. Read at most 80 files, for at most about 60 seconds.
 
-    In the result, `languages` has the share (0 to 1) of each language among the texts of at least
-    200 characters. Code and tables count only if there is no prose, because their language is often
-    guessed wrong.
+    Only texts of at least 200 characters count for `languages`. Code and tables count only if there
+    is no prose, because their language is often guessed wrong.
     """
     base = folder_of(documents)
     limits = {"max_bytes": _MAX_BYTES, "parse_seconds": _PARSE_SECONDS}
@@ -110,17 +104,13 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
 def _read_sample(
     settings: DocumentsSource, base: Path, files: Sequence[ListedFile]
 ) -> tuple[list[tuple[str, str]], list[str], Mapping[str, Sequence[int]], int]:
-    """Read a sample of the files. Return texts, scans, lengths, and the number of unread files.
-
-    Each text comes with its path. Scans are paths. The lengths are, for each suffix, the number of
-    characters and the number of bytes.
-    """
+    """Return texts with paths, scans, (characters, bytes) by suffix, and the number unread."""
     texts: list[tuple[str, str]] = []
     scans: list[str] = []
     lengths: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     by_kind = sorted(files, key=lambda file: (PurePosixPath(file.relative).suffix, file))
     sample = by_kind[:: -(-len(files) // _SAMPLE) or 1]
-    random.Random(0).shuffle(sample)  # every kind has its share of the time
+    random.Random(0).shuffle(sample)  # if time runs out, each suffix has its share of the sample
     began = time.monotonic()
     for number, file in enumerate(sample):
         if time.monotonic() - began > _SECONDS:
@@ -154,10 +144,7 @@ def _is_giant(path: str, size: int) -> bool:
 
 
 def _dumps(characters: Mapping[str, float]) -> dict[str, int]:
-    """Return the number of characters by path of the few data files that hold most of the text.
-
-    Return {} if there are no such files.
-    """
+    """Return the characters of the few data files with most of the text, or {} without any."""
     whole = sum(characters.values())
     least = max(_LARGE_LOG, whole / 10)
     found = {p: round(n) for p, n in characters.items() if n >= least and _DATA.search(p)}

@@ -59,9 +59,9 @@ _LANGUAGES_OF = {
     "koi8_r": "ru uk bg",
     "cp866": "ru uk bg be",
 }
-"""The languages (ISO 639-1) of encodings, the most common encoding first. "" stands for all others.
+"""The languages (ISO 639-1) of encodings, the most common encoding first. "" means all others.
 
-Rare encodings are left out, because each candidate makes wrong guesses for short texts likelier.
+Rare encodings are omitted, because each candidate makes wrong guesses for short texts likelier.
 """
 _ENCODINGS = list(_LANGUAGES_OF)
 _SPECIAL = frozenset(" ".join(_LANGUAGES_OF.values()).split())
@@ -71,23 +71,20 @@ _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\
 
 
 def is_cjk(char: str) -> bool:
-    """Return whether a character is Chinese, Japanese or full-width.
-
-    Texts of such characters have no blanks between words.
-    """
+    """Return whether a character is Chinese, Japanese or full-width, and needs no blanks."""
     return bool(_CJK.match(char))
 
 
 def byte_order_encoding(raw: bytes) -> str | None:
-    """Return `utf-16` or `utf-32` if the bytes start with its byte order mark, else None."""
+    """Return `utf-16` or `utf-32` if the bytes begin with its byte order mark, or else None."""
     return next((encoding for mark, encoding in _BOMS if raw.startswith(mark)), None)
 
 
 def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
-    """Return the text of a file, and the encoding that was guessed for it, or "".
+    """Return the text of a file, and its encoding if it was guessed, or else "".
 
-    UTF-8, UTF-16 and UTF-32 need no guess. Raise DocumentError if the file is binary. If a byte
-    can't be decoded, raise DocumentError with its offset.
+    UTF-8, UTF-16 and UTF-32 need no guess. Raise DocumentError if the file is binary, or with the
+    offset of a byte that can't be decoded.
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
@@ -103,10 +100,10 @@ def decode(document_id: str, raw: bytes, suffix: str) -> tuple[str, str]:
 
 
 def guessed_encoding(raw: bytes) -> str:
-    """Return the likely encoding of a text, or "" if it is UTF-8 (even damaged) or if none fits.
+    """Return the likely encoding of a text, or "" for (damaged) UTF-8 or if no encoding fits.
 
-    Bytes count as damaged UTF-8 if only their last character is cut off. The same holds if they
-    have at most as many invalid bytes as valid non-ASCII characters.
+    Damaged UTF-8 has at most as many invalid bytes as valid non-ASCII characters, or only its last
+    character is cut off.
     """
     from charset_normalizer import from_bytes
 
@@ -130,17 +127,15 @@ def guessed_encoding(raw: bytes) -> str:
 
 
 def _suits(encoding: str, text: str) -> bool:
-    """Return whether an encoding is usual for the language of the text decoded with it."""
+    """Return whether an encoding is usual for the language of the text that it decodes."""
     language = any_language_of(text)
     own = _LANGUAGES_OF[encoding].split()
     return language in own if own else language not in _SPECIAL
 
 
 def _utf_16_of_latin(raw: bytes) -> str | None:
-    """Return the UTF-16 encoding of text without a byte order mark, or None for other bytes.
-
-    More than a quarter of the bytes of such text are 0, all at even offsets or all at odd offsets.
-    """
+    """Return the UTF-16 encoding of Latin text without a byte order mark, or None otherwise."""
+    # In such text, over a quarter of the bytes are 0, all at even offsets or all at odd offsets.
     even, odd = raw[::2].count(0), raw[1::2].count(0)
     if len(raw) % 2 or even + odd <= len(raw) / 4 or (even and odd):
         return None
@@ -163,7 +158,7 @@ def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
 def require_text(document_id: str, text: str) -> str:
     """Return the text, or raise DocumentError if it is blank or can't be stored as UTF-8."""
     if not text.strip("\ufeff\u200b").strip():
-        raise DocumentError(document_id, "empty: no text in it")
+        raise DocumentError(document_id, "empty: it has no text")
     if wrong := _NOT_TEXT.search(text):
         kind = "NUL character" if wrong[0] == "\x00" else "lone surrogate"
         raise DocumentError(document_id, f"not valid text: {kind} at offset {wrong.start()}")
@@ -186,8 +181,8 @@ def storable(value: Any) -> MetadataValue:
 def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
     """Return the fields of Markdown's YAML front matter, and the body.
 
-    Lists become JSON text, and nested values are left out. A block that is no YAML mapping is body
-    text, because `---` is also a horizontal rule.
+    Lists become JSON text. Omit nested values. A block that is not a YAML mapping belongs to the
+    body, because `---` is also a horizontal rule.
     """
     block = _FRONT_MATTER.match(text)
     if block is None:
@@ -198,7 +193,7 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
         return {}, text
     if not isinstance(values, dict):
         return {}, text
-    # Skip nested values: YAML aliases can make them grow without bound.
+    # Omit nested values, because YAML aliases can make them grow without bound.
     fields = {
         str(storable(key)): storable(value)
         for key, value in values.items()
@@ -222,7 +217,7 @@ def markdown_title(text: str) -> str:
 
 
 def headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the offset, level (1 to 6) and text of each Markdown heading outside of code."""
+    """Yield the offset, level (1 to 6) and text of each Markdown heading outside fenced code."""
     fence = ""
     offset, following = 0, 0
     for whole in text.splitlines(keepends=True):
@@ -241,12 +236,8 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 @lru_cache(maxsize=64)
 def heading_paths(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """Return the offset and the path of each Markdown heading.
-
-    The path has the headings that contain a heading, from the outermost to the innermost, and the
-    heading itself.
-    """
-    # Cached, because searches find mostly the same documents.
+    """Return the offset and path of each Markdown heading: its outer headings, and then itself."""
+    # Cached, because most searches find the same documents.
     path: list[tuple[int, str]] = []
     found = []
     for offset, level, title in headings(text):
@@ -263,11 +254,7 @@ def headings_above(text: str, place: int) -> tuple[str, ...]:
 
 
 def without_links(text: str) -> str:
-    """Replace Markdown links by their text.
-
-    Links without words, such as `[¶](#a)`, are removed, because documentation sites link each
-    heading to itself.
-    """
+    """Replace Markdown links by their text, and remove links without words, such as `[¶](#a)`."""
     return _LINK.sub(lambda link: link[1] if any(map(str.isalnum, link[1])) else "", text)
 
 

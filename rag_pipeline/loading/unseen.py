@@ -1,4 +1,4 @@
-"""Find text that no reader of an HTML or Word file sees, and characters without a width."""
+"""Find text that an HTML or Word file hides from people, and characters without a width."""
 
 import io
 import json
@@ -12,30 +12,30 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SKIPPED = re.compile(
     r"/\*.*?(?:\*/|$)|@[^{};]*+(?:;|\{(?:[^{}]*+\{[^{}]*+\})*+[^{}]*+\}?|$)", re.S
 )
-"""Match comments and the rules of a style sheet that begin with `@`."""
+"""Matches a style sheet's comments, and its rules that begin with `@`."""
 _SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?", re.I)
 _LENGTH = re.compile(r"(-?\d*\.?\d+)([a-z%]*)")
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 4 / 3, "em": 16.0, "rem": 16.0}
 _UNKNOWN = "unknown"
-"""The colour behind an element that a linked style sheet or an attribute may set."""
+"""Stands for a background colour that a linked style sheet or an attribute may set."""
 _WHITE = frozenset({"#fff", "#ffffff", "white", "rgb(255,255,255)"})
 _FAR = -400
-"""Pixels to the left or the top that move a text off the page."""
+"""Distance in pixels to the left or the top that moves text off the page."""
 FORMULAS = "formulas without a stored value"
-"""The reason for cells of Excel that a program wrote and no program computed."""
+"""The reason for Excel cells with a formula that no program has computed."""
 ATTACHMENTS = "attachments"
-"""The reason for attachments of Outlook mails, and of mails inside archives and mails."""
+"""The reason for unread attachments of Outlook mails, and of mails inside archives or mails."""
 _TOLD = {
     "hidden ": "read and marked",
     FORMULAS: "read as empty",
     ATTACHMENTS: "not read",
     "": "characters that nobody sees were left out",
 }
-"""A warning's words by the start of the reason."""
+"""The words of a warning, by the start of its reason."""
 WITHOUT_WIDTH = "without a width"
 """The reason for characters that match `NO_WIDTH`."""
 NO_WIDTH = re.compile(
-    # Joiners shape Indic and Arabic letters and emoji; tags follow the black flag in emoji.
+    # Not matched: joiners between Indic letters, Arabic letters or emoji, and tags of flag emoji.
     "[\u200b\u2060-\u2064\u180e\ufeff]|(?<=[\x00-\u024f])[\u200c\u200d](?=[\x00-\u024f])"
     "|(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0000-\U000e007f]+"
 )
@@ -50,10 +50,7 @@ def without_zero_width(text: str) -> tuple[str, int]:
 
 
 def unseen_metadata(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the metadata field `unseen`: the count for each reason, as JSON.
-
-    Reasons with a count of 0 are omitted. Return {} if all counts are 0.
-    """
+    """Return the metadata field `unseen` with the counts above 0 as JSON, or {} without any."""
     found = {reason: count for reason, count in sorted(counts.items()) if count}
     return {"unseen": json.dumps(found)} if found else {}
 
@@ -63,7 +60,7 @@ def unseen_warning(stored: object) -> str:
     try:
         counts = {str(reason): int(count) for reason, count in json.loads(str(stored)).items()}
     except (ValueError, TypeError, AttributeError):
-        return ""  # absent, or a field of this name from the file or a person
+        return ""  # absent, or the file or a sidecar has a field of this name
     told: dict[str, list[str]] = {words: [] for words in _TOLD.values()}
     for reason, count in counts.items():
         start = next(start for start in _TOLD if reason.startswith(start))
@@ -73,10 +70,10 @@ def unseen_warning(stored: object) -> str:
 
 
 class StyleSheet:
-    """Tell which elements of an HTML page the page itself hides.
+    """The styles that an HTML page declares, from which hidden elements are found.
 
-    Inline styles count. So do the rules of `<style>` elements that have a simple selector, such as
-    `p.note`. Rules for a medium, such as print, and linked style sheets do not count.
+    Inline styles count, as do rules of `<style>` elements with a simple selector, such as `p.note`.
+    Rules for a medium, such as print, and linked style sheets do not count.
     """
 
     def __init__(self, css: str) -> None:
@@ -91,7 +88,7 @@ class StyleSheet:
                     self._rules.setdefault(key, {}).update(_declarations(body))
 
     def style(self, tag: str, attributes: Mapping[str, Any]) -> dict[str, str]:
-        """Return the values of the CSS properties that are declared for an element."""
+        """Return the CSS properties that the page declares for an element, by name."""
         given = attributes.get("class") or ()
         classes = given.split() if isinstance(given, str) else given
         names = ["", *(f".{name}" for name in classes), f"#{attributes.get('id')}"]
@@ -102,7 +99,7 @@ class StyleSheet:
         return found | _declarations(str(attributes.get("style") or ""))
 
     def hides(self, tag: str, attributes: Mapping[str, Any]) -> str:
-        """Return how an element is hidden, or "" if it is shown."""
+        """Return the reason if an element is hidden, or else ""."""
         return _hides(attributes, self.style(tag, attributes))
 
 
@@ -126,7 +123,7 @@ def _hides(attributes: Mapping[str, Any], style: Mapping[str, str]) -> str:
 
 
 def drop_unseen_elements(soup: Any) -> Counter[str]:
-    """Remove the hidden elements of a parsed page. Return the number of characters by reason."""
+    """Remove a parsed page's hidden elements. Return the number of their characters by reason."""
     sheet = StyleSheet("\n".join(element.get_text() for element in soup("style")))
     linked = soup.find("link", rel="stylesheet") is not None
     behind: dict[int, str] = {}
@@ -206,14 +203,12 @@ def _hidden_run(run: Any, hiding: frozenset[str]) -> str:
 
 
 def _has_fill(run: Any, own: Any, paragraph: Any) -> bool:
-    """Return whether a run's background may be coloured, so that white text can be seen."""
+    """Return whether a run's background may be coloured, which makes white text visible."""
     if own.find(f"{_WORD}shd") is not None or own.find(f"{_WORD}highlight") is not None:
         return True
     properties = None if paragraph is None else paragraph.find(f"{_WORD}pPr")
-    if properties is not None and {child.tag for child in properties} & {
-        f"{_WORD}shd",
-        f"{_WORD}pStyle",
-    }:
+    tags = {child.tag for child in properties} if properties is not None else set()
+    if tags & {f"{_WORD}shd", f"{_WORD}pStyle"}:
         return True
     inside = {above.tag for above in run.iterancestors()}
     background = run.getroottree().getroot().find(f"{_WORD}background")
@@ -267,10 +262,7 @@ def _pixels(style: Mapping[str, str], name: str) -> float | None:
 
 
 def _same(colour: str, back: str) -> bool:
-    """Return whether text in a colour cannot be seen on its background.
-
-    Return False if `colour` is "".
-    """
+    """Return whether text of a colour is invisible on its background, or False for ""."""
     colour, back = "".join(colour.split()), "".join(back.split())
     same = colour == back or (colour in _WHITE and back in _WHITE)
     return bool(colour) and (same or colour == "transparent")

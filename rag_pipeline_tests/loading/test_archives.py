@@ -86,7 +86,7 @@ def test_attachments_of_a_mail_are_documents_under_its_name(tmp_path):
         "first": "The first record.",
         "m.eml/photo.gif": "unsupported type .gif: a GIF image",
         "m.eml/records.jsonl:2": "The second record.",
-        "m.eml/set.zip": "an archive inside a mail, which is not opened; save it",
+        "m.eml/set.zip": "an archive inside a mail is not opened; save it beside the mail",
         "m.eml/stock (2).csv": "item\nbolt\n",
         "m.eml/stock.csv": "item,quantity\nring,38\n",
     }
@@ -99,22 +99,22 @@ def test_attachments_of_a_mail_are_documents_under_its_name(tmp_path):
     ("raw", "expected"),
     [
         (b"PK not a zip", {"a.zip": "corrupt .zip: File is not a zip file"}),
-        (packed({}), {"a.zip": "empty: no documents in it"}),
-        (packed({"x/": b""}), {"a.zip": "empty: no documents in it"}),
+        (packed({}), {"a.zip": "empty: it has no documents"}),
+        (packed({"x/": b""}), {"a.zip": "empty: it has no documents"}),
         (
             nested(),
             {
-                "a.zip/inner.zip": "an archive inside an archive, which is not opened; unpack it",
+                "a.zip/inner.zip": "an archive inside an archive is not opened; unpack it",
                 "a.zip/b.txt": "Rent",
             },
         ),
-        (encrypted(), {"a.zip/a.txt": "encrypted in its .zip: it needs a password"}),
+        (encrypted(), {"a.zip/a.txt": "encrypted in its .zip: save it without a password"}),
         (
             packed({"../a.txt": b"x", "/b.txt": b"x", "C:\\c.txt": b"x", "d.txt": b"Rent"}),
             {
                 **dict.fromkeys(
                     ("a.zip/../a.txt", "a.zip//b.txt", "a.zip/C:\\c.txt"),
-                    "its name leads outside of the .zip or has invisible characters; pack it again",
+                    "its name leads out of the .zip or has invisible characters; pack it again",
                 ),
                 "a.zip/d.txt": "Rent",
             },
@@ -126,11 +126,11 @@ def test_attachments_of_a_mail_are_documents_under_its_name(tmp_path):
         ),
         (
             packed({"a.txt": bytes(11_000_000)}),
-            {"a.zip": "zip bomb? {size:,} bytes of .zip unpack to 11,000,000"},
+            {"a.zip": "possible zip bomb: {size:,} bytes of .zip unpack to 11,000,000"},
         ),
         (
             packed({f"{n}.txt": b"" for n in range(10_001)}, zipfile.ZIP_STORED),
-            {"a.zip": "zip bomb? it has 10,001 files, more than 10,000"},
+            {"a.zip": "possible zip bomb: it has 10,001 files, more than 10,000"},
         ),
     ],
     ids=["no zip", "nothing", "folders", "nested", "encrypted", "outside", "damaged", "bomb",
@@ -148,7 +148,7 @@ def test_a_large_member_is_refused_and_a_large_archive_is_not(tmp_path):
     (tmp_path / "a.zip").write_bytes(packed(members, zipfile.ZIP_STORED))
     assert texts(tmp_path, max_bytes=12) == {
         "a.zip/a.txt": "Fees are due",
-        "a.zip/b.txt": "oversized: 21 bytes, and documents.max_bytes is 12",
+        "a.zip/b.txt": "oversized: 21 bytes are more than documents.max_bytes, 12",
     }
 
 

@@ -105,8 +105,8 @@ def test_links_and_special_files(tmp_path: Path) -> None:
         "sibling.txt": "a link that leaves the documents folder: "
         f"{tmp_path.resolve()}/root2/sibling.txt",
         "broken.txt": "a broken link: there is no nowhere.txt",
-        "loop1.txt": "a link that leads back to itself",
-        "loop2.txt": "a link that leads back to itself",
+        "loop1.txt": "a link that leads to itself",
+        "loop2.txt": "a link that leads to itself",
         "x.txt/up": _LINK,
         "folder": _LINK,
         "pipe.txt": "not a regular file",
@@ -130,7 +130,7 @@ def test_unsafe_names_are_refused(tmp_path: Path) -> None:
     results = outcomes(tmp_path)
     for shown in ("cafe\u0301.txt", "می\u200cرم.txt", "👩\u200d🔬\ufe0f.txt"):
         assert isinstance(results.pop(shown), Document)
-    reason = "the file name has control or invisible characters or is not UTF-8; rename it"
+    reason = "the file name is not UTF-8 or has control or invisible characters; rename it"
     assert results == dict.fromkeys(
         ("caf\\udce9.txt", "new\\nline.txt", "a\\u202etxt.exe.txt", "a\\U000e0041.txt"), reason
     )
@@ -193,11 +193,11 @@ def test_links_to_folders_are_followed_once_on_request(tmp_path: Path) -> None:
         "e/four.txt",
     }
     assert {k: v for k, v in found.items() if isinstance(v, str)} == {
-        "a/up": f"a link to {root.resolve()}, whose documents are read there",
-        "c": f"a link to {root.resolve()}/b, whose documents are read there",
+        "a/up": f"a link to {root.resolve()}; its documents are listed under that path",
+        "c": f"a link to {root.resolve()}/b; its documents are listed under that path",
         "d": f"a link that leaves the documents folder: {tmp_path.resolve()}/out",
-        "f": f"a link to {root.resolve()}/.kept, whose documents are read there",
-        "b/itself": "a link that leads back to itself",
+        "f": f"a link to {root.resolve()}/.kept; its documents are listed under that path",
+        "b/itself": "a link that leads to itself",
     }
 
 
@@ -216,10 +216,10 @@ def test_links_outside_the_folder_are_followed_once_on_request(tmp_path: Path) -
         *("a/one.txt", "b/three.txt", "c/two.txt", "f.txt")
     }
     assert {k: v for k, v in found.items() if isinstance(v, str)} == {
-        "c/below": f"{real}/out/below, whose documents are read at a link to it",
-        "c/back": f"a link to {real}/root, whose documents are read there",
-        "d": f"a link to {real}, which holds the documents folder",
-        "e": f"a link to {real}/out, whose documents are read there",
+        "c/below": f"a folder whose documents are listed under a link to {real}/out/below",
+        "c/back": f"a link to {real}/root; its documents are listed under that path",
+        "d": f"a link to {real}, which contains the documents folder",
+        "e": f"a link to {real}/out; its documents are listed under that path",
     }
 
 

@@ -216,7 +216,7 @@ def test_separated_values_are_read_unchanged_and_have_rows(tmp_path: Path) -> No
     [
         ("a.ipynb", b"[", "corrupt .ipynb"),
         ("a.ipynb", b"{}", "corrupt .ipynb: 'cells'"),
-        ("a.eml", b"hello", "not a mail: it has none of From"),
+        ("a.eml", b"hello", "not a mail: it has no From, To"),
         ("c.eml", odd_mail("unknown-8bit", b"caf\xe9"), "charset 'unknown-8bit' is unknown"),
         ("a.epub", b"PK", "corrupt .epub: File is not a zip file"),
         ("a.epub", packed({"a": "b"}), "corrupt .epub: .*META-INF/container.xml"),

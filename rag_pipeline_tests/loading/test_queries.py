@@ -82,7 +82,7 @@ def test_collects_mistakes_up_to_eight(write: Callable[..., Path]) -> None:
 
 def test_duplicate_query_id_names_both_lines(write: Callable[..., Path]) -> None:
     path = write({**GOOD, "query_id": "1"}, GOOD, {**GOOD, "query_id": 1})
-    with pytest.raises(InputError, match=r':3: query_id: "1": line 1 has it already'):
+    with pytest.raises(InputError, match=r':3: query_id: "1": line 1 already has it'):
         read_queries(path)
 
 

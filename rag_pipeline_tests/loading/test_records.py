@@ -84,8 +84,9 @@ def test_json_lines_survive_their_broken_neighbours(tmp_path: Path) -> None:
         "(line 1, column 2)",
         "in/d.jsonl:5": "text: 5: expected a string",
         "in/d.jsonl:6": "not valid text: lone surrogate at offset 0",
-        "in/d.jsonl:7": f"oversized: 314 bytes, and documents.max_bytes is {len(good.encode())}",
-        "in/d.jsonl:8": "duplicate document_id '7': in/d.jsonl:2 has it already",
+        "in/d.jsonl:7": "oversized: 314 bytes are more than documents.max_bytes, "
+        f"{len(good.encode())}",
+        "in/d.jsonl:8": "duplicate document_id '7': in/d.jsonl:2 already has it",
     }
     documents = {k: v for k, v in results.items() if isinstance(v, Document)}
     assert list(documents) == ["7", "in/d.jsonl:1", "in/e.txt", "last"]

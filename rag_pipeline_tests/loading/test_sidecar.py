@@ -37,15 +37,19 @@ def test_one_line_per_document(tmp_path, name, text, title, metadata):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("d.csv", "id,title\na,b\n", "d.csv:1: no column document_id; there are: id, title"),
+        ("d.csv", "id,title\na,b\n", "d.csv:1: no column document_id, only: id, title"),
         ("d.csv", "document_id\na,b\n", "d.csv:2: more values than the header has"),
         ("d.csv", 'document_id\n"a"b\n', "d.csv:2: not CSV"),
         ("d.csv", "document_id,x\n,b\n", "d.csv:2: document_id: '': expected a document's id"),
-        ("d.jsonl", '{"document_id": "a"}\n\n{"document_id": "a"}', "d.jsonl:3: .*has a line alr"),
+        (
+            "d.jsonl",
+            '{"document_id": "a"}\n\n{"document_id": "a"}',
+            "d.jsonl:3: .*already has a line",
+        ),
         ("d.jsonl", "[1]", "d.jsonl:1: Input should be an object"),
         ("d.jsonl", "{", "d.jsonl:1: Invalid JSON"),
-        ("d.txt", "", "name a .csv or .jsonl file"),
-        ("gone.csv", None, "gone.csv: cannot read it: No such file"),
+        ("d.txt", "", "expected a .csv or .jsonl file"),
+        ("gone.csv", None, "gone.csv: cannot read the file: No such file"),
     ],
 )
 def test_mistakes_name_line_and_value(tmp_path: Path, name, text, message):

@@ -86,6 +86,6 @@ def test_oversized_files_are_refused_by_hash_alone(tmp_path: Path) -> None:
     assert big_text == Rejected(
         "big.txt",
         hashlib.sha256(b"x" * 11).hexdigest(),
-        "oversized: 11 bytes, and documents.max_bytes is 10",
+        "oversized: 11 bytes are more than documents.max_bytes, 10",
     )
     assert isinstance(big_json, Rejected)

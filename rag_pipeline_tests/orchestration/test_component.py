@@ -249,7 +249,7 @@ def assert_only_tiny_is_there(loaded: dg.Definitions, message: str) -> None:
         ("attributes:\n  serv: best", r"worse\.yaml: serv: unknown setting"),
         ("attributes: [}", r"worse\.yaml: not valid YAML: "),
         ("atributes:", r"worse\.yaml: expected a mapping with .* and `attributes:`"),
-        ("attributes:", r"worse\.yaml: corpus: 'tiny' names tiny\.yaml too; rename one"),
+        ("attributes:", r"worse\.yaml: corpus: 'tiny' is also the corpus of .*tiny\.yaml; rename"),
     ],
 )
 def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(

@@ -14,7 +14,7 @@ WRONG_LINES: list[tuple[Any, str]] = [
     ('{"query_id": "q", "query": "x"', "not valid JSON: Expecting ',' delimiter (column"),
     ("nonsense", "not valid JSON"),
     ("[" * 100_000, "nested too deeply"),
-    ("1" * 5000, "not usable JSON"),
+    ("1" * 5000, "unusable JSON"),
     ("[]", "expected a JSON object"),
     ("null", "null: expected a JSON object"),
     ('"text"', '"text": expected a JSON object'),
@@ -56,8 +56,8 @@ WRONG_LINES: list[tuple[Any, str]] = [
 ]
 
 UNUSABLE_FILES = [
-    (b"", "no queries in it"),
-    (b"\n \n", "no queries in it"),
+    (b"", "it has no queries"),
+    (b"\n \n", "it has no queries"),
     (b'{"query_id": "q",\n"query": "\xe9"}', "q.jsonl:2: not UTF-8 text: byte 0xe9 at offset 10"),
     ('{"query_id": "q", "query": "x"}'.encode("utf-16"), "q.jsonl:1: not UTF-8 text: byte 0xff"),
 ]

@@ -1,6 +1,6 @@
 """Import public data sets as `documents/`, `queries.jsonl` and `chunks.jsonl`.
 
-Each format has a module that reads a data set into a `DataSet`. `destination` writes the `DataSet`.
+The module of each format reads a `DataSet`, which `destination` writes.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,10 @@ FORMATS: tuple[str, ...] = tuple(_READERS)
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """Count the results of an import, and name its paths.
+    """The numbers and paths of an import.
 
     `skipped` has a line with the reason for each omitted query, document or chunk. `reanchored`
-    counts spans whose offsets or white space differ from the data set. `paths` are the documents
+    counts spans whose offsets or line endings differ from the data set. `paths` are the documents
     folder, the queries file and, if the data set has chunks, the chunks file.
     """
 
@@ -52,9 +52,9 @@ def import_dataset(
 ) -> ImportReport:
     """Import a public data set. The same source gives the same files, byte for byte.
 
-    Nothing is written before the whole source is read and checked. `destination` must be new or
-    empty. `progress` is called with the number of written documents and their total. Raise
-    InputError for a wrong source or destination.
+    Read and check the whole source before writing. `destination` must be new or empty. `progress`
+    is called with the number of written documents and the total. Raise InputError for a wrong
+    source or destination.
     """
     if format not in _READERS:
         raise InputError(f"format: {format!r} is not one of: {', '.join(FORMATS)}")
@@ -68,7 +68,7 @@ def import_dataset(
     dataset = _READERS[format](source)
     if not dataset.documents:
         skipped = f"skipped {len(dataset.skipped)}, the first: {[*dataset.skipped, 'none'][0]}"
-        raise InputError(f"{source}: no documents in it to import; {skipped}")
+        raise InputError(f"{source}: it has no documents to import; {skipped}")
     try:
         paths = write(dataset, destination, progress)
     except OSError as error:

@@ -1,9 +1,9 @@
 """Import Anthropic's contextual-retrieval set: code files with given chunks, and questions.
 
 Each question names the chunks that answer it. The set's metric counts these chunks among the
-retrieved chunks, so a gold span is exactly the span of a given chunk. Documents are called
-`{doc_id}.txt`, not by the path of the file. Only questions give paths, so a path would reveal that
-a question is about the document.
+retrieved chunks, so a gold span is exactly the span of a given chunk. A document's id is
+`{doc_id}.txt`. Paths as ids would reveal the documents of questions, because only questions give
+paths.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ class _AskedQuestion(SourceRecord):
 
 
 _Chunks = dict[tuple[str, int], GivenSpan]
-"""Chunks by the uuid of the document and their index in the document."""
+"""Chunks by the document's uuid and their index in the document."""
 
 
 def read(source: Path) -> DataSet:
@@ -60,7 +60,7 @@ def read(source: Path) -> DataSet:
         query_id = f"anthropic-contextual-{count:04d}"
         missing = [place for place in question.golden_chunk_uuids if place not in chunks]
         if missing:
-            dataset.skip(query_id, f"golden chunk {missing[0]}: not among the chunks")
+            dataset.skip(query_id, f"golden chunk {missing[0]}: the set has no such chunk")
             continue
         evidence = [chunks[place] for place in question.golden_chunk_uuids]
         tags = (question.meta.repo_name,) if question.meta.repo_name else ()
@@ -77,7 +77,7 @@ def _read_chunks(path: Path, dataset: DataSet) -> _Chunks:
         for given in sorted(document.chunks, key=lambda c: c.original_index):
             place = document.original_uuid, given.original_index
             if place in chunks:
-                raise InputError(f"{path}: [{i}]: the chunk {place} is there twice")
+                raise InputError(f"{path}: [{i}]: the chunk {place} occurs twice")
             start = document.content.find(given.content, end)
             if start < 0:
                 dataset.skip(f"chunk {given.chunk_id}", f"its text is not in {document_id}")

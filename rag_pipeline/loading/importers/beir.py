@@ -29,13 +29,10 @@ class _Text(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder. Queries without judgements are left out.
-
-    Judgements come from the split `test`, or else from `dev`, or else from `train`.
-    """
+    """Read the folder. Omit queries without judgements in `test`, else `dev`, or else `train`."""
     judged = [path for split in _SPLITS if (path := source / "qrels" / f"{split}.tsv").is_file()]
     if not judged:
-        raise InputError(f"{source / 'qrels'}: no test.tsv, dev.tsv or train.tsv there")
+        raise InputError(f"{source / 'qrels'}: no test.tsv, dev.tsv or train.tsv")
     dataset = DataSet()
     names: dict[str, str] = {}
     for one in _texts(source / "corpus.jsonl"):

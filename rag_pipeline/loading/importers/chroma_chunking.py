@@ -29,7 +29,7 @@ class _Question(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder with the questions, and the `*.md` files beside them or in `corpora/`."""
+    """Read the folder with the questions, and the `*.md` files in it or in its `corpora/`."""
     questions = list(_read_questions(source / _QUESTIONS))
     asked = {question.corpus_id for question, _ in questions}
     dataset = DataSet()
@@ -37,13 +37,13 @@ def read(source: Path) -> DataSet:
         if path.stem not in asked:
             dataset.skip(path.name, f"not a corpus: no question in {_QUESTIONS} is about it")
         elif path.name in dataset.documents:
-            raise InputError(f"{path}: the corpus {path.stem!r} is there twice; remove one")
+            raise InputError(f"{path}: the corpus {path.stem!r} has two files; remove one")
         else:
             dataset.documents[path.name] = _read_text(path)
     for number, (one, references) in enumerate(questions, start=1):
         query_id, document_id = f"chroma-chunking-{number:04d}", f"{one.corpus_id}.md"
         if document_id not in dataset.documents:
-            dataset.skip(query_id, f"the corpus {one.corpus_id!r} is not there")
+            dataset.skip(query_id, f"the corpus {one.corpus_id!r} is missing")
             continue
         found = [GivenSpan(document_id, r.start_index, r.end_index, r.content) for r in references]
         dataset.add_query(query_id, one.question, found, tags=(one.corpus_id,))

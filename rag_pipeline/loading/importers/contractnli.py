@@ -1,4 +1,4 @@
-"""Import ContractNLI: agreements, and a label and evidence spans for each hypothesis.
+"""Import ContractNLI: agreements, with a label and evidence spans for each hypothesis.
 
 A query asks for the clauses of an agreement that support or contradict a hypothesis. Its gold spans
 are the evidence, and its answer is the label (`choice`). Hypotheses without evidence are skipped.
@@ -42,13 +42,13 @@ class _Agreements(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read a JSON file or a folder of JSON files. Tag queries with hypothesis and label.
+    """Read a JSON file or a folder of JSON files, each document once.
 
-    A document that occurs in several files is imported once.
+    Tag queries with hypothesis and label.
     """
     paths = sorted(source.glob("*.json")) if source.is_dir() else [source]
     if not paths:
-        raise InputError(f"{source}: no *.json file there")
+        raise InputError(f"{source}: no *.json file")
     dataset = DataSet()
     seen: set[str] = set()
     numbers = itertools.count(1)

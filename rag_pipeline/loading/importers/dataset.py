@@ -15,12 +15,12 @@ _NAME_BYTES = 180
 
 
 class SpanNotFoundError(InputError):
-    """A gold span is not in its document, so the importer skips its query."""
+    """A gold span is not in its document, so the importer skips the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSpan:
-    """Hold a gold span as the data set gives it. `content` is its text, or None if unknown."""
+    """A gold span in the form of the data set. `content` is its text, or None if unknown."""
 
     document_id: str
     start: int
@@ -31,9 +31,9 @@ class GivenSpan:
 def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
     """Return the start and end of a given span in the document's text.
 
-    If `content` is None, the offsets must lie inside the text. Otherwise the text at the offsets
-    must equal `content`, before or after all line endings are translated to newlines. If the text
-    differs, `content` must occur exactly once. Raise SpanNotFoundError if there is no such span.
+    If `content` is None, the offsets must be inside the text. Otherwise the text at the offsets
+    must equal `content`, before or after line endings are translated to newlines. If it differs,
+    `content` must occur exactly once. Raise SpanNotFoundError if there is no such span.
     """
     if content is None:
         if not 0 <= start < end <= len(text):
@@ -50,16 +50,13 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
         if start < 0:
             raise SpanNotFoundError("its text is not in the document")
         if translated.find(content, start + 1) >= 0:
-            raise SpanNotFoundError("its text is not there and occurs in more than one place")
+            raise SpanNotFoundError("its text is not at the offsets, but at several other places")
     return places[start], places[start + len(content)]
 
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Translate the line endings of a text to newlines. Also return each character's old offset.
-
-    The last offset is that of the end of the text.
-    """
+    """Return a text with newlines as line endings, and the old offsets of characters and end."""
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
@@ -68,7 +65,7 @@ def _text_mode(text: str) -> tuple[str, Sequence[int]]:
 
 @dataclass(slots=True)
 class DataSet:
-    """Hold a data set in memory. A reader fills it, and `destination` writes it."""
+    """A data set in memory, which a reader fills and `destination` writes."""
 
     documents: dict[str, str] = field(default_factory=dict)
     queries: list[dict[str, Any]] = field(default_factory=list)
@@ -84,10 +81,7 @@ class DataSet:
         self.skipped.append(f"{what}: {reason}")
 
     def add_document(self, name: str, text: str) -> str:
-        """Add a document. Return its file name, which is made from `name`.
-
-        `name` is the document's name or id in the data set.
-        """
+        """Add a document. Return its file name, made from its `name` or id in the data set."""
         name = re.sub(r'[/\\:*?"<>|]', "_", UNSAFE.sub("_", name)).strip(" .")
         name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
         name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
@@ -99,7 +93,7 @@ class DataSet:
         return document_id
 
     def add_judged(self, query_id: str, query: str, grades: Mapping[str, int]) -> None:
-        """Add a query whose gold is whole documents. `grades` has each document's grade above 0."""
+        """Add a query with whole documents as gold. `grades` has each document's grade above 0."""
         if not grades:
             self.skip(query_id, "no relevant document in the set")
             return

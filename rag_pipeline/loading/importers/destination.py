@@ -1,4 +1,4 @@
-"""Write a data set to a new folder, which appears when it is complete."""
+"""Write a data set to a new folder, which appears only when it is complete."""
 
 import json
 import shutil
@@ -17,8 +17,7 @@ def write(
 ) -> tuple[Path, ...]:
     """Write documents, queries and chunks, and return their paths.
 
-    Raise InputError if the destination is a file or not empty. Raise OSError if it can't be
-    written.
+    Raise InputError if the destination is a file or not empty, and OSError if writing fails.
     """
     if destination.exists() and not destination.is_dir():
         raise InputError(f"{destination}: is a file; the destination must be a folder")

@@ -27,12 +27,12 @@ class _Benchmark(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder that has `benchmarks/` and `corpus/`. Tag each query with its benchmark."""
+    """Read the folder with `benchmarks/` and `corpus/`. Tag each query with its benchmark."""
     corpus, benchmarks = source / "corpus", sorted((source / "benchmarks").glob("*.json"))
     if not corpus.is_dir():
-        raise InputError(f"{corpus}: no such folder; expected the documents there")
+        raise InputError(f"{corpus}: no such folder; expected the documents in it")
     if not benchmarks:
-        raise InputError(f"{source / 'benchmarks'}: no *.json file there; expected the benchmarks")
+        raise InputError(f"{source / 'benchmarks'}: no *.json file; expected the benchmarks")
     dataset = DataSet()
     files = {p.relative_to(corpus).as_posix(): p for p in corpus.rglob("*") if p.is_file()}
     for name, path in sorted(files.items()):

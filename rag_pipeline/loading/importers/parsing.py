@@ -1,4 +1,4 @@
-"""Parse and validate the files of a data set. An error names the wrong value and its position."""
+"""Parse and validate the files of data sets. Errors name the wrong value and its position."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ _SHOWN_CHARACTERS = 80
 
 
 class SourceRecord(BaseModel):
-    """Validate an object of a data set. Types are not coerced, and unused fields are ignored."""
+    """An object of a data set. Types are not coerced, and unused fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -40,9 +40,9 @@ def read_judgements(
 ) -> dict[str, dict[str, int]]:
     """Return the grades above 0 in a file of judgements, by query id and document id.
 
-    `columns` has the numbers (from 0) of the columns for query, document and grade. `names` maps
-    the file's names of documents to document ids. Documents that are not in `names` are left out. A
-    first line without a grade is a header.
+    `columns` are the numbers (from 0) of the columns for query, document and grade. `names` maps
+    the file's document names to document ids. Omit other documents. A first line without a grade is
+    a header.
     """
     grades: dict[str, dict[str, int]] = {}
     for number, line in read_lines(path):
@@ -55,7 +55,7 @@ def read_judgements(
                 continue
             raise InputError(
                 f"{path}: line {number}: {line[:_SHOWN_CHARACTERS]!r}: expected a query, a "
-                f"document and a whole number as its grade"
+                f"document and a whole number as the grade"
             ) from None
         judged = grades.setdefault(query_id, {})
         if grade > 0 and name in names:

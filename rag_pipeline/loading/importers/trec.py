@@ -2,7 +2,7 @@
 
 The folder holds `topics*`, `qrels*` and `corpus/`. A topic is `<top>` with `<num>` and `<title>`,
 `<topic number="1">` with `<query>`, or a line with an id, a tab and a text. A file of the corpus
-holds documents as `<DOC>` with `<DOCNO>`, or is one document, named by its path without extension.
+has documents as `<DOC>` with `<DOCNO>`, or is one document, whose id is its path without extension.
 """
 
 import re
@@ -27,11 +27,11 @@ _QRELS = (0, 2, 3)
 
 
 def read(source: Path) -> DataSet:
-    """Read the folder. Topics without judgements are left out."""
+    """Read the folder. Omit topics without judgements."""
     topics, qrels = (_only(source, name) for name in ("topics", "qrels"))
     corpus = source / "corpus"
     if not corpus.is_dir():
-        raise InputError(f"{corpus}: no such folder; expected the documents there")
+        raise InputError(f"{corpus}: no such folder; expected the documents in it")
     dataset = DataSet()
     names: dict[str, str] = {}
     for path in sorted(p for p in corpus.rglob("*") if p.is_file()):
@@ -39,7 +39,7 @@ def read(source: Path) -> DataSet:
         whole = path.relative_to(corpus).with_suffix("").as_posix()
         for docno, body in _documents(text) or [(whole, text)]:
             if docno in names or not body.strip():
-                dataset.skip(docno, "it is there twice" if docno in names else "an empty document")
+                dataset.skip(docno, "it occurs twice" if docno in names else "an empty document")
             else:
                 names[docno] = dataset.add_document(docno, body)
     grades = read_judgements(qrels, names, _QRELS)
@@ -52,7 +52,7 @@ def read(source: Path) -> DataSet:
 def _only(source: Path, name: str) -> Path:
     found = sorted(path for path in source.glob(f"{name}*") if path.is_file())
     if len(found) != 1:
-        raise InputError(f"{source}: {len(found)} files {name}* there; expected one")
+        raise InputError(f"{source}: {len(found)} files {name}*; expected one")
     return found[0]
 
 

@@ -1,8 +1,8 @@
 """Arrange the words of a page in lines, column by column.
 
 A strip is a row of words that no horizontal white line divides. A band is a sequence of strips with
-a common gutter: a vertical gap that is white from top to bottom. The columns of a band are read one
-after the other. A strip that crosses the gutter, such as a title, ends the band.
+a common gutter, which is a vertical gap without words. The columns of a band are read one after the
+other. A strip that crosses the gutter, such as a title, ends the band.
 """
 
 import re
@@ -17,7 +17,7 @@ _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
 )
 _PAD = 0.2
-"""Width of the white space that counts as part of a word, in font sizes."""
+"""Width of the white space around a word that counts as part of it, in font sizes."""
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4
@@ -40,14 +40,14 @@ class _Band:
     mask: int = 0
     gutters: list[tuple[int, int]] = field(default_factory=list)
     expected: list[tuple[int, int]] = field(default_factory=list)
-    """Gutters of the first strips, which must also be white in the strips below."""
+    """Gutters of the first strips, which must stay free of words in the strips below."""
 
 
 def read_columns(words: Sequence[Word], head: float = 0) -> list[Line]:
     """Arrange the words of a page in lines, and return the lines in reading order.
 
-    Above the y coordinate `head`, authors may stand side by side. A horizontal white gap ends
-    columns there.
+    Above the y coordinate `head`, a horizontal white gap ends columns, because authors may be side
+    by side.
     """
     lines: list[Line] = []
     for number, column in enumerate(_columns(words, head, 0), 1):
@@ -82,7 +82,7 @@ def _plain(band: _Band, around: Sequence[Word]) -> list[Line]:
 
 
 def table_line(rows: list[list[Word]], cells: list[list[str]], column: int = 0) -> Line:
-    """Return a line that represents a table, given its rows of words and the texts of its cells."""
+    """Return a line that represents a table with these rows of words and texts of cells."""
     words = [word for row in rows for word in row]
     left, right = min(w.x0 for w in words), max(w.x1 for w in words)
     line = make_line(rows[-1], left, right)
@@ -207,7 +207,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
         own = _begun(ahead)
         if not own:
             return True
-        # Columns begin here; the first line of one column may be higher.
+        # Columns begin here. The first line of one column may be higher than the others.
         free = [(a, b) for a, b in own if not band.mask & ((1 << b) - (1 << a))]
         near = strip.y0 - last.y1 < 1.5 * strip.size and len(band.strips) <= 2
         band.expected = free if near else []
@@ -218,7 +218,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
     lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
     if not lost:
         return True
-    # A wide gap between two words is not yet a gutter.
+    # A wide gap between two words is not a gutter until other lines have it.
     weak = all(_count_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
     return weak and len(lost) < len(guides)
 
@@ -235,11 +235,8 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
 
 
 def _take(band: _Band, before: _Band) -> None:
-    """Move the last strips of `before`, the band above, to `band` if each lies in a column of it.
-
-    If all of them lie in the same column, at most `_AHEAD` strips are moved.
-    """
-    # Large words cover part of a gutter, so only the middle of the gutter decides.
+    """Move the last strips of the band above to `band` if each is in one of its columns."""
+    # Large words may cover part of a gutter, so only the middle of the gutter decides.
     inner = [(a + (b - a) // 4, b - (b - a) // 4) for a, b in band.gutters]
     bits = sum((1 << b) - (1 << a) for a, b in inner)
     beyond = ~((1 << band.mask.bit_length()) - 1)
@@ -259,7 +256,7 @@ def _take(band: _Band, before: _Band) -> None:
 
 
 def _trim(band: _Band, following: _Band) -> None:
-    """Move the last strip to the next band if it is in the left column, but far below its text."""
+    """Move the last strip to the next band if it is far below the text of the left column."""
     if len(band.strips) < 3 or following.gutters:
         return
     before, last = band.strips[-2], band.strips[-1]
@@ -273,7 +270,7 @@ def _trim(band: _Band, following: _Band) -> None:
 
 
 def _merged(bands: list[_Band]) -> list[_Band]:
-    """Merge neighbouring bands that have no columns. A gap in a single line makes no columns."""
+    """Merge neighbouring bands without columns. A gap in a single line is not a gutter."""
     result: list[_Band] = []
     for band in bands:
         if band.gutters and _count_lines_beside(band, band.gutters) < 2:

@@ -43,10 +43,7 @@ def _pixels(image: Any) -> int:
 
 
 def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
-    """Yield the objects of a page and of its forms in order, each with a matrix.
-
-    The matrix maps the content of the forms around the object to the page.
-    """
+    """Yield the objects of a page and its forms, each with the matrix of the forms around it."""
     count = min(pdfium.FPDFPage_CountObjects(page), _MAX_OBJECTS)
     identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     pending = [(pdfium.FPDFPage_GetObject(page, i), identity, 0) for i in reversed(range(count))]
@@ -65,7 +62,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
-    """Return a drawn line after the turn that makes text at `direction` degrees horizontal."""
+    """Return a drawn line after a turn that makes text at `direction` degrees horizontal."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 

@@ -20,7 +20,7 @@ Sides = tuple[float, float, float, float]
 
 
 def split(items: Sequence[T], apart: Callable[[T, T], bool]) -> list[list[T]]:
-    """Split a sequence between neighbours for which `apart` is true."""
+    """Split a sequence between neighbours for which `apart` returns True."""
     groups = [[item] for item in items[:1]]
     for before, item in pairwise(items):
         if apart(before, item):
@@ -36,7 +36,7 @@ def around(*points: tuple[float, float]) -> Sides:
 
 
 class Frame:
-    """Convert coordinates of a page's content to the displayed page, in PDF points."""
+    """The displayed page, and the conversion of its content's coordinates, in PDF points."""
 
     def __init__(self, page: Any) -> None:
         box = pdfium.FS_RECTF()
@@ -47,14 +47,14 @@ class Frame:
         self.width, self.height = self._sides if self.turns % 2 == 0 else self._sides[::-1]
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Return where a point of the page's content lies on the displayed page."""
+        """Convert a point of the page's content to the displayed page."""
         return turn(x - self.left, self.top - y, 90 * self.turns, *self._sides)
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
-    """Return a point after the turn that makes text at `direction` degrees horizontal.
+    """Return a point after a turn that makes text at `direction` degrees horizontal.
 
-    `width` and `height` are those of the displayed page.
+    `width` and `height` are the sides of the displayed page.
     """
     if direction == 90:
         return height - y, x
@@ -71,7 +71,7 @@ def turn_back(x: float, y: float, direction: int, w: float, h: float) -> tuple[f
 
 
 class Rule(NamedTuple):
-    """Describe a thin horizontal or vertical line by its two ends."""
+    """A thin horizontal or vertical line, given by its two ends."""
 
     x0: float
     y0: float
@@ -81,11 +81,11 @@ class Rule(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """Hold adjacent characters of one style. `base` is the y coordinate of the baseline.
+    """Adjacent characters of one style. `base` is the y coordinate of the baseline.
 
     - `space`: whether a typed blank precedes the word.
-    - `clusters`: pairs (x, characters) of a right-to-left word, or None for any other word. The
-      order of the characters on the page differs from the reading order.
+    - `clusters`: pairs (x, characters) of a right-to-left word, or None for other words. The order
+      of the characters in the file may differ from the reading order.
     - `drawn`: False for text in PDF's invisible mode.
     - `drawable`: False if the renderer may lack the font.
     """
@@ -104,7 +104,7 @@ class Word:
 
     @property
     def top(self) -> float:
-        """Return the estimated y coordinate of the top of the letters."""
+        """Return the estimated y coordinate of the letters' top."""
         return self.base - 0.75 * self.size
 
     @property
@@ -115,7 +115,7 @@ class Word:
 
 @dataclass(slots=True)
 class Line:
-    """Hold the words on one baseline, as text in reading order.
+    """The text on one baseline, in reading order.
 
     `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
     such as a footnote's number. A line with cells in `table` represents a whole table.
@@ -142,13 +142,13 @@ class Line:
 
     @property
     def top(self) -> float:
-        """Return the estimated y coordinate of the top of the letters or the table."""
+        """Return the estimated y coordinate of the letters' or the table's top."""
         return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
 
 
 @dataclass(slots=True)
 class Page:
-    """Hold the content of one page, except text that does not run in the main direction."""
+    """The content of one page, without text that runs in another direction than most text."""
 
     width: float = 0.0
     height: float = 0.0
@@ -160,7 +160,7 @@ class Page:
     characters: int = 0
     unmapped: int = 0
     unseen: Counter[str] = field(default_factory=Counter)
-    """The number of characters that were left out because nobody sees them, by reason."""
+    """The number of omitted characters that nobody sees, by reason."""
     image_share: float = 0.0
     """The share of the page (0 to 1) that images cover."""
     image_pixels: int = 0

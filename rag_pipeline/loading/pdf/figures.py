@@ -1,4 +1,4 @@
-"""Find tables of aligned numbers ("figures") without drawn lines, as in balance sheets."""
+"""Find tables of aligned numbers (figures) without drawn lines, as in balance sheets."""
 
 import re
 import statistics
@@ -45,9 +45,9 @@ class _Row:
 
 
 def figure_tables(words: Sequence[Word]) -> list[TableCells]:
-    """Return the tables in which at least three rows have a label and at least two figures.
+    """Return the tables with at least three rows of a label and at least two figures.
 
-    A row that has other words after its first figure is not part of a table.
+    A row with other words after its first figure does not belong to a table.
     """
     if sum(bool(_FIGURE.fullmatch(word.text)) for word in words) < _MIN_ROWS * _MIN_COLUMNS:
         return []
@@ -99,11 +99,7 @@ def _is_figure(group: Sequence[Word]) -> bool:
 
 
 def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
-    """Return the end of the table that begins at row `start`, and the edges of its columns.
-
-    The end is the index of the first row after the table. Return (0, []) if no table begins at
-    `start`.
-    """
+    """Return the index after the table at row `start`, and its columns' edges, or else (0, [])."""
     if not _is_full(rows[start]):
         return 0, []
     sides = list(rows[start].figures)
@@ -167,7 +163,7 @@ def _is_of_years(row: _Row) -> bool:
 
 
 def _above(rows: Sequence[_Row], start: int, borders: Sequence[float]) -> tuple[int, int]:
-    """Return the indexes of the first row of column heads, and of the first row below the heads."""
+    """Return the indexes of the first row of column heads and of the first row below them."""
     labels = start
     while labels and start - labels < _MAX_LABELS and _is_label(rows, labels - 1, borders):
         labels -= 1

@@ -8,7 +8,7 @@ from itertools import pairwise
 from rag_pipeline.loading.pdf.elements import Line, Word
 
 _ZONE = 0.14
-"""Share of a page's height, at top and bottom each, that is searched for headers and footers."""
+"""Share of a page's height, at the top and at the bottom, that may hold headers and footers."""
 _EDGE_ROWS = 3
 _NUMBER = re.compile(r"\d+")
 _ROMAN = re.compile(r"[ivxlc]+")
@@ -19,11 +19,11 @@ _PAGE_WORDS = re.compile(
 )
 _SAME_HEIGHT = 5.0
 _SMALL = 0.9
-"""Largest font size of a single page's footer, relative to the text's."""
+"""Maximum font size of a single page's footer, relative to the font size of the text."""
 _ADJOINING = 1.6
-"""Largest distance of a footer's lines, in font sizes."""
+"""Maximum distance between the lines of a footer, in font sizes."""
 _APART = 2.0
-"""Least distance of a footer from the text, in font sizes of the text."""
+"""Minimum distance between a footer and the text, in font sizes of the text."""
 _MIN_LINE_NUMBERS = 8
 
 
@@ -72,7 +72,7 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
 
 
 def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
-    """Return the lines in a page's outermost rows, each with True at the top, or else False."""
+    """Return the lines in a page's outermost rows, each with whether it is at the top."""
     plain = [line for line in lines if line.table is None]
     bases = sorted({round(line.base) for line in plain})
     top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
@@ -111,10 +111,7 @@ def _other_pages_at_height(page: int, line: Line, lines: Sequence[tuple[int, Lin
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
-    """Return the ids of lines whose number grows with the page, and of the lines beside them.
-
-    An id is that of the Python object.
-    """
+    """Return the `id`s of lines whose number grows with the page, and of the lines beside them."""
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
@@ -139,10 +136,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
 def _beside_number(
     edge: Sequence[tuple[Line, bool]], lines: Sequence[Line], body: float
 ) -> set[int]:
-    """Return the ids of the small lines around the page number of a document's only page.
-
-    The lines adjoin each other, stand apart from the text, and end no sentence.
-    """
+    """Return the `id`s of small lines around a single page's number, apart from the text."""
     small = [line for line, _ in edge if line.size <= _SMALL * body and not line.text.endswith(".")]
     found = [line for line in small if any(map(_names_page, (line.text, *line.parts)))]
     for line in found:
@@ -157,7 +151,7 @@ def _beside_number(
 
 
 def _names_page(text: str) -> bool:
-    """Return whether a text is the number of an only page: 1, or any number with a page word."""
+    """Return whether a text can number a single page: 1, or any number with a page word."""
     numbers = _NUMBER.findall(text)
     is_likely = bool(numbers) and (numbers[0] == "1" or any(map(str.isalpha, text)))
     return is_likely and _PAGE_WORDS.fullmatch(_key(text)) is not None

@@ -1,4 +1,4 @@
-"""Use PDFium to read a page's drawn lines, and its words with position, size and weight."""
+"""Read a page's drawn lines, and its words with position, size and weight, by PDFium."""
 
 import ctypes
 import math
@@ -17,14 +17,14 @@ from rag_pipeline.loading.unseen import NO_WIDTH, WITHOUT_WIDTH
 MAX_CHARACTERS = 200_000
 """Maximum number of characters that are read from a page."""
 _SPACE = 0.13
-"""Minimum gap between words, in font sizes. Kerning stays below it."""
+"""Minimum gap between words, in font sizes. Gaps by kerning are smaller."""
 _BEARING = 0.045
 _NARROW = 0.09
 _BOLD = re.compile(r"bold|black|heavy|demi|semibd|-bd|cmbx|cmb\d|sfbx|-medi|[-_]b\b", re.I)
 _ITALIC = re.compile(r"ital|obli|cmti|cmsl|[-_]i\b|-it\b", re.I)
 _FORCE_BOLD = 1 << 18
 _LATIN_END = "\u0250"
-"""The end of the letters that PDFium's own fonts have, for fonts that a file does not embed."""
+"""The end of the letters in PDFium's own fonts, which replace fonts that a file does not embed."""
 _LIGATURES = {
     "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
     "\x02": "-", "\xad": "-", "\u2010": "-", "\u2011": "-", "\uf0b7": "•", "\uf0a7": "•",
@@ -75,7 +75,7 @@ def read_glyphs(page: Any) -> Page:
 def _words(
     text_page: Any, frame: Frame, found: Page, owners: dict[int, Any]
 ) -> dict[int, list[Word]]:
-    """Return the words by the direction of their text in degrees, or -1 for slanted text."""
+    """Return the words by their direction in degrees, or -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
     loose, tight = pdfium.FS_RECTF(), [ctypes.c_double() for _ in range(4)]
@@ -131,7 +131,7 @@ def _words(
         direction = max(style.direction, 0)
         one = turn(*one, direction, frame.width, frame.height)
         two = turn(*two, direction, frame.width, frame.height)
-        # The box covers only the ink: add the letter's side bearings.
+        # The box covers only the ink, so add the letter's side bearings.
         side = (_NARROW if char in "1Iijl.,:;'|!" else _BEARING) * style.size
         x0, x1 = min(one[0], two[0]) - side, max(one[0], two[0]) + side
         builder.add(char, x0, x1, style)
@@ -158,7 +158,7 @@ def _style(text_page: Any, index: int, owner: Any, frame: Frame) -> _Style:
         name = ctypes.create_string_buffer(128)
         pdfium.FPDFFont_GetBaseFontName(font, name, 128)
         family = name.value.decode("latin-1").rpartition("+")[2]
-        # PDFium guesses the weight from the width of stems; the name is more reliable.
+        # The name is more reliable than PDFium's weight, which is guessed from the stems' width.
         bold = bool(_BOLD.search(family)) or bool(pdfium.FPDFFont_GetFlags(font) & _FORCE_BOLD)
         italic = bool(_ITALIC.search(family))
         embedded = pdfium.FPDFFont_GetIsEmbedded(font) != 0
@@ -171,7 +171,7 @@ def _is_rtl(char: str) -> bool:
 
 
 class _Builder:
-    """Join characters into words, in the order of the file."""
+    """The words of a page, joined from characters in the order of the file."""
 
     def __init__(self) -> None:
         self.words: dict[int, list[Word]] = {}
@@ -214,10 +214,7 @@ class _Builder:
         self._x0, self._x1 = min(self._x0, x0), max(self._x1, x1)
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
-        """Combine an accent with the letter before or after it.
-
-        Return False if there is no such letter, or if the accent is not above or below the letter.
-        """
+        """Combine an accent with the letter before or after it, or return False if none fits."""
         last = self._places[-1][1]
         mark, letter = _ACCENTS.get(last), char
         if mark is None and char in _ACCENTS:

@@ -66,7 +66,7 @@ def _look(block: Block) -> tuple[float, bool, bool]:
 
 
 def _depth(block: Block) -> int:
-    """Return 1 for `2 Method`, 2 for `2.1 Data`, and 0 for a heading without a number."""
+    """Return the depth of a heading's number: 1 for `2 Method`, 2 for `2.1 Data`, 0 without one."""
     numbered = NUMBERED.match(block.lines[0].text)
     if numbered is None:
         return 0
@@ -96,9 +96,9 @@ def declared_title(title: str) -> str:
 
 
 def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
-    """Return the first page's heading that is probably the title, or None if there is none.
+    """Return the heading of the first page that is probably the title, or None.
 
-    Prefer the largest heading, but not a single word if another heading has three words.
+    Prefer the largest heading. If it is a single word, prefer a heading of at least three words.
     """
     first = [
         block for block in blocks

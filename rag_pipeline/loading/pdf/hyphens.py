@@ -1,4 +1,4 @@
-"""Join words that were hyphenated at line ends. The text itself serves as a dictionary."""
+"""Join words that were hyphenated at line ends, with the text itself as the dictionary."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ _COMPOUNDS = frozenset(
     "all cross double four fourth full half high left long low multi non one open post real "
     "right second self semi short single so state then third three top triple two well".split()
 )
-"""First parts of words that keep their hyphen if the text has the word nowhere else."""
+"""First parts of words that keep their hyphen if the word does not occur elsewhere."""
 _JOINED = frozenset(
     "another become cannot everyone everything forever however inside into itself maybe nobody "
     "nothing nowadays otherwise outside overall overview someone something therefore throughout "
@@ -27,11 +27,11 @@ _CONJUNCTIONS = ("and", "or", "und", "oder", "et", "ou", "to")
 
 
 class Hyphens:
-    """Count the words of a text, and decide whether a hyphen at a line end belongs to a word."""
+    """The words of a text, by which a hyphen at a line end is kept or removed."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._words: Counter[str] = Counter()
-        rest = False  # the line starts with the second half of a word
+        rest = False  # whether the line starts with the second half of a word
         for line in lines:
             broken = _LAST.search(line[-_LONGEST:])
             words = _WORD.findall(line[: len(line) - len(broken[0])] if broken else line)
@@ -39,7 +39,7 @@ class Hyphens:
             rest = broken is not None
 
     def joint(self, before: str, after: str) -> str:
-        """Join the text `before` a line end to the line `after` it, and decide about the hyphen."""
+        """Join the text `before` a line end to the line `after` it. Keep or remove a hyphen."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
         broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)

@@ -1,4 +1,4 @@
-"""Join words into lines of text with blanks, reading order and style."""
+"""Join words into lines of text in reading order, each with its style."""
 
 import statistics
 import unicodedata
@@ -19,7 +19,7 @@ _DIRECTIONS = {"R": "R", "AL": "R", "L": "L", "EN": "L", "AN": "L"}
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:
-    """Return the words on one baseline as a line of the column from `left` to `right`."""
+    """Return the line of words on one baseline, in a column from `left` to `right`."""
     words = sorted(words, key=lambda w: w.x0)
     letters: Counter[float] = Counter()
     bold = italic = total = 0
@@ -50,7 +50,7 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
 
 
 def rows_of(words: Sequence[Word]) -> list[list[Word]]:
-    """Group words by baseline. Raised and lowered words join the row beside them."""
+    """Group words by baseline. Add raised and lowered words to the row beside them."""
     rows: list[tuple[float, float, list[Word]]] = []
     for word in sorted(words, key=lambda w: (-w.size, w.base)):
         best = None
@@ -69,7 +69,7 @@ def rows_of(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Split words into columns at the x coordinates `borders`. The middle of each word decides."""
+    """Split words into columns at the x coordinates `borders`, by the middle of each word."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
         columns[sum(word.middle[0] > border for border in borders)].append(word)
@@ -86,7 +86,7 @@ def _width_to_first_blank(words: Sequence[Word]) -> float:
 
 
 def join(words: Sequence[Word]) -> str:
-    """Return the text, in reading order, of words that are given from left to right."""
+    """Return the text of words in reading order. The words must be ordered from left to right."""
     spread = _letter_spacing(words)
     parts: list[str] = []
     rtl = False
@@ -105,10 +105,7 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the median gap between letters as a multiple of the font size.
-
-    Return 0 if the letters are not spaced out.
-    """
+    """Return the median gap between spaced-out letters in font sizes, or 0 for other words."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)
@@ -159,11 +156,7 @@ def _mostly_rtl(text: str) -> bool:
 
 
 def _logical(visual: str) -> str:
-    """Convert a line with right-to-left letters from visual to reading order.
-
-    This reverses the Unicode Bidirectional Algorithm (UAX #9) for one level of nesting. Neutral
-    characters take the direction of the letters around them.
-    """
+    """Convert a line from visual to reading order: UAX #9 in reverse, for one level of nesting."""
     units = _units(visual)
     base = "R" if _mostly_rtl(visual) else "L"
     directed = zip(_directions(units, base), units, strict=True)
@@ -186,10 +179,7 @@ def _units(text: str) -> list[str]:
 
 
 def _directions(units: Sequence[str], base: str) -> list[str]:
-    """Return each character's direction, L or R.
-
-    A neutral character has the direction of its neighbours, or `base` if theirs differ.
-    """
+    """Return each unit's direction, L or R. Neutral units follow neighbours, or else `base`."""
     own = [_DIRECTIONS.get(unicodedata.bidirectional(unit[0]), "") for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [

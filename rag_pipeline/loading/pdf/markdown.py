@@ -17,7 +17,7 @@ _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
 def to_markdown(
     blocks: Sequence[Block], hyphens: Hyphens, pages: Sequence[Page]
 ) -> tuple[str, PageMap]:
-    """Return the blocks as Markdown, and the map of its lines."""
+    """Return the blocks as Markdown, and the page map of its lines."""
     writer = _Writer(pages)
     for block in blocks:
         writer.write(block, hyphens)
@@ -96,10 +96,7 @@ def clean(text: str) -> str:
 
 
 def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
-    """Join lines to one text, and return it with each line's offset. `breaks` keeps line breaks.
-
-    The numbers in `breaks` are those of the lines that begin after a kept line break.
-    """
+    """Join lines to one text, with line breaks before `breaks`. Also return each line's offset."""
     result, offsets = texts[0], [0]
     for index, text in enumerate(texts[1:], 1):
         if not text:

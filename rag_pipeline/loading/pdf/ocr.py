@@ -1,7 +1,7 @@
 """Recognise the words of scanned pages with the models in the `rapidocr` package.
 
-The extra `ocr` must be installed. A page is rendered at 200 dots per inch, or fewer if it is very
-large. A page with vertical lines is turned first.
+The extra `ocr` must be installed. A page is rendered at 200 dots per inch, or fewer if the page is
+very large. A page with vertical or upside-down text is turned.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rag_pipeline.loading.pdf.elements import Page, Word
-from rag_pipeline.loading.pdf.render import LONGEST_DRAWN, Image, drawn, drawn_scale
+from rag_pipeline.loading.pdf.render import LONGEST_DRAWN, Image, drawn
 
 _DPI = 200
 _FINDING_SIDE = 1280
@@ -21,7 +21,7 @@ _MIN_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
 _SAME_SIZE = 0.14
 _GLUED = re.compile(r"(?<=[a-z][.,;:!?])(?=[A-Z][a-z])")
-"""The end of a sentence at which the models omit the blank."""
+"""Matches the end of a sentence at which the models omit the blank."""
 _X_HEIGHT = 0.72
 """Font size as a share of the height of a line's box."""
 
@@ -40,11 +40,11 @@ def _engine() -> Any:
             "Global.max_side_len": LONGEST_DRAWN,
             "Global.text_score": _MIN_CONFIDENCE,
             "Global.use_cls": False,
-            # Detect lines in a smaller image, which takes a third of the memory.
+            # Lines are found in a smaller image, which takes a third of the memory.
             "Det.limit_type": "max",
             "Det.limit_side_len": _FINDING_SIDE,
             "Rec.rec_batch_num": 1,
-            # One thread: several processes recognise documents in parallel.
+            # One thread, because several processes recognise documents in parallel.
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
         }
     )
@@ -52,13 +52,13 @@ def _engine() -> Any:
 
 def recognise(page: Any) -> Page:
     """Return a page with its recognised words, and the mean confidence (0 to 1) of characters."""
-    image, scale = drawn(page, _DPI / 72), drawn_scale(page, _DPI / 72)
+    image, scale = drawn(page, _DPI / 72)
     height, width = image.shape[:2]
     found = Page(width / scale, height / scale, image_share=1.0)
     lines = _lines(image)
     turned = 0
     if _is_sideways(lines):
-        # Read both directions and keep the more confident one.
+        # Read both directions, and keep the result with the higher confidence.
         readings = {quarter: _lines(np.rot90(image, quarter // 90)) for quarter in (90, 270)}
         turned = max(readings, key=lambda quarter: _confidence(readings[quarter]))
         lines = readings[turned]
@@ -66,14 +66,14 @@ def recognise(page: Any) -> Page:
         upside_down = _lines(np.rot90(image, 2))
         if _confidence(upside_down) > _confidence(lines):
             turned, lines = 180, upside_down
-    # `turned` is the direction of the text, opposite to the rotation for reading.
+    # The direction of the text is opposite to the rotation for reading.
     found.turned = {0: 0, 90: 270, 180: 180, 270: 90}[turned]
     if turned in (90, 270):
         found.width, found.height = found.height, found.width
     angle = _median_slope(lines)
     common = statistics.median([_size(box) for _, _, box in lines] or [1.0])
     for text, _, box in lines:
-        # The height of a box depends on its letters: use the usual size for similar lines.
+        # The height of a box depends on its letters, so similar lines get the usual size.
         size = _size(box)
         size = common if abs(size - common) < _SAME_SIZE * common else size
         found.words += _words(text, box / scale, size / scale, angle)
@@ -119,7 +119,7 @@ def _size(box: Any) -> float:
 
 
 def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
-    """Return a line's words, placed as if letters were equally wide and the page had no slope."""
+    """Return a line's words, placed as if all letters had one width and lines had no slope."""
     x0, x1 = float(box[:, 0].min()), float(box[:, 0].max())
     middle_y = float(box[:, 1].mean()) - slope * (x0 + x1) / 2
     base = middle_y + 0.32 * size

@@ -1,4 +1,4 @@
-"""Join lines in reading order into blocks: paragraphs, list items, headings, notes, tables."""
+"""Join lines in reading order into blocks: paragraphs, list items, headings, notes and tables."""
 
 import re
 import statistics
@@ -39,7 +39,7 @@ _MAX_HEADING_CHARACTERS = 220
 _MAX_HEADING_WORDS = 26
 _FLOATING = ("table", "caption")
 _MAX_LABELS = 12
-"""Maximum number of blocks in a figure with its labels."""
+"""Maximum number of blocks in a figure, including its labels."""
 _JUSTIFIED_LINES = 6
 """Minimum number of lines with the same end in justified text."""
 
@@ -47,18 +47,18 @@ Kind = Literal["text", "item", "heading", "caption", "note", "table"]
 
 
 class Joint(Enum):
-    """Tell how a line follows the previous line."""
+    """The relation of a line to the previous line."""
 
     JOIN = auto()
     """The line continues the text."""
     KEEP_BREAK = auto()
-    """The line belongs to the block, but the line break is kept."""
+    """The line belongs to the block after a kept line break."""
     NEW_BLOCK = auto()
 
 
 @dataclass(slots=True)
 class Block:
-    """Hold the lines of one block, such as a paragraph or a heading."""
+    """The lines of one block, such as a paragraph or a heading."""
 
     kind: Kind
     lines: list[Line]
@@ -78,7 +78,7 @@ class Block:
 
 
 class Styles:
-    """Measure the usual size, weight and leading of a document's text."""
+    """The usual size, weight and leading of a document's text."""
 
     def __init__(self, pages: Sequence[list[Line]]) -> None:
         sizes: Counter[float] = Counter()
@@ -105,7 +105,7 @@ class Styles:
         }
 
     def leading(self, size: float) -> float:
-        """Return the usual distance between baselines of text of this size, in PDF points."""
+        """Return the usual distance between baselines of text with this size, in PDF points."""
         rounded = round(size * 2) / 2
         usual = self._leadings.get(self.body) or 1.2
         ratio = self._leadings.get(rounded) or usual
@@ -136,7 +136,7 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
             if target is not None and unfinished and (
                 block.kind in _FLOATING or _continues_after_float(target, blocks[place + 1 :])
             ):  # fmt: skip
-                floats.append(block)  # the text may continue after it
+                floats.append(block)  # the text may continue after the table or caption
                 continue
             found += floats
             floats.clear()
@@ -175,7 +175,7 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
         return True
     full = one.x1 > one.right - 2.5 * one.size or one.rtl
     if start.isupper() and start.isascii():
-        # A capital may start a name. A new paragraph would be indented or a line without an end.
+        # A capital may start a name. A new paragraph is indented, and a label has no full stop.
         flush = abs(two.x0 - two.left) < 0.4 * two.size or before.kind == "item"
         whole = len(block.lines) > 1 or bool(_ENDS.search(two.text))
         return full and flush and whole and len(before.lines) > 1 and one.bold == two.bold
@@ -185,7 +185,7 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
 def _split_notes(
     lines: list[Line], styles: Styles, height: float
 ) -> tuple[list[Line], list[Block]]:
-    """Split a page's lines into text and blocks of footnotes, which end the columns."""
+    """Split a page's lines into text and blocks of footnotes at the ends of columns."""
     taken: set[int] = set()
     blocks: list[Block] = []
 
@@ -232,10 +232,7 @@ def _marked(line: Line) -> bool:
 
 
 def _limit_columns(lines: Sequence[Line]) -> None:
-    """Set the right side of columns to the end of their justified lines.
-
-    A table or a caption beside the text may have made a column too wide.
-    """
+    """Set the right side of columns, which a table may have widened, to their justified lines."""
     for column in _by_column(line for line in lines if line.table is None and not line.rtl):
         ends = Counter(round(line.x1) for line in column)
         full = [
@@ -248,7 +245,7 @@ def _limit_columns(lines: Sequence[Line]) -> None:
 
 
 def _narrow(lines: Sequence[Line], styles: Styles) -> None:
-    """Set the sides of lines that are narrower than their column, as in an abstract."""
+    """Set the sides of lines in a block that is narrower than its column, such as an abstract."""
 
     def apart(before: Line, line: Line) -> bool:
         leading = styles.leading(max(line.size, before.size))
@@ -300,7 +297,7 @@ def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line
     size = max(line.size, last.size)
     indent = line.x0 - last.x0 if not line.rtl else last.x1 - line.x1
     room = last.right - last.x1 if not line.rtl else last.x0 - last.left
-    short = room > line.first_width + 0.35 * size  # the line's first word would fit on the last
+    short = room > line.first_width + 0.35 * size  # the last line has room for the first word
     if len(block.lines) == 1 and short and line.bold and _centred(last) and not _centred(line):
         return Joint.NEW_BLOCK
     step = line.base - last.base
@@ -332,7 +329,7 @@ def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line
 
 
 def _is_apart(block: Block, line: Line, styles: Styles) -> bool:
-    """Return whether a line is in another column or page, above the block, or far below it."""
+    """Return whether a line is on another page, in another column, or above or far below."""
     last = block.last
     if line.column != last.column or line.page != last.page:
         return True

@@ -53,9 +53,9 @@ _STAND_IN_SIZE = 8.0
 def read_pdf(document_id: str, raw: bytes) -> Parsed:
     """Convert a PDF to Markdown. Raise DocumentError if it is encrypted, corrupt or has no text."""
     if b"%PDF-" not in raw[:1024]:
-        raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
+        raise DocumentError(document_id, "corrupt .pdf: it doesn't begin with %PDF-")
     if b"%%EOF" not in raw:
-        raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
+        raise DocumentError(document_id, "corrupt .pdf: it is cut off and has no %%EOF mark")
     with _opened(document_id, raw) as document:
         declared = declared_title(_declared_title(document))
         pages: list[Page] = []
@@ -98,12 +98,12 @@ def _without_text(pages: list[Page]) -> str:
         return f"no text: {too_large(largest)}"
     if scans and not is_installed("ocr"):
         what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
-        return f"no text: {what}; `{installation('ocr')}` and run again to read it"
+        return f"no text: {what}; to read it, run `{installation('ocr')}` and `rag run`"
     if any(page.characters for page in pages):
-        return "no text: the fonts don't say which letters they show"
+        return "no text: the fonts don't map their shapes to letters"
     if scans or any(page.confidence is not None for page in pages):
-        return "no text: no words are recognised in its images"
-    return "no text: scanned pages?"
+        return "no text: OCR found no words in its images"
+    return "no text: probably scanned pages"
 
 
 def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
@@ -120,7 +120,7 @@ def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
 
 
 def is_unread(page: Page) -> bool:
-    """Return whether a page probably shows text that only OCR can read. False for an OCR result."""
+    """Return whether a page that was not read by OCR probably shows text that only OCR can read."""
     if page.confidence is not None:
         return False
     broken = page.characters and page.unmapped > _MAX_UNMAPPED * page.characters
@@ -156,10 +156,7 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
 
 
 def _lay_out(page: Page, number: int) -> None:
-    """Arrange a page's words in lines and tables, in reading order. Then drop the single words.
-
-    `number` is the page's number, from 0.
-    """
+    """Replace the words of page `number` (from 0) by lines and tables in reading order."""
     rest, tables = ruled_tables(without_line_numbers(page.words), page.rules)
     for index, table in enumerate(tables):
         rest += _stand_ins(index, table)
@@ -205,7 +202,7 @@ def _opened(document_id: str, raw: bytes) -> Iterator[Any]:
     document = pdfium.FPDF_LoadMemDocument64(raw, len(raw), None)
     if not document:
         if pdfium.FPDF_GetLastError() in _PASSWORD_ERRORS:
-            raise DocumentError(document_id, "encrypted .pdf: it needs a password")
+            raise DocumentError(document_id, "encrypted .pdf: save it without a password")
         raise DocumentError(document_id, "corrupt .pdf: its pages can't be found")
     try:
         yield document

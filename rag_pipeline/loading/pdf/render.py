@@ -15,22 +15,22 @@ MAX_PIXELS = 300_000_000
 """Maximum number of pixels in a page's images. An A0 sheet scanned at 400 dpi has fewer."""
 _SCALE = 1.6
 _MAX_SIDE = 1_800
-"""Maximum side of a page's image in pixels. Usual pages have `_SCALE` pixels per PDF point."""
+"""Maximum side of a page's image in pixels. Smaller images have `_SCALE` pixels per PDF point."""
 LONGEST_DRAWN = 3600
-"""Maximum side in pixels of a page that is drawn to be read."""
+"""Maximum side in pixels of a page that is drawn for OCR or for finding unseen words."""
 
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 """The colours (0 to 255) of a page, of shape (rows, columns, 3)."""
 
 
-def drawn(page: Any, scale: float) -> Image:
-    """Return the image of a loaded page and its annotations at `scale` pixels per PDF point.
+def drawn(page: Any, scale: float) -> tuple[Image, float]:
+    """Return the image of a loaded page with its annotations, and its pixels per PDF point.
 
-    The scale is reduced if the longest side would exceed 3,600 pixels.
+    To save memory, `scale` is reduced if the longest side would exceed 3,600 pixels.
     """
     width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
-    scale = drawn_scale(page, scale)
+    scale = min(scale, float(LONGEST_DRAWN / max(width, height, 1.0)))
     columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
     pixels = np.full((rows, columns, 4), 255, np.uint8)
     bitmap = raw_pdfium.FPDFBitmap_CreateEx(
@@ -43,18 +43,12 @@ def drawn(page: Any, scale: float) -> Image:
         )
     finally:
         raw_pdfium.FPDFBitmap_Destroy(bitmap)
-    return pixels[:, :, :3]
-
-
-def drawn_scale(page: Any, scale: float) -> float:
-    """Return the scale that `drawn` uses. It limits the longest side to save memory."""
-    width, height = raw_pdfium.FPDF_GetPageWidthF(page), raw_pdfium.FPDF_GetPageHeightF(page)
-    return min(scale, float(LONGEST_DRAWN / max(width, height, 1.0)))
+    return pixels[:, :, :3], scale
 
 
 def too_large(pixels: int) -> str:
-    """Return the reason why a page with `pixels` pixels is not rendered."""
-    return f"its images hold {pixels:,} pixels; at most {MAX_PIXELS:,} of a page are decoded"
+    """Return the reason for not rendering a page whose images have `pixels` pixels."""
+    return f"its images have {pixels:,} pixels, more than {MAX_PIXELS:,} per page"
 
 
 def render_page(document_id: str, raw: bytes, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Find tables that have drawn lines, and tables whose rows are aligned short cells."""
+"""Find tables with drawn lines, and tables of aligned short cells."""
 
 import re
 import statistics
@@ -15,7 +15,7 @@ _MIN_WIDTH = 60.0
 _MAX_CELL_WORDS = 80
 _MIN_ROWS = 3
 _MAX_HEAD = 3
-"""Maximum number of text lines in column heads above the first horizontal line."""
+"""Maximum number of text lines in column heads above the first drawn line."""
 _MOST = 0.7
 _MIN_PARTS = 3
 _LABEL = 12
@@ -32,15 +32,15 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Return the words of a page that are outside tables, and the tables.
+    """Return a page's words outside tables, and its tables.
 
-    These tables have drawn lines or columns of aligned numbers.
+    The tables have drawn lines or columns of aligned numbers.
     """
     rest = list(words)
     tables: list[TableCells] = []
 
     def take(table: TableCells | None, box: Sides | None = None) -> None:
-        """Add a table. Remove all words in `box`, by default the table's words, from the rest."""
+        """Add a table. Remove all words in `box`, by default the table's words, from `rest`."""
         nonlocal rest
         if table is None:
             return
@@ -72,8 +72,7 @@ def ruled_tables(
 def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list[list[str]] | None:
     """Cut rows of words at gutters, and return the cells if they form a table.
 
-    Return [] if the rows must be read one by one, as in a table of contents. Return None if the
-    rows are columns of text.
+    Return [] for rows to read one by one, as in a table of contents, and None for columns of text.
     """
     cells = [_cut(row, [(a + b) / 2 for a, b in gutters]) for row in rows]
     count = len(gutters) + 1
@@ -119,7 +118,7 @@ def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
-    """Join a row to the row above if its first cell is empty and the rest is lower-case."""
+    """Join a row to the row above if its first cell is empty and the others begin in lower case."""
     rows: list[list[str]] = []
     for row in cells:
         filled = [cell for cell in row if cell]
@@ -187,10 +186,7 @@ def _grid(inside: Sequence[Word], xs: list[float], ys: list[float]) -> TableCell
 
 
 def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
-    """Split the words between two horizontal lines into rows of short cells, if they are rows.
-
-    Two rows are split only if a column has numbers. Otherwise they may be one wrapped row.
-    """
+    """Split the words between two drawn lines into rows of short cells, unless text is wrapped."""
     lines = [rows_of(cell) for cell in row if cell]
     count = len(lines[0])
     if count < 2 or any(len(cell) != count for cell in lines) or len(lines) < 2:
@@ -214,7 +210,7 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
 
 
 def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
-    """Return each area between horizontal lines that have equal ends, and their y coordinates."""
+    """Return each area between drawn lines with equal ends, and the lines' y coordinates."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
         if rule.x1 - rule.x0 < _MIN_WIDTH or rule.y1 - rule.y0 > 1:
@@ -235,10 +231,7 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
 
 
 def _joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
-    """Join horizontal lines that are drawn cell by cell, and count their joints.
-
-    The counts are by two x coordinates: that of a joined line's left end, and that of the joint.
-    """
+    """Join horizontal lines drawn cell by cell, and count joints by the line's left end and x."""
     level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
     level.sort(key=lambda r: (round(r.y0), r.x0))
     found: list[Rule] = []
@@ -254,15 +247,9 @@ def _joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]
 
 
 def _row_ruled(
-    words: Sequence[Word],
-    box: Sides,
-    levels: Sequence[float],
-    borders: Sequence[float],
+    words: Sequence[Word], box: Sides, levels: Sequence[float], borders: Sequence[float]
 ) -> TableCells | None:
-    """Return the table in a box that has a drawn line after each row, or None if there is none.
-
-    `levels` are the y coordinates of the lines. `borders` are the x coordinates between columns.
-    """
+    """Return the table in a box that has a drawn line after each row, or None."""
     if not borders or len(levels) < _MIN_ROWS:
         return None
     inside = [w for w in words if box[0] - 2 <= w.middle[0] <= box[2] + 2]
@@ -325,7 +312,7 @@ def _table_between_rules(words: Sequence[Word], levels: Sequence[float]) -> Tabl
 
 
 def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
-    """Return the x coordinate in the middle of each vertical gap that hardly any row crosses."""
+    """Return the middle x coordinate of each vertical gap that hardly any row crosses."""
     if not rows:
         return []
     left, right = min(w.x0 for r in rows for w in r), max(w.x1 for r in rows for w in r)

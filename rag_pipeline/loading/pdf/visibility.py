@@ -1,7 +1,7 @@
 """Drop the words of a page that nobody sees.
 
-The page is drawn with and without its text. A word is seen if the two images differ in its place.
-Invisible words over drawn letters are kept: they are the text layer of a scan.
+The page is drawn with and without its text. A word is visible if the two images differ at its
+place. Invisible words over drawn letters are kept, because they are the text layer of a scan.
 """
 
 from collections.abc import Iterable
@@ -16,24 +16,24 @@ from rag_pipeline.loading.pdf.render import Image, drawn
 _SCALE = 1.0
 """Pixels per PDF point."""
 _DIFFERENCE = 10
-"""Minimum difference (0 to 255) of a colour that a person notices."""
+"""Minimum difference (0 to 255) in a colour channel that a person notices."""
 _INK = 48
-"""Minimum range (0 to 255) of a colour in a place that shows letters."""
+"""Minimum range (0 to 255) of a colour channel in a place that shows letters."""
 
 
 def drop_unseen(page: Any, found: Page, owners: Iterable[Any]) -> None:
-    """Drop the unseen words of a loaded page, and count their characters in `found.unseen`.
+    """Drop the invisible words of a loaded page, and count their characters in `found.unseen`.
 
     `owners` are the text objects of the words.
     """
     if not found.words:
         return
-    shown = drawn(page, _SCALE)
+    shown, _ = drawn(page, _SCALE)
     objects = list(owners)
     try:
         for one in objects:
             pdfium.FPDFPageObj_SetIsActive(one, False)
-        behind = drawn(page, _SCALE)
+        behind, _ = drawn(page, _SCALE)
     finally:
         for one in objects:
             pdfium.FPDFPageObj_SetIsActive(one, True)
@@ -50,7 +50,7 @@ def drop_unseen(page: Any, found: Page, owners: Iterable[Any]) -> None:
 
 
 def _unseen(word: Word, page: Page, change: Any, behind: Image) -> str:
-    """Return why a word is not seen, or "" if it is seen."""
+    """Return the reason if a word is invisible, or else ""."""
     if word.size < 1:
         return "smaller than a point"
     one = turn_back(word.x0, word.base - 0.8 * word.size, page.turned, *page.displayed)

@@ -44,7 +44,7 @@ def test_locate(
     ("start", "end", "content", "reason"),
     [
         (0, 1, "no", "its text is not in the document"),
-        (2, 4, "an", "its text is not there and occurs in more than one place"),
+        (2, 4, "an", "its text is not at the offsets, but at several other places"),
         (0, 0, "", "its text is empty"),
         (3, 3, None, "it is empty or outside the 6 characters"),
         (3, 7, None, "it is empty or outside the 6 characters"),

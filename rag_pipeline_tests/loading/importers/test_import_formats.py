@@ -89,7 +89,7 @@ def test_chroma(tmp_path: Path) -> None:
     assert (report.documents, report.queries, report.reanchored) == (2, 2, 1)
     assert report.skipped == (
         "README.md: not a corpus: no question in questions_df.csv is about it",
-        "chroma-chunking-0002: the corpus 'gone' is not there",
+        "chroma-chunking-0002: the corpus 'gone' is missing",
     )
     assert text_of(tmp_path / "out", "wiki.md") == " A cat sat.\nA dog ran. "
     assert text_of(tmp_path / "out", "chat.md") == "Hello\r\nHello"
@@ -158,9 +158,9 @@ def test_missing_golden_chunks_are_skipped(tmp_path: Path) -> None:
     report = import_dataset("anthropic-contextual", source, tmp_path / "out")
     assert report.skipped == (
         "chunk d_1: its text is not in d.txt",
-        "anthropic-contextual-0001: golden chunk ('u', 1): not among the chunks",
-        "anthropic-contextual-0002: golden chunk ('u', 9): not among the chunks",
-        "anthropic-contextual-0003: golden chunk ('v', 0): not among the chunks",
+        "anthropic-contextual-0001: golden chunk ('u', 1): the set has no such chunk",
+        "anthropic-contextual-0002: golden chunk ('u', 9): the set has no such chunk",
+        "anthropic-contextual-0003: golden chunk ('v', 0): the set has no such chunk",
     )
     (query,) = lines(tmp_path / "out/queries.jsonl")
     assert query["gold_spans"] == [span("d.txt", 2, 4)]

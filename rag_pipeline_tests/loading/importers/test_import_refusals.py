@@ -71,7 +71,7 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
     (b"question\xff", "not UTF-8: invalid start byte at byte 8"),
 ]
 BAD_DOCUMENTS: list[tuple[Any, str]] = [
-    ([CODE, {**CODE, "doc_id": "d"}], "[1]: the chunk ('u1', 0) is there twice"),
+    ([CODE, {**CODE, "doc_id": "d"}], "[1]: the chunk ('u1', 0) occurs twice"),
 ]
 BAD_AGREEMENTS: list[tuple[Any, str]] = [
     (

@@ -31,13 +31,13 @@ def test_hostile_files_give_text_or_a_reason(bases):
             parsed = parse_apart("good.pdf", good, ".pdf", SETTINGS)
             assert parsed.text == "Fees are due in March."
     assert read and len(reasons) > 5
-    assert reasons["locked"] == "encrypted .pdf: it needs a password"
+    assert reasons["locked"] == "encrypted .pdf: save it without a password"
     assert "open to all" not in reasons
 
 
 def test_an_image_too_large_to_decode_is_neither_recognised_nor_shown():
     raw = vast_image()
-    what = "its images hold 3,600,000,000 pixels; at most 300,000,000 of a page are decoded"
+    what = "its images have 3,600,000,000 pixels, more than 300,000,000 per page"
     with pytest.raises(DocumentError) as refused:
         read_pdf("map.pdf", raw)
     assert refused.value.reason == f"no text: {what}"

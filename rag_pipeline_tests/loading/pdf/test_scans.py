@@ -82,7 +82,7 @@ def test_without_the_extra_a_scan_is_refused_with_a_hint(monkeypatch, is_image):
         else:
             read_pdf("scan.pdf", scanned(small_page().raw))
     assert caught.value.reason == (
-        f"no text: it is a scanned page; `{INSTALL_OCR}` and run again to read it"
+        f"no text: it is a scanned page; to read it, run `{INSTALL_OCR}` and `rag run`"
     )
 
 
@@ -93,5 +93,6 @@ def test_unread_pages_of_a_mixed_document_are_counted(monkeypatch):
     assert read.text == "Fees are due in March, and again in September of each year."
     assert quality(read).unread == 1
     assert quality(read).warnings() == [
-        f"1 of 2 pages are images that were not read; `{INSTALL_OCR}` and run again to read them"
+        "1 of 2 pages are images that were not read; "
+        f"to read them, run `{INSTALL_OCR}` and `rag run`"
     ]
