@@ -128,10 +128,7 @@ def context_prompts(
     chat: ChatSettings,
     summary: str = "",
 ) -> list[Prompt]:
-    """Return the prompt of each chunk.
-
-    If the document exceeds the context window, `summary` must be its summary.
-    """
+    """Return each chunk's prompt. A document over the context window needs its `summary`."""
     template, name = settings.prompt, "; ".join(part for part in about(document) if part)
     head, _, tail = template.user.partition("{chunk}")
     shown = [document.text] * len(chunks)

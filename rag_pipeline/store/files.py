@@ -183,7 +183,7 @@ class Files:
         The lock ends with its `with` block or its process. `holder` is written to `path` as JSON,
         so that other processes can name the holder.
         """
-        with self._clear_errors(path):
+        with clear_errors(f"{self.address}/{path}"):
             place = self._place(path)
             place.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(place, os.O_CREAT | os.O_RDWR, 0o666)
@@ -206,7 +206,7 @@ class Files:
 
     def new_folder(self, path: str) -> Path:
         """Return a new empty local folder for files that will be published at `path`."""
-        with self._clear_errors(path):
+        with clear_errors(f"{self.address}/{path}"):
             parent = self._place(path).parent
             parent.mkdir(parents=True, exist_ok=True)
             folder = new_name(parent)
@@ -276,18 +276,11 @@ class Files:
 
     @contextmanager
     def _written(self, path: str, content: bytes) -> Iterator[Path]:
-        with self._clear_errors(path):
+        with clear_errors(f"{self.address}/{path}"):
             folder = self._place(path).parent
             folder.mkdir(parents=True, exist_ok=True)
             with written(folder, content) as new:
                 yield new
-
-    @contextmanager
-    def _clear_errors(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
 
 
 @contextmanager

@@ -54,10 +54,7 @@ def seal_page(text: str) -> bytes:
 
 
 def page_holds(content: bytes) -> bool:
-    """Return whether an HTML page matches the hash at its end.
-
-    If the page has no hash, return whether it is complete.
-    """
+    """Return whether an HTML page matches the hash at its end or, without a hash, is complete."""
     text, mark, rest = content.rpartition(f"\n<!-- {SEAL}: ".encode())
     if not mark:
         return content.rstrip().endswith(b"</html>")

@@ -202,10 +202,7 @@ class Store:
     # --- folders: lexical indexes ---
 
     def publish_folder(self, built: Path, path: str) -> None:
-        """Move the complete local folder `built` to `path`.
-
-        If a folder exists at `path`, delete `built` instead.
-        """
+        """Move the complete local folder `built` to `path`, or delete `built` if `path` exists."""
         self.files.publish(built, path, folders.list_files(built))
 
     def local_folder(self, path: str) -> Path:

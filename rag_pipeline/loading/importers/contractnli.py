@@ -42,10 +42,7 @@ class _Agreements(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read a JSON file or a folder of JSON files, each document once.
-
-    Tag queries with hypothesis and label.
-    """
+    """Read a JSON file or folder, each document once. Tag queries with hypothesis and label."""
     paths = sorted(source.glob("*.json")) if source.is_dir() else [source]
     if not paths:
         raise InputError(f"{source}: no *.json file")

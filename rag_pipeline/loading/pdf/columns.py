@@ -18,7 +18,9 @@ _MARK = re.compile(
 )
 _PAD = 0.2
 """Width of the white space around a word that counts as part of it, in font sizes."""
-_NARROW = 3
+_GAP = re.compile(r"1000+(?=1)")
+"""Matches a gutter of at least 3 points in the bits of a mask, and the bit before it."""
+_FEW_LINES = 3
 _WIDE = 0.8
 _DEEPEST = 4
 _AHEAD = 5
@@ -119,22 +121,9 @@ def _mask(words: Sequence[Word]) -> int:
     return mask
 
 
-def _gutters(mask: int, least: int) -> list[tuple[int, int]]:
-    """Return (start, end) of each gap in a mask that is at least `least` points wide."""
-    if not mask:
-        return []
-    found: list[tuple[int, int]] = []
-    text = bin(mask)[:1:-1]
-    start = text.find("1")
-    while True:
-        gap = text.find("0", start)
-        if gap < 0:
-            return found
-        start = text.find("1", gap)
-        if start < 0:
-            return found
-        if start - gap >= least:
-            found.append((gap, start))
+def _gutters(mask: int) -> list[tuple[int, int]]:
+    """Return the start and end of each gap in a mask that is wide enough for a gutter."""
+    return [(gap.start() + 1, gap.end()) for gap in _GAP.finditer(bin(mask)[:1:-1])]
 
 
 def _both_sides(strip: _Strip, gutter: tuple[int, int]) -> bool:
@@ -161,7 +150,7 @@ def _bands(strips: list[_Strip], head: float) -> list[_Band]:
 
 
 def _supported(band: _Band) -> list[tuple[int, int]]:
-    gutters = _gutters(band.mask, _NARROW)
+    gutters = _gutters(band.mask)
     if not gutters:
         return []
     size = _smallest(band)
@@ -214,12 +203,12 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
         return bool(band.expected)
     if strip.y0 < head and strip.y0 - last.y1 > 2.2 * max(last.size, strip.size):
         return False
-    kept = _gutters(together, _NARROW)
+    kept = _gutters(together)
     lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
     if not lost:
         return True
     # A wide gap between two words is not a gutter until other lines have it.
-    weak = all(_count_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
+    weak = all(_count_lines_beside(band, [gutter]) < _FEW_LINES for gutter in lost)
     return weak and len(lost) < len(guides)
 
 

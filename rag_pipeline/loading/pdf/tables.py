@@ -32,10 +32,7 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Return a page's words outside tables, and its tables.
-
-    The tables have drawn lines or columns of aligned numbers.
-    """
+    """Return a page's words outside tables, and its tables with drawn lines or aligned numbers."""
     rest = list(words)
     tables: list[TableCells] = []
 
