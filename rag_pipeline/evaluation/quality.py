@@ -164,25 +164,23 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
     queries = load_queries(workspace)
     answers = load_answers(workspace, configuration)
     counts = CallCounts()
-    texts: dict[str, str] = {}
-    for query in queries:
-        answer = answers.get(query.query_id)
-        if query.entities and answer is not None:
-            texts[query.query_id] = answer.text if answer.answered else ""
+    texts = {
+        q.query_id: answer.text if answer.answered else ""
+        for q in queries
+        if q.entities and (answer := answers.get(q.query_id)) is not None
+    }
     found = settings.extract(list(texts.values()), workspace.models(counts))
     extracted = dict(zip(texts, found, strict=True))
-    scores: dict[str, EntityScore] = {}
-    for query in queries:
+
+    def scored(query: Query) -> EntityScore | None:
         entities = extracted.get(query.query_id)
-        if entities is not None and not isinstance(entities, ProviderError):
-            scores[query.query_id] = score_entities(
-                texts[query.query_id],
-                entities,
-                query.entities,
-                query.critical_types,
-                settings.similarity,
-            )
-    by_query = [scores.get(q.query_id) for q in queries]
+        if entities is None or isinstance(entities, ProviderError):
+            return None
+        truth, text = (query.entities, query.critical_types), texts[query.query_id]
+        return score_entities(text, entities, *truth, settings.similarity)
+
+    by_query = list(map(scored, queries))
+    scores = [score for score in by_query if score is not None]
     columns: dict[str, Sequence[Any]] = {
         "query_id": [q.query_id for q in queries],
         **{m.name: [m.measure(s) if s else None for s in by_query] for m in ENTITY_METRICS},
@@ -195,7 +193,7 @@ def update_entity_scores(workspace: Workspace, configuration: str) -> dict[str, 
     more = {
         "annotated": annotated,
         "missing": annotated - len(scores),
-        "summary": summarize_entities(scores.values()),
+        "summary": summarize_entities(scores),
     }
     return ENTITY_SCORES.keep(workspace, configuration, source, columns, counts, found, more)
 

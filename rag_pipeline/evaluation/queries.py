@@ -55,37 +55,31 @@ def update_queries(workspace: Workspace) -> list[str]:
     followed = _followed(workspace, named - known.keys())
     copies = find_copies(workspace)
 
+    def current(document_id: str) -> str:
+        return followed.get(document_id, document_id)
+
     def text_of(document_id: str) -> str | None:
-        found = next(
-            iter(read_documents(workspace, [followed.get(document_id, document_id)])), None
-        )
-        return found.text if found else None
+        return next((d.text for d in read_documents(workspace, [current(document_id)])), None)
 
     def indexed(document_id: str) -> str:
-        found = followed.get(document_id, document_id)
-        return copies.get(found, found)
+        return copies.get(current(document_id), current(document_id))
+
+    def moved(query: Query) -> Query:
+        spans = [replace(span, document_id=indexed(span.document_id)) for span in query.gold_spans]
+        return replace(
+            query,
+            gold_spans=tuple(dict.fromkeys(spans)),
+            gold_documents=tuple(dict.fromkeys(map(indexed, query.gold_documents))),
+            grades={indexed(d): g for d, g in sorted(query.grades.items(), key=itemgetter(1))},
+        )
 
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     refused = {row["document_id"]: row["reason"] for row in rows}
     found, problems = resolve_queries(records, text_of, lambda: known, refused)
-    queries = [
-        replace(
-            query,
-            gold_spans=tuple(
-                dict.fromkeys(
-                    replace(span, document_id=indexed(span.document_id))
-                    for span in query.gold_spans
-                )
-            ),
-            gold_documents=tuple(dict.fromkeys(map(indexed, query.gold_documents))),
-            grades={indexed(d): g for d, g in sorted(query.grades.items(), key=itemgetter(1))},
-        )
-        for query in found
-    ]
-    now = {document_id: followed.get(document_id, document_id) for document_id in named}
+    now = {document_id: current(document_id) for document_id in named}
     hashes = _text_hashes(workspace, sorted(set(now.values())))
     kept = {was: [new, hashes[new]] for was, new in now.items() if new in hashes}
-    save_queries(workspace, made_from, queries, problems, len(records), kept)
+    save_queries(workspace, made_from, list(map(moved, found)), problems, len(records), kept)
     return problems
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.datamodels import ScoredChunk, Vectors
+from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.documents import PinnedDocuments
@@ -35,7 +35,6 @@ If an index has more new rows than this, all its vectors are read again.
 Positions = npt.NDArray[np.int64]
 """Positions of chunks in an opened index, counted from 0 in the order of the chunk ids."""
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

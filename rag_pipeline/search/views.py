@@ -1,8 +1,10 @@
 """Limit an opened index to the documents that a caller may see."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
+
+from cachetools import LRUCache
 
 from rag_pipeline.config import Access
 from rag_pipeline.datamodels import Caller
@@ -87,7 +89,7 @@ class Views:
         self.labels = labels
         self._index = index
         self._lock = Lock()
-        self._views: OrderedDict[frozenset[frozenset[str]], Index] = OrderedDict()
+        self._views: LRUCache[frozenset[frozenset[str]], Index] = LRUCache(_MOST_VIEWS)
 
     def index_for(self, caller: Caller) -> Index:
         """Return the view of the index for a caller."""
@@ -102,7 +104,4 @@ class Views:
                 if view.visible is not None and view.visible.all() and len(labels):
                     view = self._index
                 self._views[seen] = view
-            self._views.move_to_end(seen)
-            while len(self._views) > _MOST_VIEWS:
-                self._views.popitem(last=False)
         return view

@@ -186,13 +186,8 @@ class MiniLMTokens(MiniLM):
 
 @cached(LRUCache(_KEPT_QUERIES), condition=Condition())
 def _query(text: str) -> tuple[Vectors, Tokens]:
-    (vector,), (tokens,) = _reader().embed_unseen([text], "query")
+    (vector,), (tokens,) = MiniLMTokens().embed_unseen([text], "query")
     return vector, tokens
-
-
-@cache
-def _reader() -> MiniLMTokens:
-    return MiniLMTokens()
 
 
 @cache

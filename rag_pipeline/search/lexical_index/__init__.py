@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Mask
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index.documents import DocumentHeads, write_documents
 from rag_pipeline.search.lexical_index.documents import DocumentIndex as DocumentIndex
@@ -33,7 +34,6 @@ from rag_pipeline.search.lexical_index.engines import (
     Bm25sEngine,
     Engine,
     Hits,
-    Mask,
     RankBm25Engine,
     Rows,
 )

@@ -2,17 +2,20 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
+from threading import Lock
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache, cachedmethod
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.lexical_index.engines import Bm25sEngine, Engine, Hits, Rows
@@ -130,7 +133,8 @@ class DocumentIndex:
         self._chunks = chunks
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
-        self._known: dict[str, Hits] = {}
+        self._known: LRUCache[Hashable, Hits] = LRUCache(_MAX_KNOWN)
+        self._lock = Lock()
         self._rows: Rows = np.arange(len(self.document_ids))
         self.count = len(self._rows)
         # The first query would wait for a later computation.
@@ -149,7 +153,7 @@ class DocumentIndex:
         visible = pc.is_in(self.document_ids, value_set=document_ids)
         seen = copy(self)
         seen._engine = self._engine and self._engine.only(visible.to_numpy())
-        seen._bodies, seen._known = bodies, {}
+        seen._bodies, seen._known = bodies, LRUCache(_MAX_KNOWN)
         for about_all in ("_rows_by_name", "outdated"):
             seen.__dict__.pop(about_all, None)
         seen._rows = np.flatnonzero(visible.to_numpy())
@@ -187,6 +191,7 @@ class DocumentIndex:
             found[readable_name(name).casefold()].append(row)
         return dict(found)
 
+    @cachedmethod(attrgetter("_known"), lock=attrgetter("_lock"))
     def named_by(self, term: str) -> Hits:
         """Return the rows of the documents that a term may name, each with a strength (0 to 1).
 
@@ -195,14 +200,6 @@ class DocumentIndex:
         documents, divided by the idf of a term in one document. A known term that differs by one
         edit replaces an unknown term.
         """
-        found = self._known.get(term)
-        if found is None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            found = self._known[term] = self._named_by(term)
-        return found
-
-    def _named_by(self, term: str) -> Hits:
         weight = 1.0
         if self._engine is not None and not self._engine.frequencies([term])[0]:
             term, weight = self._corrected(term) or "", _MISSPELT

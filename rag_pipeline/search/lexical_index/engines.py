@@ -26,6 +26,7 @@ import pyarrow as pa
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Mask
 from rag_pipeline.imports import import_bm25s
 from rag_pipeline.search.lexical_index.postings import (
     Matrix,
@@ -36,8 +37,6 @@ from rag_pipeline.search.lexical_index.postings import (
     save_counts,
 )
 
-Mask = npt.NDArray[np.bool_]
-"""A flag per chunk, in the order of `LexicalIndex.chunk_ids`."""
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating[Any]]
 
@@ -56,7 +55,10 @@ class Hits(NamedTuple):
 
 
 class Engine(Protocol):
-    """A BM25 engine that searches the terms of one opened folder. Threads may share it."""
+    """A BM25 engine that searches the terms of one opened folder. Threads may share it.
+
+    A mask has a flag per row. The rows are in the order of `LexicalIndex.chunk_ids`.
+    """
 
     def __init__(self, folder: Path, settings: Lexical) -> None: ...
 

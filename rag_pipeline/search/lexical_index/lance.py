@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Mask
 from rag_pipeline.imports import import_lancedb
-from rag_pipeline.search.lexical_index.engines import Engine, Hits, Mask, Rows, best_hits
+from rag_pipeline.search.lexical_index.engines import Engine, Hits, Rows, best_hits
 
 LANCE_K1, LANCE_B = 1.2, 0.75
 """The fixed values of k1 and b in LanceDB."""
