@@ -1,10 +1,10 @@
 """Measure the best of many configurations on queries that did not choose it.
 
 The highest of many means is an overestimate, because the same queries chose the configuration.
-Cross-fitting chooses on one half of the groups and measures on the other half, and vice versa, for
-several divisions (Varma and Simon, BMC Bioinformatics 2006). The bootstrap repeats choice and
-measurement on groups drawn with replacement (Efron and Tibshirani, An Introduction to the
-Bootstrap, 1993).
+Cross-fitting chooses on one half of the groups and measures on the other half, and vice versa. It
+repeats this for several divisions (Varma and Simon, BMC Bioinformatics 2006). The bootstrap repeats
+choice and measurement on groups drawn with replacement (Efron and Tibshirani, An Introduction to
+the Bootstrap, 1993).
 """
 
 from collections.abc import Mapping

@@ -75,7 +75,7 @@ def _wilson(mean: float, effective: float, t: float) -> tuple[float, float]:
     spread = mean * (1 - mean)
     centre = (mean + t * t / (2 * effective)) / (1 + t * t / effective)
     half = t * math.sqrt(spread / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
-    # A mean of 0 or 1 is itself a bound, but rounding may move the bound.
+    # A mean of 0 or 1 is also a bound, but rounding may move the bound.
     low = 0.0 if mean == 0 else max(0.0, centre - half)
     return low, 1.0 if mean == 1 else min(1.0, centre + half)
 
@@ -100,7 +100,7 @@ def difference_interval(
 
 
 def lower_tail(values: Sequence[float], groups: Sequence[str] | None = None) -> float:
-    """Return the probability of such a low mean, or a lower one, if the true mean is 0.
+    """Return the probability that a mean is at most this low if the true mean is 0.
 
     The probability is from Student's t test with CR2 errors (`variance_of_mean`). If all units are
     equal, one differing pair is added (see `difference_interval`).

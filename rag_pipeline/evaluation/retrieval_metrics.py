@@ -64,7 +64,7 @@ RANKING_METRICS = (
     *_at(_PRESENCE_CUTOFFS, "AnswerPresence", "labels", lambda r, k: answer_presence(r.labels, k),
          "Whether any of the first {k} chunks answers."),
     *_at((10,), "nDCG", "relevant", lambda r, k: ndcg(r.labels, r.relevant, k),
-         "Discounted gain of the first {k} chunks, over that of an ideal ranking."),
+         "Discounted gain of the first {k} chunks, over the gain of an ideal ranking."),
     *_at((10,), "RR", "labels", lambda r, k: reciprocal_rank(r.labels, k),
          "1 / rank of the first chunk that answers, 0 beyond rank {k}."),
     RankingMetric(
@@ -93,7 +93,7 @@ RANKING_METRICS = (
          "Share of the answering documents with a chunk among the first {k}."),
     *_at((10,), "DocumentNDCG", "documents",
          lambda r, k: graded_ndcg(r.document_grades(), [*r.gold_grades().values()], k),
-         "Discounted grades of the first {k} documents, over those of an ideal ranking."),
+         "Discounted grades of the first {k} documents, over the grades of an ideal ranking."),
     RankingMetric(
         name="DocumentAP", needs="documents", headline=False,
         measure=lambda r: average_precision(

@@ -122,8 +122,8 @@ def decide(
 
     A member is *better* or *worse* if its p value, adjusted by Holm's method, is at most `alpha`
     and its interval does not contain 0. Otherwise, the verdict is *cannot tell*. If all
-    configurations are equal, some member is called better with a probability of at most alpha / 2.
-    For the members in `lower_is_better`, a negative difference is better.
+    configurations are equal, the probability of any verdict *better* is at most alpha / 2. For the
+    members in `lower_is_better`, a negative difference is better.
     """
     adjusted = holm({name: difference.p for name, difference in family.items()})
     return {
@@ -185,9 +185,9 @@ def loss_p_values(
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
     """Adjust p values for the number of tests by Holm's step-down method.
 
-    The i-th smallest of m values, p, becomes `(m - i + 1) * p`, but at most 1, and at least the
-    adjusted value of rank i - 1. None stays None and does not count. Source: Holm, A simple
-    sequentially rejective multiple test procedure, 1979.
+    The i-th smallest of m values, p, becomes `(m - i + 1) * p`, but at most 1. It is never lower
+    than the adjusted value of rank i - 1. None stays None and does not count. Source: Holm, A
+    simple sequentially rejective multiple test procedure, 1979.
     """
     ranked = sorted((p, name) for name, p in p_values.items() if p is not None)
     adjusted: dict[str, float | None] = dict.fromkeys(p_values)

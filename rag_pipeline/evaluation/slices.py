@@ -29,7 +29,7 @@ class Slice:
 def slices(
     queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
 ) -> list[Slice]:
-    """Return every slice with its mean of a metric, by kind and then with the worst mean first."""
+    """Return every slice with its mean of a metric, sorted by kind and then by ascending mean."""
     members: dict[tuple[str, str], list[str]] = {}
     for query in queries:
         for kind, names in slices_of(query).items():

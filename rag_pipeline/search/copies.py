@@ -21,9 +21,9 @@ _OF_CHUNKS = ("`chunk_id`", "`context`", "`start`", "`end`")
 def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     """Return the copies in a version of the documents table, by default in the newest version.
 
-    Copies have the same text and the same readers. The index holds one document of each group. An
-    id without a word such as `draft` and without a folder such as `backup` comes first, then the id
-    with the fewest folders, then the shortest id. Return {} if there is no table.
+    Copies have the same text and the same readers. The index holds one document of each group. Ids
+    with a word such as `draft` or a folder such as `backup` come last. Among the other ids, the
+    fewest folders come first, then the shortest id. Return {} if there is no table.
     """
     documents = workspace.documents()
     if not documents.exists():

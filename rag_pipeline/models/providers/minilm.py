@@ -80,7 +80,7 @@ class MiniLM:
     dimension = 384
 
     def __init__(self) -> None:
-        packaged_file(*_MODEL)  # A plan needs only the name, so the first text opens the model.
+        packaged_file(*_MODEL)  # The first text opens the model. A plan needs only its name.
         packaged_file(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:

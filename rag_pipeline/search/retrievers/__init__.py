@@ -60,7 +60,7 @@ class SinglePassRetriever(RetrieverSettings):
 def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
     """Return the retriever `over` of the settings, or the settings if they have no `over`.
 
-    Raises ConfigError if the result is no SinglePassRetriever.
+    Raises ConfigError if the result is not a SinglePassRetriever.
     """
     over = getattr(settings, "over", settings)
     if not isinstance(over, SinglePassRetriever):
