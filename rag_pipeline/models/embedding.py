@@ -184,7 +184,7 @@ def _embed_remotely(
             await blame_texts(send)
 
     async def blame_texts(send: EmbedRequest) -> None:
-        """Send the probe, and raise CallsStoppedError if it fails like the last texts."""
+        """Send the probe, and raise CallsStoppedError if the probe also fails."""
         nonlocal kept
         if await works(send):
             kept += 1

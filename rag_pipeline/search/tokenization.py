@@ -143,7 +143,7 @@ class _OneLanguage(_Words):
         word = word.replace("’", "'")
         if word.casefold() in self._stop_words:
             return []
-        pieces = [word] if word.isascii() else _UNSPACED.split(word)  # odd pieces are runs
+        pieces = [word] if word.isascii() else _UNSPACED.split(word)  # every second piece is a run
         if len(pieces) > 1:
             terms = (_pairs(p) if n % 2 else self._word_terms(p) for n, p in enumerate(pieces) if p)
             return list(itertools.chain.from_iterable(terms))

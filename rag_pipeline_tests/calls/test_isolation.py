@@ -187,7 +187,7 @@ def test_a_model_that_fails_on_every_text_stops_the_run(fault: str, cache: CallC
         told = (
             "dimensions"
             if fault == "dimension"
-            else "given up|same for each|not allowed|stopped after"
+            else "given up|texts in a row failed|not allowed|stopped after"
         )
         own = model(server.url, patience_seconds=0.5)
         with pytest.raises(CallsStoppedError, match=told):

@@ -72,6 +72,6 @@ def test_what_is_refused_is_invalid(validator, place, value):
 def test_settings_are_described(validator):
     fixed = validator.schema["$defs"]["FixedChunking"]
     first, *_ = fixed["description"].splitlines()
-    assert first == "Cut text into windows of `tokens` tokens that overlap by `overlap` tokens."
+    assert first == "Chunking into windows of `tokens` tokens that overlap by `overlap` tokens."
     assert fixed["properties"]["tokens"]["default"] == 200
     assert fixed["properties"]["method"]["const"] == "fixed"
