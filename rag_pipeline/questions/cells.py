@@ -22,7 +22,9 @@ _LONGEST = 60
 _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
 _NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
 _UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
-_MEASURE = re.compile(r"[€$£%]|EUR|Euro|GBP|USD|CHF|[kcm]?[gm]|km|[mch]?l|t|ha|min|[A-Za-z]{4,12}s")
+_MEASURE = re.compile(
+    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|[A-Za-z]{4,12}s"
+)
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
 _DULL = re.compile(
@@ -197,7 +199,7 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     called = name if is_person and _PERSON.fullmatch(name) else f"“{name}”"
     if is_person and not _PERSONAL.match(shown):
         return ""
-    if re.fullmatch(r"(?:due|due date|deadline|due by)", shown):
+    if re.fullmatch(r"(?:due|due date|due by)", shown):
         return f"when is {called} due" if re.search(r"\d", said) else ""
     if not words or len(words) > 4:
         return ""

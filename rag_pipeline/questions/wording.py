@@ -234,6 +234,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         if " and " in kept:
             return None
         return f"{word} should you {kept} {rest}" if is_clause(f"{kept} {rest}") else None
+    if re.search(r"\b(?:provided|unless|except)\b", after):
+        return None  # The question would lose the condition.
     found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
     if found:
         subject, auxiliary, verb = kept[: found.start()], found[1], kept[found.end() :]
@@ -252,6 +254,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     else:
         return None
     subject = subject.strip()
+    if prep == "within" and auxiliary not in ("shall", "must", "will"):
+        word = "within what time"  # "How soon" asks for the earliest time.
     if prep == "within":
         rest = re.sub(r"^(?:of|from|following)\b", "after", rest)
     if re.match(r"(?:an?|per|each|every)\b", rest) and fact.kind == "duration":

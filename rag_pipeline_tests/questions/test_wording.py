@@ -48,6 +48,10 @@ SENTENCES: dict[str, set[str]] = {
         "With how much written notice may the Seller end the contract?"
     },
     "A discount of 2 % of the price is granted for payment within seven days.": set(),
+    "Goods may be returned within 30 days, provided that the box is closed.": set(),
+    "Goods of the shop may be returned within 30 days with the receipt.": {
+        "Within what time may goods of the shop be returned with the receipt?",
+    },
     "The lamp is tested for 15 minutes each Monday and delivers green light.": set(),
     "I credit the delivery charge of £72 for the trouble.": set(),
     "The name must have ten letters.": set(),
