@@ -30,6 +30,8 @@ _COMPARED_DOCUMENTS = 6
 _FEWEST_ROWS = 2
 """Least number of rows of a table after empty rows at its end are dropped."""
 _COMPARED_PASSAGES = 8
+_QUOTED_A_SIDE = 4
+"""Maximum number of quotes in a row of a comparison."""
 _CHANGED_ROWS = 3
 """Number of first rows of an answer that another document may change."""
 _FURTHER = 4
@@ -274,7 +276,8 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
     citations: list[Citation] = []
     rows = []
     for name, cited in sides:
-        own = [replace(c, number=len(citations) + n) for n, c in enumerate(cited, 1)]
+        most = cited[:_QUOTED_A_SIDE]
+        own = [replace(c, number=len(citations) + n) for n, c in enumerate(most, 1)]
         citations += own
         said = " ".join(map(_quote, own))
         rows.append(ComparisonRow(name, said or "—", own[0].number if own else None))

@@ -12,6 +12,7 @@ from rag_pipeline.answering.forms import distinct
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of, place_in
+from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import (
     OPERATOR,
@@ -95,7 +96,9 @@ def with_unread(
         return made
     own = (one for one in chosen if isinstance(one, ReleasedCorpus))
     open_to_all = (one.corpus for one in own if one.corpus.labels(one.caller) is None)
-    told = (not_searched(corpus.workspace, question) for corpus in open_to_all)
+    told = (
+        in_language_of(question, not_searched(corpus.workspace, question)) for corpus in open_to_all
+    )
     return replace(made, warnings=(*made.warnings, *filter(None, told)))
 
 

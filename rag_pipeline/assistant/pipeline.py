@@ -38,6 +38,7 @@ from rag_pipeline.assistant.results import (
     cited,
     standing_warnings,
 )
+from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.client.records import Step
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
@@ -386,10 +387,13 @@ class _Answering:
             detail["checked"] = len(answer.citations)
             detail["verified"] = sum(c.supports for c in answer.citations)
         self.is_whole &= not self._by_model.warnings
-        standing = standing_warnings(complete(question, self.turns), found, answer)
+        standing = [
+            in_language_of(self._query, told)
+            for told in standing_warnings(complete(question, self.turns), found, answer)
+        ]
         return AssistedAnswer(
             query=question,
-            text=answer.text,
+            text=answer.text if answer.answered else in_language_of(self._query, answer.text),
             answered=answer.answered,
             intent=self._intent,
             sources=sources,

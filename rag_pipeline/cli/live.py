@@ -3,16 +3,16 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 from rich.progress import Progress
 
-from rag_pipeline.cli.console import LOGGED_EVERY, console, say
+from rag_pipeline.cli.console import LOGGED_EVERY, console, say, visible
 from rag_pipeline.indexing import MADE_OTHERWISE
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.dry_run import RunPlan
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.planning import DOCUMENTS, FileChanges, Step, changed_files
 
 _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
@@ -23,6 +23,8 @@ _SHARED_WORDS = (
     ("calls_saved", "cached"),
 )
 
+_NAMED = 5
+"""Maximum number of documents that are named for each kind of change, such as added documents."""
 _LEAST_PERCENT = 5
 """Least share of the work, in percent, by which the time left is told without a terminal."""
 
@@ -71,6 +73,9 @@ class Live:
                         console.print(_line(str(step), [event]))
                 if not self._left[step.asset]:
                     self.end()
+                if step == DOCUMENTS and self._stages:
+                    for line in changed_lines(changed_files(self._plan.workspace)):
+                        say(line)
 
     def advance(self, step: Step, what: str, count: int) -> None:
         """Add `count` units of `what` to the progress of the current stage."""
@@ -114,6 +119,14 @@ class Live:
         self._task = self._progress.add_task(
             step.row.activity, total=None, unit=step.row.unit, also=""
         )
+
+
+def changed_lines(changes: FileChanges) -> Iterator[str]:
+    """Yield a line for each kind of change, with the names of the first documents."""
+    for word, names in changes._asdict().items():
+        if names:
+            rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"
 
 
 def _of(count: int, words: str) -> str:

@@ -1,13 +1,12 @@
 """Print passages and answers for users. Only what a search needs is imported."""
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.cli.console import console, indented, say, tell, visible
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.search.excerpt import excerpt
+from rag_pipeline.search.excerpt import excerpt, readable
 from rag_pipeline.serving.local import NEAREST
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from rag_pipeline.loading.places import Place
 
 _SNIPPET = 300
-_ROW = re.compile(r"“\|(.*?)\|”")
-"""Matches a quoted row of a table."""
 
 
 def show_chunks(
@@ -48,17 +45,18 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
 
     made = Answer.model_validate(made)
     for line in made.text.splitlines():
-        shown = visible(_ROW.sub(_cells, line))
-        for sentence in (visible(_ROW.sub(_cells, one)) for one in made.doubted):
+        shown = visible(readable(line))
+        for sentence in (visible(readable(one)) for one in made.doubted):
             shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
         tell(shown)
     if not made.answered and made.passages:
         console.print("\nThe nearest passages, which may not answer it:\n")
         nearest = made.passages[:NEAREST]
         show_chunks(nearest, made.query, [placed(one.place) for one in nearest])
-    if made.answered and made.confidence is not None:
+    if made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
-        say(f"[dim]Confidence: {word} ({made.confidence:.2f})[/dim]")
+        what = "Confidence" if made.answered else "Confidence that the documents answer it"
+        say(f"[dim]{what}: {word} ({made.confidence:.2f})[/dim]")
     if made.sources:
         console.print()
     for source in made.sources:
@@ -84,11 +82,6 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
-
-
-def _cells(row: re.Match[str]) -> str:
-    cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", row[1]))
-    return f"“{' · '.join(filter(None, cells))}”"
 
 
 def placed(record: Mapping[str, Any] | None) -> "Place | None":

@@ -24,7 +24,7 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
-from rag_pipeline.cli.live import Live
+from rag_pipeline.cli.live import Live, changed_lines
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.errors import BusyError, ConfigError
@@ -41,13 +41,16 @@ from rag_pipeline.pipeline.dry_run import (
     require_budget,
 )
 from rag_pipeline.pipeline.migration import METRIC, Prediction, predict
-from rag_pipeline.pipeline.planning import FAILED_BEFORE, FileChanges, changed_files
+from rag_pipeline.pipeline.planning import (
+    FAILED_BEFORE,
+    STOPPED_BEFORE,
+    FileChanges,
+    changed_files,
+)
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
-_NAMED = 5
-"""Maximum number of files that are named for each kind of change, such as added files."""
 _MANY_CHUNKS = 500
 """Least number of chunks of a step whose largest documents are named.
 
@@ -70,7 +73,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         require_budget(workspace, found)
         return
     busy = [f for f in found if f.runs]
-    for line in (*loaded, *_changed_lines(changes)):
+    for line in (*loaded, *changed_lines(changes)):
         say(line)
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
@@ -116,20 +119,13 @@ def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
     ran = [one for one in done if one.ran]
     if not ran:
         return []
-    words = {"documents": "documents loaded", "chunks": "chunks cut"}
-    counts = Counter[str]()
+    words = {"documents": ("document", "loaded"), "chunks": ("chunk", "cut")}
+    counts = Counter[tuple[str, str]]()
     for one in ran:
         counts[words[one.step.asset]] += cast(int, one.metadata.get("rows_written", 0))
-    told = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+    told = ", ".join(f"{counted(n, noun)} {done}" for (noun, done), n in counts.items() if n)
     seconds = sum(one.seconds for one in ran)
     return [f"{told or 'documents checked'} in {seconds:.1f} s; a run does not repeat this"]
-
-
-def _changed_lines(changes: FileChanges) -> Iterator[str]:
-    for word, names in changes._asdict().items():
-        if names:
-            rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"
 
 
 def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
@@ -215,7 +211,7 @@ def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield the reasons of stages that run again although no document or earlier stage changed."""
     reasons: dict[str, dict[str, None]] = {}
     for row in found:
-        if row.why in (MADE_OTHERWISE, FAILED_BEFORE):
+        if row.why in (MADE_OTHERWISE, FAILED_BEFORE, STOPPED_BEFORE):
             reasons.setdefault(row.why, {})[row.step.asset] = None
     for why, assets in reasons.items():
         yield f"{', '.join(assets)}: {why}"

@@ -111,10 +111,16 @@ class JudgedResults(Results):
         """Hash the current inputs of a configuration's file."""
         settings = (workspace.store.address(self.name), "settings")
         parts = [*read_once(settings, lambda: self._settings(workspace.config))]
-        parts += [before.digest(workspace, configuration) for before in self.reads]
-        if self.reads_queries:
-            parts.append(QUERIES.digest(workspace))
-        return fingerprint(*parts)
+        return fingerprint(*parts, *self._inputs(workspace, configuration))
+
+    def _inputs(self, workspace: Workspace, configuration: str) -> list[str | None]:
+        own = [before.digest(workspace, configuration) for before in self.reads]
+        return own + [QUERIES.digest(workspace)] * self.reads_queries
+
+    def has_new_inputs(self, workspace: Workspace, configuration: str) -> bool:
+        """Return whether the files that it reads changed after a file was made."""
+        inputs = self._inputs(workspace, configuration)
+        return bool(self.note(workspace, configuration).get("inputs", inputs) != inputs)
 
     def _settings(self, config: CorpusConfig) -> list[Any]:
         settings = self.settings(config.evaluation)
@@ -160,7 +166,8 @@ class JudgedResults(Results):
         content = hashlib.sha256(rows.encode()).hexdigest()
         digest = fingerprint(self.name, source, content)
         errors = dict.fromkeys(str(one) for one in outcomes if isinstance(one, ProviderError))
-        told = {"errors": list(errors)[:20], "calls": asdict(counts)}
+        read = self._inputs(workspace, configuration)
+        told = {"errors": list(errors)[:20], "calls": asdict(counts), "inputs": read}
         note = {"made_from": source, "digest": digest, **told, **more}
         self.write(workspace, table, note, configuration)
         return note

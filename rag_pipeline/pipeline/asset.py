@@ -66,6 +66,8 @@ class Asset:
     """Returns its file in the store, or the folder of its builds. None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Whether only failed judgements are missing in it. A later run asks for them again."""
+    has_new_inputs: Callable[[Workspace, Key], bool] = lambda workspace, key: False
+    """Whether what it reads changed after it was made, because a run ended before it was made."""
     update: Callable[[Workspace, Key], Materialized] | None = None
     """Makes the asset in this process. None for assets with `build` and assets made on demand."""
     build: Callable[[Workspace, Key, Plan | None], Materialized] | None = None

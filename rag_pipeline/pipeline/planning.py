@@ -20,6 +20,9 @@ from rag_pipeline.workspace import Workspace
 FAILED_BEFORE = "failed judgements are asked for again"
 """The reason to run a step in which only failed judgements are missing."""
 
+STOPPED_BEFORE = "the last run stopped before it"
+"""The reason to run a step if a run ended after the steps that it reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -102,6 +105,8 @@ def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
     changed = [before.asset for before in upstream(workspace.config, step) if before in running]
     if changed:
         return f"{', '.join(dict.fromkeys(changed))} changed"
+    if step.row.has_new_inputs(workspace, step.key(workspace.config)):
+        return STOPPED_BEFORE
     return FAILED_BEFORE if is_incomplete(workspace, step) else MADE_OTHERWISE
 
 
@@ -171,6 +176,8 @@ class FileChanges(NamedTuple):
     renamed: list[str]
     """Pairs of ids with the same content, as `old -> new`."""
     deleted: list[str]
+    unreadable: list[str]
+    """Documents in quarantine that an earlier build holds."""
 
 
 def changed_files(workspace: Workspace) -> FileChanges:
@@ -199,7 +206,9 @@ def changed_files(workspace: Workspace) -> FileChanges:
             renamed.append(f"{old} -> {new}")
             added.remove(new)
             del deleted[old]
-    return FileChanges(sorted(edited), sorted(added), renamed, sorted(deleted))
+    refused = workspace.quarantine("documents").state().keys() & deleted.keys()
+    gone_now = sorted(deleted.keys() - refused)
+    return FileChanges(sorted(edited), sorted(added), renamed, gone_now, sorted(refused))
 
 
 @looking()

@@ -5,6 +5,7 @@ from these rows. A new asset needs a row and a function that makes it.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 
 from rag_pipeline import indexing, release
@@ -85,6 +86,7 @@ def _results_asset(made: JudgedResults) -> "partial[Asset]":
         is_current=made.is_current,
         place=made.file,
         is_incomplete=made.is_incomplete,
+        has_new_inputs=made.has_new_inputs,
         made_from=lambda workspace, key: (made.made_from(workspace, key),),
         kind="parquet",
         methods=lambda config, key: [made.settings(config.evaluation)],
@@ -105,6 +107,12 @@ def _run_is_current(workspace: Workspace, key: Key) -> bool:
 
 def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
     return runs.run_is_incomplete(workspace, workspace.config.configuration(key))
+
+
+def _run_has_new_inputs(workspace: Workspace, key: Key) -> bool:
+    configuration = workspace.config.configuration(key)
+    pinned = results.RUN.note(workspace, configuration.name).get("pinned")
+    return pinned is not None and pinned != asdict(pin(workspace, configuration))
 
 
 def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
@@ -230,6 +238,7 @@ _ROWS = (
         partitioned_by="configuration",
         is_current=_run_is_current,
         is_incomplete=_run_is_incomplete,
+        has_new_inputs=_run_has_new_inputs,
         place=results.RUN.file,
         update=updates.retrieval_run,
         made_from=_run_inputs,

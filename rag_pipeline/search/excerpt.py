@@ -12,6 +12,25 @@ _BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
 _HEADING = re.compile(r"^#{1,6} +(.*)$", re.M)
 _RULE = re.compile(r"[-=_*|:\s]*")
 _WORD = re.compile(r"\S+")
+_STRONG = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
+_EMPHASIS = re.compile(r"(?<![\w*])\*([^\s*][^*\n]*)(?<!\s)\*(?![\w*])")
+_ROW = re.compile(r"“\|(.*?)\|”")
+"""Matches a quoted row of a table."""
+
+
+def without_emphasis(text: str) -> str:
+    """Return a text without the marks of Markdown's emphasis."""
+    return _EMPHASIS.sub(r"\1", _STRONG.sub("", text))
+
+
+def readable(answer: str) -> str:
+    """Return an answer's text without the marks of emphasis and of quoted table rows."""
+    return without_emphasis(_ROW.sub(_cells, answer))
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", row[1]))
+    return f"“{' · '.join(filter(None, cells))}”"
 
 
 def excerpt(text: str, query: str, length: int) -> str:
@@ -62,7 +81,7 @@ def excerpt(text: str, query: str, length: int) -> str:
 def _sentences(text: str) -> tuple[str, list[int]]:
     """Return the text on one line without marks of Markdown, and the start of each sentence."""
     flat, starts, is_heading = "", [0], False
-    for line in _BLOCK.split(_HEADING.sub(r"\g<0>\n", text)):
+    for line in _BLOCK.split(_HEADING.sub(r"\g<0>\n", without_emphasis(text))):
         if _RULE.fullmatch(line):
             continue
         block = " ".join(line.split())

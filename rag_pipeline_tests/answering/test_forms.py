@@ -7,14 +7,23 @@ from rag_pipeline.answering import (
     sentence_vectors,
 )
 from rag_pipeline.answering.extractive import sentence_features
+from rag_pipeline.answering.forms import _compared
 from rag_pipeline.answering.reading import read_passages
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import SearchResult
+from rag_pipeline.datamodels import Citation, SearchResult
 from rag_pipeline_tests.testing.answers import answered
 from rag_pipeline_tests.testing.chunking import scored
 
 PENSION = "The Company contributes seven percent of salary to the pension."
+
 PREAMBLE = "This contract is made between {} (the “Company”) and {} (the “Employee”)."
+
+
+def test_a_row_of_a_comparison_has_at_most_four_quotes():
+    quoted = [Citation(n, "a.md#0-9", "a.md", n, n + 1, str(n)) for n in range(1, 7)]
+    answer = _compared([("a.md", quoted), ("b.md", quoted[:1])], 0.9)
+    assert [row.text for row in answer.table] == ["“1” [1] “2” [2] “3” [3] “4” [4]", "“1” [5]"]
+    assert [citation.number for citation in answer.citations] == [1, 2, 3, 4, 5]
 
 
 def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():

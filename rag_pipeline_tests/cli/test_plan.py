@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from rag_pipeline.cli.console import progress_bar
+from rag_pipeline.cli.live import Live
 from rag_pipeline.config import load_config
-from rag_pipeline.pipeline.dry_run import plan_run, tables
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.driver import drive
+from rag_pipeline.pipeline.dry_run import RunPlan, plan_run, tables
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import (
@@ -196,3 +199,25 @@ def test_why_something_is_made_anew(
     reasons = {str(step): f.why for step, f in planned(file).items() if f.runs}
     assert reasons["queries"] == ""
     assert reasons["retrieval_run plain"] == "queries changed"
+
+
+def test_steps_that_an_interrupted_run_left_are_named(
+    tmp_path: Path, built_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    write_documents(tmp_path / "documents", {"nda/cedar.txt": edited})
+    workspace = Workspace(load_config(built_file))
+    every = steps(workspace.config)
+    for last, left in (("vector_index", "retrieval_run"), ("answer_presence", "answers")):
+        number = max(n for n, step in enumerate(every) if step.asset == last)
+        plan = RunPlan(workspace, every[: number + 1])
+        live = Live(progress_bar(), plan)
+        for event in drive(workspace, plan):
+            live.listen(event)
+        named = "edited (1): nda/cedar.txt\n" in capsys.readouterr().out
+        assert named == (last == "vector_index"), "once, by the run that reads it"
+        reasons = {str(step): f.why for step, f in planned(built_file).items() if f.runs}
+        assert reasons[f"{left} plain"] == "the last run stopped before it"
+        told = said("plan", built_file)
+        assert f"{left}: the last run stopped before it\n" in told
+        assert "settings or code changed" not in told

@@ -129,7 +129,7 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
         ScoredChunk(f"{n}.md#0-4", f"{n}.md", 0, 4, f"text {n}", 1.0 - n / 10) for n in range(5)
     )
     made = AssistedAnswer(
-        query="Which?", text="“| Tow | | £90 |” [1]", answered=True,
+        query="Which?", text="“| **Tow** | | £90 |” [1]", answered=True,
         intent=detect("Which?"), sources=(), documents=(), passages=passages, confidence=0.85,
     )  # fmt: skip
     show_answer(made, trace=False)
@@ -142,5 +142,5 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
         assert f"Confidence: {word}" in capsys.readouterr().out
     show_answer(replace(made, answered=False, confidence=0.01), trace=False)
     said = capsys.readouterr().out
-    assert "Confidence" not in said
+    assert "Confidence that the documents answer it: low (0.01)\n" in said
     assert [f"{n}.md" in said for n in range(5)] == [True, True, True, False, False]

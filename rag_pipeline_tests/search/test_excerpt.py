@@ -1,4 +1,4 @@
-from rag_pipeline.search.excerpt import excerpt
+from rag_pipeline.search.excerpt import excerpt, readable
 
 LEASE = (
     "2.1 Base rent under the Kestrel lease is USD 31,250 a month. "
@@ -45,3 +45,10 @@ def test_headings_and_rows_are_shown_without_their_marks():
     assert excerpt(text, "", 99) == "Stock: Hall A: Fans are spare. Ask Ada. part · count P-1 · 4"
     assert excerpt(text, "P-1", 12) == "…P-1 · 4"
     assert excerpt(text, "spare fans", 20) == "…Fans are spare. As…"
+
+
+def test_emphasis_and_bars_of_rows_are_left_out():
+    quoted = "“The fee is **12 %**, *not* 2**3 or 5 * 4 * 3.” [1]\n“| **Tow** | a \\| b |” [2]"
+    plain = "“The fee is 12 %, not 2**3 or 5 * 4 * 3.” [1]\n“Tow · a \\| b” [2]"
+    assert readable(quoted) == plain
+    assert excerpt("**Note:** the *fee* is due.", "fee", 80) == "Note: the fee is due."

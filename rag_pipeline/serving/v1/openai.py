@@ -21,6 +21,7 @@ from starlette.responses import Response
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.client.records import MAX_TURNS, Answer, AskBody, CorpusFacts, Nothing, Record
 from rag_pipeline.errors import InputError
+from rag_pipeline.search.excerpt import readable
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.tools import health_of
 from rag_pipeline.serving.v1.endpoints import Endpoint, NotFoundError
@@ -334,6 +335,7 @@ def _question(seen: Assistant, wanted: ChatBody) -> AskBody:
 
 def _completion(made: Answer, name: str, request: Request) -> ChatCompletion:
     sources = {source.number: source for source in made.sources}
+    content = readable(made.text)
     annotations = [
         Annotation(
             url_citation=UrlCitation(
@@ -343,10 +345,10 @@ def _completion(made: Answer, name: str, request: Request) -> ChatCompletion:
                 url=_address(request, source),
             )
         )
-        for mark in _MARK.finditer(made.text)
+        for mark in _MARK.finditer(content)
         if (source := sources.get(int(mark[1]))) is not None
     ]
-    message = ChatMessage(content=made.text, annotations=tuple(annotations))
+    message = ChatMessage(content=content, annotations=tuple(annotations))
     return ChatCompletion(
         id=f"chatcmpl-{uuid.uuid4().hex}",
         created=int(time.time()),

@@ -1,0 +1,25 @@
+"""The assistant's own sentences have the language of the question."""
+
+import pytest
+
+from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.assistant.wording import in_language_of
+
+GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire du cabinet ?"
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "said"),
+    [
+        (GERMAN, NO_ANSWER, "Nichts in den Dokumenten beantwortet das."),
+        (FRENCH, NO_ANSWER, "Rien dans les documents ne répond à cela."),
+        ("Who is the landlord?", NO_ANSWER, NO_ANSWER),
+        (GERMAN, "a.md may not hold: draft, by its name", "a.md gilt vielleicht nicht: dem Namen "
+         "nach Entwurf"),
+        (GERMAN, "a is left out: old version, and {b} holds", "a ist ausgelassen: alte Fassung; "
+         "es gilt {b}"),
+        (GERMAN, "an own sentence", "an own sentence"),
+    ],
+)  # fmt: skip
+def test_sentences_are_said_in_the_language_of_the_question(question, sentence, said):
+    assert in_language_of(question, sentence) == said
