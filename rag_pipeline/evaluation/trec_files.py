@@ -27,22 +27,15 @@ def write_trec_files(workspace: Workspace, folder: Path) -> list[Path]:
         if RUN.read(workspace, configuration) is None:
             continue
         ranked = load_ranked(workspace, configuration)
-        for kind in ("chunks", "documents"):
-            lines = _runs(ranked, kind, configuration)
-            written.append(_write(folder / f"{configuration}.{kind}.run", lines))
+        for kind in ("chunk", "document"):
+            lines = _runs(ranked, f"{kind}_id", configuration)
+            written.append(_write(folder / f"{configuration}.{kind}s.run", lines))
     return written
 
 
 def _write(file: Path, lines: Iterable[str]) -> Path:
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return file
-
-
-def _items(chunks: Sequence[ScoredChunk], kind: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for chunk in chunks:
-        found.setdefault(chunk.chunk_id if kind == "chunks" else chunk.document_id, chunk.score)
-    return found
 
 
 def _judgements(queries: Iterable[Query]) -> Iterable[str]:
@@ -52,10 +45,13 @@ def _judgements(queries: Iterable[Query]) -> Iterable[str]:
             yield f"{_field(query.query_id)} 0 {_field(document_id)} {grade}"
 
 
-def _runs(ranked: Mapping[str, Sequence[ScoredChunk]], kind: str, tag: str) -> Iterable[str]:
+def _runs(ranked: Mapping[str, Sequence[ScoredChunk]], item: str, tag: str) -> Iterable[str]:
     for query_id, chunks in ranked.items():
-        for rank, (item, score) in enumerate(_items(chunks, kind).items(), 1):
-            yield f"{_field(query_id)} Q0 {_field(item)} {rank} {score!r} {tag}"
+        best: dict[str, float] = {}
+        for chunk in chunks:
+            best.setdefault(getattr(chunk, item), chunk.score)
+        for rank, (found, score) in enumerate(best.items(), 1):
+            yield f"{_field(query_id)} Q0 {_field(found)} {rank} {score!r} {tag}"
 
 
 def _field(text: str) -> str:

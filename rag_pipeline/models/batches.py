@@ -116,38 +116,31 @@ class _Batches:
             key = _key_of(line)
             if key is None or key not in again:
                 continue  # a line of another run, or a repeated line
-            response = _mapping(line, "response")
-            body = _mapping(response, "body")
-            status = response.get("status_code")
-            status = status if isinstance(status, int) else 0
-            if status == 200:
-                try:
-                    self._accept(key, body, f"{batch.batch_id}:{line['custom_id']}")
-                except TransientError as error:
-                    again[key] = error
-                    continue
-                except ProviderError as error:
-                    refused[key] = error
-                del again[key]
+            try:
+                self._accept(key, line, batch.batch_id)
+            except TransientError as error:
+                again[key] = error
                 continue
-            fault = _mapping(line, "error") or _mapping(body, "error")
-            reason = ProviderError(
-                f"batch {batch.batch_id}: {fault.get('message') or fault.get('code') or 'failed'}"
-                + (f" (HTTP {status})" if status else "")
-            )
-            if status in (0, 408, 409, 429) or status >= 500:
-                again[key] = reason
-            else:
-                refused[key] = reason
-                del again[key]
+            except ProviderError as error:
+                refused[key] = error
+            del again[key]
         return refused, again
 
-    def _accept(self, key: bytes, body: dict[str, Any], answer_id: str) -> None:
+    def _accept(self, key: bytes, line: dict[str, Any], batch_id: str) -> None:
         """Keep a reply, or mark its prompt as invalid. Raise ProviderError without a reply."""
+        response = _mapping(line, "response")
+        body, status = _mapping(response, "body"), response.get("status_code")
+        status = status if isinstance(status, int) else 0
+        if status != 200:
+            fault = _mapping(line, "error") or _mapping(body, "error")
+            reason = fault.get("message") or fault.get("code") or "failed"
+            said = f"batch {batch_id}: {reason}" + (f" (HTTP {status})" if status else "")
+            is_transient = status in (0, 408, 409, 429) or status >= 500
+            raise TransientError(said) if is_transient else ProviderError(said)
         prompt = self.prompts[key]
         texts = costs.request_texts(prompt.messages, prompt.schema)
         with costs.requesting(texts, _reservation(key)):
-            completion = self.chat.read_batched(body, answer_id)
+            completion = self.chat.read_batched(body, f"{batch_id}:{line['custom_id']}")
         try:
             if is_cut(completion, prompt):
                 raise ValueError(completion.cut)

@@ -8,7 +8,8 @@ repair succeeds, because the provider charges for it.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
+from operator import add
 from typing import Any
 
 from rag_pipeline.calls import call_key
@@ -217,8 +218,4 @@ def unpack_first(value: bytes) -> Completion:
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.output_tokens + other.output_tokens,
-    )
+    return Usage(*map(add, astuple(one), astuple(other)))

@@ -7,7 +7,7 @@ corpus file again. So a changed threshold or model needs no reload, but new part
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -136,7 +136,7 @@ class Observer:
             self._agreed = {}
         return self._graph[1]
 
-    def observe(self, context: Context, made: Set[Step] | None = None) -> list[Step]:
+    def observe(self, context: Context, made: Collection[Step] = ()) -> list[Step]:
         """Report the changes after a run that made some steps, and return the stale steps."""
         stale = stale_steps(self.now())
         self._reconcile(context, stale, 0, math.inf, made)
@@ -146,7 +146,7 @@ class Observer:
         graph = self.graph(context)  # it may replace `_agreed`
         return reconcile(self.now(), context.instance, graph, stale, self._agreed, *more)
 
-    def observe_after(self, context: dg.OpExecutionContext, made: Set[Step]) -> None:
+    def observe_after(self, context: dg.OpExecutionContext, made: Collection[Step]) -> None:
         """Observe after a run. Log an error, because it must not fail the run."""
         try:
             self.observe(context, made)

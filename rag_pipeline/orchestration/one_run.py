@@ -185,7 +185,8 @@ class Work:
         """Observe the steps that are still stale, and delete runs past their time."""
         workspace = self.plan.workspace
         if self._last is not None:
-            self.observer.observe_after(self._last, self.plan.made)
+            # A load may have left an observation instead.
+            self.observer.observe_after(self._last, self.plan.made - {DOCUMENTS})
             if self.keep_going:
                 tag = left_over(workspace, instance, _unmakeable(self.failed))
                 instance.add_run_tags(run.run_id, {LEFT_TAG: tag})

@@ -12,7 +12,7 @@ only when it changes, because other assets may wait for it.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from rag_pipeline.orchestration.names import (
     group_name,
     translated,
 )
-from rag_pipeline.pipeline.planning import DOCUMENTS, Step, made_from, steps, upstream
+from rag_pipeline.pipeline.planning import Step, made_from, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
@@ -151,7 +151,7 @@ def reconcile(
     agreed: Agreed,
     start: int = 0,
     seconds: float = math.inf,
-    made: Set[Step] | None = None,
+    made: Container[Step] = (),
 ) -> int:
     """Observe changed inputs and report current steps, from step number `start` on.
 
@@ -159,26 +159,14 @@ def reconcile(
     that is left after `seconds`, or 0 if none is left. Afterwards Dagster's staleness agrees with
     `rag plan`. Call it only while no run is active. `agreed` keeps the state of every step on which
     Dagster agreed. Such a step is looked up only after an event of the step or of its inputs.
-    After a run, `made` has the steps that it made. Only the stale steps are looked up then, those
-    behind a made step, and the documents, whose load may have left an observation.
+    Dagster agrees on the current steps in `made`, because the run that calls this made them.
     """
     ends, every = time.monotonic() + seconds, steps(workspace.config)
     statuses = Statuses(instance, graph)
-
-    moved = set(made or ())
-
-    def may_differ(step: Step) -> bool:
-        if made is None or step in stale or step == DOCUMENTS:
-            return True
-        if step in made or moved.isdisjoint(upstream(workspace.config, step)):
-            return False
-        moved.add(step)
-        return True
-
     while start < len(every):
         some = [s for s in every[start : start + _AT_ONCE] if s.asset == every[start].asset]
         start += len(some)
-        if not (own := list(filter(may_differ, some))):
+        if not (own := [step for step in some if step in stale or step not in made]):
             continue
         observe_for_the_first_time(workspace, instance, own)
         states = _states(workspace, instance, graph, own, stale)

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, starmap
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -125,14 +124,10 @@ def boosted_queries(
         document_id: [c.text for c in chunks if c.document_id == document_id][:_FEEDBACK_CHUNKS]
         for document_id in leading
     }
-    if boost is None:
-        made = list(starmap(LocalExpansion(query, [c.text for c in chunks]), best.items()))
-    else:
-        made = in_parallel(lambda item: list(boost(*item)), list(best.items()))
-    return {
-        document_id: list(islice(queries, variants))
-        for document_id, queries in zip(best, made, strict=True)
-    }
+    expand = boost or LocalExpansion(query, [c.text for c in chunks])
+    run = in_parallel if boost else map
+    made = run(lambda item: expand(*item), list(best.items()))
+    return {d: list(queries[:variants]) for d, queries in zip(best, made, strict=True)}
 
 
 def boosted_ranking(

@@ -137,7 +137,11 @@ class _OneLanguage(_Words):
         self._lock = threading.Lock()
 
     def _terms(self, word: str) -> list[str]:
-        return _number_terms(word) if word[0].isdecimal() else self._word_terms(word)
+        if not word[0].isdecimal():
+            return self._word_terms(word)
+        number = word.casefold().replace(",", "")
+        section, parenthesis, _ = number.partition("(")
+        return [number, section] if parenthesis else [number]
 
     def _word_terms(self, word: str) -> list[str]:
         word = word.replace("’", "'")
@@ -153,14 +157,11 @@ class _OneLanguage(_Words):
         if len(pieces) > 1:
             pieces = [piece for piece in pieces if len(piece) > 1]
         names = [name.casefold() for piece in pieces for name in _names(piece)]
-        return self._stems([name for name in names if name not in self._stop_words])
-
-    def _stems(self, words: list[str]) -> list[str]:
+        kept = [name for name in names if name not in self._stop_words]
         if self._stemmer is None:
-            return words
+            return kept
         with self._lock:  # two threads must not use a stemmer at the same time
-            stems: list[str] = self._stemmer.stemWords(words)
-        return stems
+            return list(self._stemmer.stemWords(kept))
 
 
 class _AnyLanguage(_Words):
@@ -179,12 +180,6 @@ def _normalized(text: str) -> str:
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
-
-
-def _number_terms(word: str) -> list[str]:
-    number = word.casefold().replace(",", "")
-    section, parenthesis, _ = number.partition("(")
-    return [number, section] if parenthesis else [number]
 
 
 def _names(piece: str) -> list[str]:

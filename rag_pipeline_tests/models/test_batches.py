@@ -172,7 +172,7 @@ def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
         tight = Ledger(Database(tmp_path / "ledger.sqlite"), "tiny", prices, budget_usd=0.0015)
         with (
             charging(tight),
-            pytest.raises(BudgetError, match=r"about 0\.0015 USD more would go over"),
+            pytest.raises(BudgetError, match=r"about 0\.0015 USD more would exceed"),
         ):
             ask(PROMPTS, model(server.url), cache)
         assert len(server.batches.made) == 0

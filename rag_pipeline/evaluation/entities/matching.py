@@ -10,7 +10,7 @@ from functools import lru_cache
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.quantities.numbers import FactValue
-from rag_pipeline.answering.quantities.values import Quantity, bound_of, quantities, states
+from rag_pipeline.answering.quantities.values import bound_of, quantities, states
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})
@@ -184,9 +184,7 @@ def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
     return all(word in rest for word in wanted)
 
 
-@lru_cache(maxsize=5_000)
-def _quantities(text: str) -> Sequence[Quantity]:
-    return quantities(text)
+_quantities = lru_cache(maxsize=5_000)(quantities)
 
 
 _NAMES = frozenset({"ORGANIZATION", "LOCATION"})

@@ -130,10 +130,7 @@ _PATTERNS = {
 
 def extract(text: str) -> list[Entity]:
     """Return the distinct entities of a text, type by type and in order."""
-    found = dict.fromkeys(
-        entity for entity in _all(text) if any(character.isalnum() for character in entity.text)
-    )
-    return list(found)
+    return list(dict.fromkeys(e for e in _all(text) if any(map(str.isalnum, e.text))))
 
 
 def _all(text: str) -> Iterator[Entity]:
