@@ -45,6 +45,8 @@ RUNS = {
     "clauses": "1.1 Term. (a) yes; and (b) no.\n",
     "brackets": "[(",
     "definitions": '"Term" means any. ',
+    "parties": "between (",
+    "code": "class pub fn f(",
 }
 CHUNKINGS = {
     "recursive": RecursiveChunking(method="recursive"),

@@ -119,18 +119,18 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
     document = Document("nda.txt", "0" * 64, term)
     contexts = context_prompts(
         document, [Chunk("nda.txt", 0, 7, term[:7])], LLMContext(method="llm", chat="local"),
-        model(url, 32),
+        model(url, 16),
     )  # fmt: skip
     found: dict[str, Sequence[object]] = {
-        "contexts": asking(32)(contexts),
+        "contexts": asking(16)(contexts),
         "judge": judge_passages([(question, Shown(term)), (question, Shown(law))], asking(4)),
-        "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(32)),
+        "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(16)),
         "answers": ChatAnswers(method="llm", chat="local").answer(
-            [SearchResult(query=question, chunks=hits)], models(32)
+            [SearchResult(query=question, chunks=hits)], models(16)
         ),
         "context judge": ChatContext(judge="llm", chat="local").judge_contexts(
             [Answered(Query("q", question), hits[:1], Answer("Five years.", answered=True))],
-            models(48),
+            models(24),
         ),
     }
     valid = 0
@@ -146,7 +146,7 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
             f"\nvalid replies of SmolLM2-135M: {valid} of {count} ({'; '.join(lines)})\n"
         )
     assert valid >= 1
-    again = ask(contexts, model(url, 32), cache)
+    again = ask(contexts, model(url, 16), cache)
     assert [isinstance(r, Reply) for r in again] == [
         isinstance(r, Reply) for r in found["contexts"]
     ]

@@ -22,15 +22,15 @@ def metrics(file):
 
 
 @pytest.mark.long
-def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, released, run_dagster):
+def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, released, run_all):
     local = released.config.file
     for name, text in DOCUMENTS.items():
         boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text.encode())
     raw = {"s3": "s3://bucket/raw/"}
     remote = write_corpus(tmp_path / "remote", store=bucket, documents=raw)
-    run_dagster(remote)
+    run_all(remote)
     assert list(rows(remote)) == list(rows(local))
-    assert not any(result.ran for result in run_dagster(remote))
+    assert not any(result.ran for result in run_all(remote))
     query = "When is a doctor's note needed?"
     assert Corpus.load(remote).search(query) == Corpus.load(local).search(query)
     assert metrics(remote) == metrics(local)

@@ -177,7 +177,7 @@ def workspace(bucket, tmp_path) -> Workspace:
 
 
 def keys(part: str) -> list[str]:
-    listed = boto3.client("s3").list_objects_v2(Bucket="bucket")["Contents"]
+    listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="prefix/")["Contents"]
     return [entry["Key"] for entry in listed if part in entry["Key"]]
 
 
@@ -215,9 +215,21 @@ def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(worksp
     assert len(workspace.cache) == 2
 
 
-def test_what_is_torn_in_the_bucket_is_found_beside_a_whole_copy_and_mended(workspace, tmp_path):
-    file = tmp_path / "cycling.yaml"
-    assert Corpus.load(file).search(QUESTION)
+def test_a_release_goes_from_bucket_to_bucket_and_is_mended_where_it_is_torn(
+    workspace, tmp_path, monkeypatch
+):
+    file, bundle, there = (tmp_path / n for n in ("cycling.yaml", "release.zip", "there"))
+    assert rag("export", "current", bundle, "-c", file).code == 0
+    there.mkdir()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(there)
+        elsewhere.setenv("XDG_CACHE_HOME", str(there / "cache"))
+        outcome = rag("import-release", bundle, "--store", "s3://bucket/other")
+        assert outcome.code == 0, outcome.err
+        imported = Corpus.load(there / "cycling.yaml").search(QUESTION)
+    assert imported == Corpus.load(file).search(QUESTION) != []
+
+    # This machine keeps a whole copy of the index.
     s3 = boto3.client("s3")
     for key in keys("/chunks.arrow"):
         s3.put_object(Bucket="bucket", Key=key, Body=b"torn")
@@ -250,19 +262,6 @@ def test_altered_bytes_of_the_same_size_and_a_lost_list_are_found_beside_a_whole
     s3.delete_object(Bucket="bucket", Key=keys("lexical/x/FILES.json")[0])
     with pytest.raises(StoreError, match=r"lexical/x/FILES\.json is gone"):
         store.files.verify_folder("lexical/x")
-
-
-def test_a_release_goes_from_bucket_to_bucket(workspace, tmp_path, monkeypatch):
-    bundle = tmp_path / "release.zip"
-    assert rag("export", "current", bundle, "-c", tmp_path / "cycling.yaml").code == 0
-    there = Path(tmp_path / "there")
-    there.mkdir()
-    monkeypatch.chdir(there)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(there / "cache"))
-    outcome = rag("import-release", bundle, "--store", "s3://bucket/other")
-    assert outcome.code == 0, outcome.err
-    imported, original = (Corpus.load(d / "cycling.yaml") for d in (there, tmp_path))
-    assert imported.search(QUESTION) == original.search(QUESTION)
 
 
 def test_a_browser_opens_an_object_on_its_server_or_in_the_console(bucket, monkeypatch):

@@ -33,7 +33,7 @@ from rag_pipeline_tests.testing.planned_calls import (
     settings_for,
 )
 
-FIRMS = "Acme Birch Cedar Dune Elm Fjord Garnet Heron Iris Juniper Kestrel Lotus".split()
+FIRMS = "Acme Birch Cedar Dune Elm Fjord".split()
 SUBJECTS = {
     "leave": "Parents at {firm} take {n} weeks of paid leave after a birth. A doctor confirms it.",
     "travel": "A hotel for staff of {firm} costs at most {n}0 euros a night. Trains go first.",
