@@ -102,7 +102,7 @@ def calibrated(
 def count_tried(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
 ) -> int:
-    """Return the number of results that `calibrated` reads, or more if rules make few questions."""
+    """Return the highest number of search results that `calibrated` reads."""
     embedding = workspace.config.embeddings[configuration.embedding]
     asked = [query for query in queries if not query.synthetic]
     if _are_enough(asked):

@@ -118,7 +118,7 @@ class JudgedResults(Results):
         return own + [QUERIES.digest(workspace)] * self.reads_queries
 
     def has_new_inputs(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether the files that it reads changed after a file was made."""
+        """Return whether the inputs of a file have changed since the file was made."""
         inputs = self._inputs(workspace, configuration)
         return bool(self.note(workspace, configuration).get("inputs", inputs) != inputs)
 

@@ -22,8 +22,8 @@ def find_copies(workspace: Workspace, version: int | None = None) -> Copies:
     """Return the copies in a version of the documents table, by default in the newest version.
 
     Copies have the same text and the same readers. The index holds one document of each group. Ids
-    with a word such as `draft` or a folder such as `backup` come last. Among the other ids, the
-    fewest folders come first, then the shortest id. Return {} if there is no table.
+    with a word such as `draft` or a folder such as `backup` come last. Among the other ids, ids
+    with fewer folders come first, then shorter ids. Return {} if there is no table.
     """
     documents = workspace.documents()
     if not documents.exists():

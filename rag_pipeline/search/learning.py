@@ -23,7 +23,7 @@ FOLDS = 5
 _COMPARED = 50
 """Number of best chunks per query, by the configured weights, that the model compares."""
 _TEMPERATURE = 0.1
-"""Initial divisor of the scores. A fit changes it with the weights, then discards it."""
+"""Initial divisor of the scores. A fit also learns the divisor, and then discards it."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
 """Strengths of the regularisation. A strength of n counts as much as n queries."""
 
@@ -70,8 +70,8 @@ def learn(
 ) -> PartWeights:
     """Return the weights that rank relevant chunks best. `folds` has the fold of each example.
 
-    The strength of the regularisation is the one with the best mean reciprocal rank on left-out
-    folds. If no strength ranks better than the configured weights, return the configured weights.
+    The regularisation gets the strength with the best mean reciprocal rank on left-out folds. If no
+    strength ranks better than the configured weights, return the configured weights.
     """
     chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
     for pull in _PULLS:

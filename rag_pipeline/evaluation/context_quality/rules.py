@@ -106,7 +106,7 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
 
 
 def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
-    """Return for each context whether the answer cites it or contains key phrases of it alone."""
+    """Return for each context whether the answer cites it, or contains its own key phrases."""
     if not one.answer.answered:
         return [False] * len(one.contexts)
     cited = {citation.chunk_id for citation in one.answer.citations}

@@ -191,7 +191,7 @@ _NAMES = frozenset({"ORGANIZATION", "LOCATION"})
 
 
 def _is_negated(stems: Sequence[str], first: int, size: int) -> bool:
-    """Return whether words around a run deny it: "prohibited from …", "… is excluded"."""
+    """Return whether words around a run negate the run: "prohibited from …", "… is excluded"."""
     before, past = stems[max(0, first - 3) : first], first + size
     run = set(stems[first:past])
     around = {*before, *stems[past : past + 2]}

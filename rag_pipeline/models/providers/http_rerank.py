@@ -21,7 +21,7 @@ _COUNTER = TokenCounter()
 
 
 class RemoteReranker(ModelReranker, RemoteModel):
-    """A reranker behind an API. If `truncate` is set, too long passages are cut."""
+    """A reranker behind an API. If `truncate` is set, passages that are too long are cut."""
 
     model: str
     truncate: bool = False

@@ -165,7 +165,7 @@ class MiniLMTokens(MiniLM):
     def embed_unseen(
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
-        """Return vectors and tokens of one batch, without the memory of queries."""
+        """Return vectors and tokens of one batch. No query stays in memory."""
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):

@@ -44,7 +44,7 @@ def file_version(path: Path) -> str:
 
 
 def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
-    """Open a model, given as a path or as bytes. Threads may share it. It runs in their threads."""
+    """Open a model, given as a path or as bytes. Threads may share the model, and each runs it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -265,5 +265,5 @@ def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> l
     if len(found) != count or set(scores) != set(range(count)):
         raise TransientError(f"{what}: {count} passages were sent and {len(found)} scored")
     if not np.isfinite(list(scores.values())).all():
-        raise ProviderError(f"{what}: returned a score that is not finite")
+        raise ProviderError(f"{what}: a score is not finite")
     return [scores[position] for position in range(count)]

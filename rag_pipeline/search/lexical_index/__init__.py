@@ -178,7 +178,7 @@ def build_lexical_index(
     """Write the index of some chunks into a new or empty folder. Return the number of chunks.
 
     `batches` have the columns chunk_id, document_id, start, text, title and context (nullable).
-    They are read once. `bm25s` needs 12 bytes of memory for each distinct term of each chunk.
+    Batches are read once. `bm25s` needs 12 bytes of memory for each distinct term of each chunk.
 
     With an `earlier` index (bm25s only), `batches` hold only the chunks of new and changed
     documents. The result equals a full build except for the order of the chunks.

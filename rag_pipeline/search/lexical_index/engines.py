@@ -198,7 +198,7 @@ class Bm25sEngine(_ScoringEngine):
 
 
 class _VisibleBm25s(Bm25sEngine):
-    """An engine that scores the visible rows at search time, with their own statistics."""
+    """An engine that scores the visible rows at search time, with the statistics of these rows."""
 
     def __init__(self, whole: Bm25sEngine, visible: Mask) -> None:
         self.__dict__.update(whole.__dict__)

@@ -25,11 +25,11 @@ from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 from rag_pipeline.store import id_filter
 
 _LEADING_DOCUMENTS = 5
-"""Number of best documents whose chunks all become candidates."""
+"""Number of best documents whose chunks become candidates."""
 _LEADING_CHUNKS = 200
-"""If these documents have more chunks than this, only some of the chunks become candidates.
+"""If the best documents have at most this number of chunks, all their chunks become candidates.
 
-These are this many best chunks by BM25, and the `candidates` nearest chunks.
+Otherwise, this number of their best chunks by BM25 and their `candidates` nearest chunks do.
 """
 _NAMED_SHARE = 0.6
 """Share of `document_weight` that counts if the query names a document."""
