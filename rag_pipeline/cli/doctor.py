@@ -29,6 +29,10 @@ _ENOUGH_BYTES = 1_000_000_000
 _ROUNDS = 3
 
 
+class _NoteError(Exception):
+    """Something that a person may want to change, though all works."""
+
+
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
     """Print one line per check, and return whether all checks pass.
 
@@ -37,18 +41,19 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
     """
     if repair:
         _repair(find(), full)
-    wrong = 0
+    wrong = notes = 0
     for name, check in _checks(find, full):
         try:
             word, finding = "[green]ok[/green]   ", check()
-        except NotReleasedError as error:
+        except (NotReleasedError, _NoteError) as error:
+            notes += 1
             word, finding = "[yellow]note[/yellow] ", str(error)
         except (RagPipelineError, OSError, ImportError, sqlite3.Error) as error:
             wrong += 1
             word, finding = "[red]wrong[/red]", str(error)
         say(f"{word} [bold]{name}[/bold]: {escape(finding)}")
-    faults = f"[red]{counted(wrong, 'fault')} to repair[/red]"
-    console.print(faults if wrong else "all is well")
+    faults, told = f"[red]{counted(wrong, 'fault')} to repair[/red]", counted(notes, "note")
+    console.print(faults if wrong else f"all is well{f', with {told}' if notes else ''}")
     return not wrong
 
 
@@ -152,7 +157,10 @@ def _inputs(config: CorpusConfig) -> str:
     if "://" in config.store_url or Path(config.store_url).exists():
         lost = left_out(Workspace(config))
     count = len(read_queries(config.queries_path))
-    return f"{counted(count, 'query')} in {config.queries_path}" + (f"; {lost}" if lost else "")
+    told = f"{counted(count, 'query')} in {config.queries_path}"
+    if lost:
+        raise _NoteError(f"{told}; {lost}")
+    return told
 
 
 def _disk(config: CorpusConfig) -> str:
@@ -190,11 +198,14 @@ def _documents(config: CorpusConfig) -> str:
     changed = f"{len(plan.stale):,} new or changed, {len(plan.orphaned):,} gone"
     parts = (
         f"{config.documents_place}: {plan.current:,} current, {changed}",
-        f"{refused:,} in quarantine" if refused else "",
+        f"{refused:,} in quarantine: `rag quarantine` names them" if refused else "",
         f"{len(doubtful):,} of doubtful text, such as {doubtful[0]}" if doubtful else "",
         code_warning(workspace),
     )
-    return "; ".join(filter(None, parts))
+    told = "; ".join(filter(None, parts))
+    if refused:
+        raise _NoteError(told)
+    return told
 
 
 def _chunks(config: CorpusConfig) -> str:

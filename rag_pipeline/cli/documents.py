@@ -2,7 +2,7 @@
 
 import re
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from rich.markup import escape
@@ -22,6 +22,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, installation
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
+from rag_pipeline.loading.archives import is_archive
+from rag_pipeline.loading.mails import is_mail
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.search.copies import find_copies
@@ -51,12 +53,20 @@ def refusals(workspace: Workspace) -> list[Refusal]:
 
 def coverage(workspace: Workspace) -> str:
     """Return a line with the number of documents, and of those that are not indexed themselves."""
-    documents, copies = len(workspace.documents().state()), len(find_copies(workspace))
-    parts = [f"{counted(documents, 'document')}: {documents - copies:,} indexed"]
+    state, copies = workspace.documents().state(), len(find_copies(workspace))
+    documents, holders = len(state), [*filter(None, map(_holder, state))]
+    held = f" ({len(holders):,} inside {counted(len({*holders}), 'file')})" if holders else ""
+    parts = [f"{counted(documents, 'document')}{held}: {documents - copies:,} indexed"]
     if copies:
         parts.append(f"{copies:,} with the same text as one of these")
     refused = workspace.quarantine("documents").count()
     return ", ".join(parts) + (f"; {refused:,} more in quarantine" if refused else "")
+
+
+def _holder(document_id: str) -> str:
+    """Return the id of the archive or mail that holds a document, or "" for a file of its own."""
+    above = [str(path) for path in PurePosixPath(document_id).parents]
+    return next((name for name in above if is_archive(name) or is_mail(name)), "")
 
 
 def _quarantines(workspace: Workspace) -> list[str]:

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rag_pipeline.cli.documents import coverage
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, read_documents, text_warnings, update_documents
 from rag_pipeline.workspace import Workspace
@@ -64,8 +66,24 @@ def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
     workspace = Workspace(load_config(read))
     assert update_documents(workspace).quarantined == {}  # known already
     assert "1 refusal forgotten" in rag("quarantine", read, "--retry").out
+    note = "1 in quarantine: `rag quarantine` names them"
+    healthy = rag("doctor", "-c", read)
+    assert (healthy.code, note in healthy.out) == (0, False)
     assert "no document is in quarantine" in rag("quarantine", read).out
     assert update_documents(workspace).quarantined == {"empty.txt": "empty: 0 bytes"}
+    noted = rag("doctor", "-c", read)
+    assert (noted.code, note in noted.out) == (0, True)
+    assert noted.out.endswith("all is well, with 2 notes\n"), "the other note: no release yet"
+
+
+def test_documents_inside_archives_and_mails_are_counted(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    with zipfile.ZipFile(tmp_path / "documents/more.zip", "w") as archive:
+        for name in ("a.txt", "inner/b.txt"):
+            archive.writestr(name, f"The text of {name} is short.")
+    workspace = Workspace(load_config(file))
+    update_documents(workspace)
+    assert coverage(workspace) == "6 documents (2 inside 1 file): 6 indexed"
 
 
 def test_doubtful_text_is_told(read: Path) -> None:
