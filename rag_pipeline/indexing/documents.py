@@ -20,7 +20,7 @@ from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Rejected, SourceFile, scan
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
-from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, missing_extra
+from rag_pipeline.loading.extras import MODULES, is_current_here, is_installed, missing_extra
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
@@ -170,7 +170,7 @@ def _compare_files(
         name, content_hash = one.document_id, one.content_hash
         # If a document is in both tables, the last load could not read it.
         is_current = (
-            is_as_read_here(loaded[name].content_hash, content_hash)
+            is_current_here(loaded[name].content_hash, content_hash)
             and loaded[name][1:] == (made, 1)
             and name not in refused
             if name in loaded
@@ -241,7 +241,7 @@ def _compare_objects(
     return Comparison(listing.digest, stale, current, known, for_extra)
 
 
-def with_wanted(origin: str | None, extra: str) -> str | None:
+def with_missing_extra(origin: str | None, extra: str) -> str | None:
     """Return the origin with a missing extra added, or unchanged if `extra` is ""."""
     return json.dumps([*json.loads(origin), extra]) if origin and extra else origin
 

@@ -28,7 +28,7 @@ from rag_pipeline.indexing.documents import (
     documents_of_objects,
     key_of,
     rows_of_others,
-    with_wanted,
+    with_missing_extra,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
 from rag_pipeline.loading import Rejected, SourceFile
@@ -134,7 +134,7 @@ def load_stale(
     for source, document in load_all(chain(objects, files), processes):
         if isinstance(document, Document):
             wanted = missing_extra(document.content_hash, source.content_hash)
-            source = replace(source, origin=with_wanted(source.origin, wanted))
+            source = replace(source, origin=with_missing_extra(source.origin, wanted))
             pending += len(document.text)
         batch.append((source, document))
         advance("documents", 1)

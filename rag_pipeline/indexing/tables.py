@@ -58,7 +58,7 @@ class TablePartition:
     upstream: Table
     upstream_fingerprint: str
     build: Callable[[Sequence[str], Report], Iterator[pa.RecordBatch]]
-    """A function that yields the rows of documents, and adds failures to the report."""
+    """A function that yields the rows of documents, and records failures in the report."""
     shard_weight: int
     """Maximum size of a shard: characters for chunks, rows for the other tables."""
     shard_documents: int | None = None
@@ -320,7 +320,7 @@ def _chunk_columns(
 def build_contexts(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Yield contextualized chunks, and add documents that fail to `report.failed`."""
+    """Yield contextualized chunks, and record failed documents in `report.failed`."""
     settings = workspace.config.contextualizers[key.contextualizer]
     fingerprint = workspace.config.context_fingerprint(*key.variants)
     hashes: dict[str, str] = {}
@@ -375,7 +375,7 @@ def read_in_order(
 def build_vectors(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the chunks of documents with vectors, and add documents that fail to the report."""
+    """Yield the chunks of documents with vectors, and record failed documents in the report."""
     table = workspace.contextualized_chunks(key)
     embed = workspace.embed(key.embedding, report.calls)
     schema = workspace.vector_index(key).schema

@@ -12,7 +12,7 @@ from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
-from rag_pipeline.loading.sources import Rejected, Source, read_as, scan
+from rag_pipeline.loading.sources import Rejected, Source, scan, versioned_hash
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
@@ -56,7 +56,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                 seen += 1
                 if wanted(relative):
                     reason = _obstacle(relative, entry["Size"], source.max_bytes)
-                    etag = read_as(relative, entry["ETag"])
+                    etag = versioned_hash(relative, entry["ETag"])
                     found.append(Listed(relative, etag, entry["Size"], reason))
     if not seen:
         raise ConfigError(f"documents.s3: no documents in {source.s3}: no object has this prefix")

@@ -16,12 +16,12 @@ def is_installed(extra: str) -> bool:
     return importlib.util.find_spec(MODULES[extra]) is not None
 
 
-def read_without(extra: str, content_hash: str) -> str:
+def hash_without(extra: str, content_hash: str) -> str:
     """Return the content hash of a document that was read without an extra."""
     return hashlib.sha256(f"without {extra} {content_hash}".encode()).hexdigest()
 
 
-def is_as_read_here(made: str, content_hash: str) -> bool:
+def is_current_here(made: str, content_hash: str) -> bool:
     """Return whether a document with the stored hash `made` is current on this machine.
 
     A document that was read without an extra stays current until the extra is installed.
@@ -34,4 +34,4 @@ def is_as_read_here(made: str, content_hash: str) -> bool:
 
 def missing_extra(made: str, content_hash: str) -> str:
     """Return the extra without which a document was read, or "" if no extra was missing."""
-    return next((e for e in MODULES if made == read_without(e, content_hash)), "")
+    return next((e for e in MODULES if made == hash_without(e, content_hash)), "")

@@ -18,7 +18,7 @@ IMAGE_TYPES = {
 }
 """The media types of image files, by suffix."""
 _LONGEST_POINTS = 842
-"""Maximum side of a page in PDF points, as of A4. Small images have 72 pixels per inch."""
+"""Maximum side of a page in PDF points: the height of A4. Small images have 72 pixels per inch."""
 
 
 def read_image(document_id: str, raw: bytes) -> Parsed:

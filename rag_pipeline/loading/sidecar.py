@@ -65,7 +65,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             raise InputError(f"{path}:1: no column {_ID}, only: {', '.join(columns)}")
         for row in reader:
             if None in row:
-                more = "more values than the header has columns; quote values with commas"
+                more = "more values than columns in the header; quote values with commas"
                 raise InputError(f"{path}:{reader.line_num}: {more}")
             yield reader.line_num, dict(row)
     except csv.Error as error:

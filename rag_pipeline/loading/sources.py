@@ -15,7 +15,7 @@ from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive, locate_members, read_member
 from rag_pipeline.loading.code import CODE_SUFFIXES
-from rag_pipeline.loading.extras import read_without
+from rag_pipeline.loading.extras import hash_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
 from rag_pipeline.loading.images import IMAGE_TYPES
 from rag_pipeline.loading.languages import language_of
@@ -154,7 +154,7 @@ class SourceFile:
             title = title or _from_stem(path)
             document = self._document(text, title, parsed.metadata, page_map=parsed.page_map)
             if parsed.missing_extra:
-                content_hash = read_without(parsed.missing_extra, document.content_hash)
+                content_hash = hash_without(parsed.missing_extra, document.content_hash)
                 document = replace(document, content_hash=content_hash)
             return document
         text, encoding = decode(self.document_id, raw, suffix)
@@ -335,7 +335,7 @@ def _without_twins(located: list[Located], base: Path) -> list[Located]:
             content_hash = ""
             with suppress(OSError):
                 raw_hash = twin.raw_hash or _hashed(base, twin, None).raw_hash
-                content_hash = read_as(twin.relative, raw_hash)
+                content_hash = versioned_hash(twin.relative, raw_hash)
             twin = twin._replace(reason=reason, content_hash=content_hash)
         kept.append(twin._replace(document_id=name))
     kept.sort(key=_order)
@@ -361,7 +361,7 @@ def _sources(
             yield Rejected(name, "", _unreadable(error), unread=True)
             continue
         raw_hash, n_bytes = document.raw_hash, document.n_bytes
-        content_hash = read_as(document.relative, raw_hash)
+        content_hash = versioned_hash(document.relative, raw_hash)
         if whole and n_bytes > source.max_bytes:
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
@@ -372,7 +372,7 @@ def _sources(
         seen.save()
 
 
-def read_as(name: str, digest: str) -> str:
+def versioned_hash(name: str, digest: str) -> str:
     """Return a digest that changes with a file's digest and its parser's version."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()

@@ -38,7 +38,7 @@ def test_one_line_per_document(tmp_path, name, text, title, metadata):
     ("name", "text", "message"),
     [
         ("d.csv", "id,title\na,b\n", "d.csv:1: no column document_id, only: id, title"),
-        ("d.csv", "document_id\na,b\n", "d.csv:2: more values than the header has"),
+        ("d.csv", "document_id\na,b\n", "d.csv:2: more values than columns"),
         ("d.csv", 'document_id\n"a"b\n', "d.csv:2: not CSV"),
         ("d.csv", "document_id,x\n,b\n", "d.csv:2: document_id: '': expected a document's id"),
         (

@@ -1,8 +1,10 @@
 """Import public data sets as `documents/`, `queries.jsonl` and `chunks.jsonl`.
 
-The module of each format reads a `DataSet`, which `destination` writes.
+The module of each format reads a `DataSet`.
 """
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,6 @@ from rag_pipeline.loading.importers import (
     trec,
 )
 from rag_pipeline.loading.importers.dataset import DataSet
-from rag_pipeline.loading.importers.destination import CopyProgress, write
 
 _READERS: dict[str, Callable[[Path], DataSet]] = {
     "legalbench-rag": legalbench_rag.read,
@@ -28,6 +29,7 @@ _READERS: dict[str, Callable[[Path], DataSet]] = {
     "trec": trec.read,
 }
 FORMATS: tuple[str, ...] = tuple(_READERS)
+CopyProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def import_dataset(
         skipped = f"skipped {len(dataset.skipped)}, the first: {[*dataset.skipped, 'none'][0]}"
         raise InputError(f"{source}: it has no documents to import; {skipped}")
     try:
-        paths = write(dataset, destination, progress)
+        paths = _write(dataset, destination, progress)
     except OSError as error:
         place = error.filename2 or error.filename or destination
         raise InputError(f"{place}: can't be written: {error.strerror}") from error
@@ -82,3 +84,29 @@ def import_dataset(
         reanchored=dataset.reanchored,
         paths=paths,
     )
+
+
+def _write(dataset: DataSet, destination: Path, progress: CopyProgress | None) -> tuple[Path, ...]:
+    """Write documents, queries and chunks. The new folder appears only when it is complete."""
+    if destination.exists() and not destination.is_dir():
+        raise InputError(f"{destination}: is a file; the destination must be a folder")
+    if destination.exists() and any(destination.iterdir()):
+        raise InputError(f"{destination}: is not empty; choose a new folder, or delete this one")
+    part = destination.with_name(f".{destination.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # of an interrupted import
+    for done, (document_id, text) in enumerate(dataset.documents.items(), start=1):
+        _write_text(part / "documents" / document_id, text)
+        if progress is not None:
+            progress(done, len(dataset.documents))
+    files = {"queries.jsonl": dataset.queries}
+    files |= {} if dataset.chunks is None else {"chunks.jsonl": dataset.chunks}
+    for name, rows in files.items():
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        _write_text(part / name, "".join(lines))
+    part.replace(destination)
+    return destination / "documents", *(destination / name for name in files)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())

@@ -65,7 +65,7 @@ def _text_mode(text: str) -> tuple[str, Sequence[int]]:
 
 @dataclass(slots=True)
 class DataSet:
-    """A data set in memory, which a reader fills and `destination` writes."""
+    """A data set in memory, which the module of its format fills."""
 
     documents: dict[str, str] = field(default_factory=dict)
     queries: list[dict[str, Any]] = field(default_factory=list)

@@ -122,7 +122,7 @@ def _mask(words: Sequence[Word]) -> int:
 
 
 def _gutters(mask: int) -> list[tuple[int, int]]:
-    """Return the start and end of each gap in a mask that is wide enough for a gutter."""
+    """Return the start and end of each gutter, a wide gap in the mask."""
     return [(gap.start() + 1, gap.end()) for gap in _GAP.finditer(bin(mask)[:1:-1])]
 
 
