@@ -248,7 +248,7 @@ def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _as_far(columns: Any) -> Any:
-    """Return for each row the number of sign patterns with a sum at least as far from 0."""
+    """Return for each row the number of sign patterns whose sum is at least as far from 0."""
     observed = np.abs(columns.sum(axis=1)) - _TOLERANCE * np.abs(columns).sum(axis=1)
     return sum(
         (np.abs(columns @ signs) >= observed[:, None]).sum(axis=1)
@@ -257,7 +257,7 @@ def _as_far(columns: Any) -> Any:
 
 
 def _signs(n: int) -> Iterable[Any]:
-    """Yield arrays of signs (+1 or -1), shape (n, patterns): all for 12 units, else random ones."""
+    """Yield sign patterns, shape (n, patterns): all up to 12 units, random ones for more units."""
     return _one_block(n) if n * _SIGN_FLIPS <= _BLOCK_CELLS else _random_signs(n)
 
 

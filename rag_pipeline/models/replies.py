@@ -131,7 +131,7 @@ async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) ->
     except ProviderError as error:
         if type(error) is not ProviderError or cut != "length":
             raise
-        raise ProviderError(f"{error}; with {usual} the reply is cut: lower this value") from None
+        raise ProviderError(f"{error}; the reply is cut at {usual}: lower this setting") from None
     if is_cut(whole, prompt):
         cure = f"; raise {usual}" if whole.cut == "length" else ""
         raise ProviderError(f"{chat.identity}: the reply is cut ({whole.cut}) again{cure}")

@@ -272,7 +272,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """A lexical index with the relation of its rows and documents to the positions of chunks."""
+    """A lexical index, with its rows and documents by the positions of the chunks."""
 
     lexical: LexicalIndex
     rows: Positions

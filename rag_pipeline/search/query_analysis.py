@@ -205,7 +205,7 @@ def _whole_names(
 def _gains(
     text: str, words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the rows of the documents that words may name, and gains, shape (words, documents)."""
+    """Return the rows of documents that words may name, and the gains, shape (words, documents)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [found.rows[found.scores > _LEAST] for found in known.values()]
     quoted = _whole_names(text, words, documents)
@@ -317,7 +317,7 @@ def _part(text: str, start: int, end: int, patterns: Iterable[re.Pattern[str]]) 
 
 
 def _asking(query: str) -> str:
-    """Return a query, or the last questions or words of a query with more than `_LONG` words."""
+    """Return a query of at most `_LONG` words, or the last questions or words of a longer query."""
     words = list(_WORD.finditer(query))
     if len(words) <= _LONG:
         return query

@@ -106,7 +106,7 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
 
 
 def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
-    """Return for each context whether the answer cites it, or contains its own key phrases."""
+    """Return for each context whether the answer cites the context or has its key phrases."""
     if not one.answer.answered:
         return [False] * len(one.contexts)
     cited = {citation.chunk_id for citation in one.answer.citations}
@@ -162,7 +162,7 @@ def _missing(one: Answered) -> list[str]:
 
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
-    """Return each context's highest cosine of a sentence and the query, unless gold decides."""
+    """Return each context's highest cosine of a sentence and the query, if gold is missing."""
     needed = [one for one in answered if one.contexts and not one.query.gold_spans]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]

@@ -114,7 +114,7 @@ class E5File:
 
 
 def _nibbles(blocks: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the 32 numbers (0 to 15) of each block, first from the low halves of its bytes."""
+    """Return the 32 numbers (0 to 15) of each block. The low halves of its bytes come first."""
     both = blocks["nibbles"]
     return np.concatenate([both & 15, both >> 4], axis=-1)
 

@@ -162,7 +162,7 @@ class DocumentIndex:
         return seen
 
     def _kinds(self, document_ids: pa.ChunkedArray) -> frozenset[str]:
-        """Return the terms in two of the first 2,000 file names, as names of kinds of documents."""
+        """Return the terms that at least two of the first 2,000 file names have in common."""
         first = document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)

@@ -28,7 +28,7 @@ class MaxSimReranker(RerankerSettings):
     """A reranker by late interaction over token vectors. The embedding needs `token_vectors`.
 
     Each of the `candidates` best chunks gets the score (1 - weight) x retriever's score + weight x
-    MaxSim. Both scores are scaled to 0..1. Scores of `weighted` fusion keep their scale.
+    MaxSim. Both scores are scaled to 0..1, but scores of `weighted` fusion keep their scale.
     """
 
     code_version = 3

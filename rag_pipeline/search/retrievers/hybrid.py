@@ -157,7 +157,7 @@ def _share_met(search: Search, scores: Floats) -> float:
 
 
 def _document_scores(index: Index, query: ParsedQuery) -> Floats:
-    """Return scores, shape (documents,): whether a query names a document, or the document fits."""
+    """Return each document's score for a query, 0 to 0.6, shape (documents,)."""
     documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0
     scores = np.zeros(len(documents))
