@@ -42,8 +42,8 @@ _MAX_DOCUMENTS = 64
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     """Answer every query from the run's first chunks, and return the note of the answers file.
 
-    In the note, `missing` counts failed answers. `unanswered` counts queries without an answer in
-    the corpus. `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
+    In the note, `missing` counts failed answers. `unanswered` counts queries that stay unanswered.
+    `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
     """
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)

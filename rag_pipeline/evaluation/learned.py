@@ -5,7 +5,6 @@ release serves the weights learned from all queries.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rag_pipeline.config import Retriever
 from rag_pipeline.datamodels import Query
@@ -16,20 +15,6 @@ from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers import single_pass
 from rag_pipeline.search.retrievers.learned import LearnedRetriever, PartWeights
 from rag_pipeline.search.staged import ContextAwareRetriever
-
-
-class QueryGroup(NamedTuple):
-    """Queries with the retriever settings that search them."""
-
-    queries: Sequence[Query]
-    settings: Retriever
-
-
-class LearnedSearch(NamedTuple):
-    """The query groups, and the weights to serve, or None if no weights were learned."""
-
-    asked: list[QueryGroup]
-    weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
@@ -47,17 +32,18 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 
 def cross_fitted(
     searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
-) -> LearnedSearch:
-    """Learn the weights for each fold from the other folds, and the weights to serve from all.
+) -> tuple[list[tuple[Sequence[Query], Retriever]], PartWeights | None]:
+    """Return the queries of each fold with retriever settings, and the weights to serve.
 
-    Return the unchanged settings if the retriever is not `learned`, or if too few queries have
-    gold.
+    The settings of a fold have weights learned from the other folds. The weights to serve are
+    learned from all queries. If the retriever is not `learned`, or if too few queries have gold,
+    return the unchanged settings and no weights.
     """
     settings = searcher.retriever
     over = single_pass(settings)
     known = [q for q in queries if q.gold_spans]
     if not isinstance(over, LearnedRetriever) or len(known) < over.minimum_queries:
-        return LearnedSearch([QueryGroup(queries, settings)], None)
+        return [(queries, settings)], None
     folds = folds_of([groups[q.query_id] for q in queries])
     examples = _examples(searcher, queries, over)
 
@@ -69,12 +55,12 @@ def cross_fitted(
         ]
         return learn([e for e, _ in kept], [own for _, own in kept], over)
 
-    asked = []
+    asked: list[tuple[Sequence[Query], Retriever]] = []
     for fold in range(FOLDS):
         mine = [q for q, own in zip(queries, folds, strict=True) if own == fold]
         if mine:
-            asked.append(QueryGroup(mine, with_weights(settings, learned_without(fold))))
-    return LearnedSearch(asked, learned_without(None))
+            asked.append((mine, with_weights(settings, learned_without(fold))))
+    return asked, learned_without(None)
 
 
 def _examples(

@@ -158,12 +158,12 @@ def update_run(
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
     searcher = searcher_of(workspace, configuration, pinned, counts)
     searched = run.embed(searcher)
-    learned = cross_fitted(searcher, searched, load_groups(workspace))
+    asked, weights = cross_fitted(searcher, searched, load_groups(workspace))
     made = counts.made
-    for asked in learned.asked:
-        requests = (SearchRequest(query=query.query) for query in asked.queries)
-        found_all = replace(searcher, retriever=asked.settings).search_all(requests)
-        for query, found in zip(asked.queries, found_all, strict=True):
+    for queries, settings in asked:
+        requests = (SearchRequest(query=query.query) for query in queries)
+        found_all = replace(searcher, retriever=settings).search_all(requests)
+        for query, found in zip(queries, found_all, strict=True):
             # Cached scores of a model take no time, so only searches with calls are timed.
             run.add(query, found, timed=searcher.score is None or counts.made > made)
             made = counts.made
@@ -187,7 +187,7 @@ def update_run(
         "latency_ms": latency_ms,
         "usd_per_query": usd,
         "search_texts": run.search_texts,
-        "weights": learned.weights,
+        "weights": weights,
     }
     vectors = workspace.vector_index(configuration.vector_key)
     vectors.pin(f"run-{configuration.name}", pinned.vector_version)

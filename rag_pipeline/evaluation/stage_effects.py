@@ -112,7 +112,7 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return a variant's mean over the matched configurations by query id, None without a value."""
+    """Return a variant's mean over the matched configurations by query id."""
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

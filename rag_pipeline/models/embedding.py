@@ -154,7 +154,7 @@ def _embed_remotely(
     asking: Asking,
 ) -> None:
     """Embed inputs with concurrent requests. Send an input with an unusable vector once more."""
-    # All batches are made first, because a too long text must raise an error before any cost.
+    # All batches are made first: a text that is too long must raise an error before any cost.
     # An input that failed in an earlier run is sent alone, so other inputs do not fail with it.
     failures = asking.failures
     fresh = [key for key in missing if key not in failures]

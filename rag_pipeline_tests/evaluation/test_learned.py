@@ -67,15 +67,15 @@ def test_each_question_is_measured_with_weights_of_other_documents_questions(lea
         embed=cached(learned.embed("minilm", CallCounts(), "query")),
     )
     queries, groups = load_queries(learned), load_groups(learned)
-    made = cross_fitted(searcher, queries, groups)
-    assert sum(len(one.queries) for one in made.asked) == 60
-    of_fold = [{groups[q.query_id] for q in one.queries} for one in made.asked]
+    asked, _ = cross_fitted(searcher, queries, groups)
+    assert sum(len(own) for own, _ in asked) == 60
+    of_fold = [{groups[q.query_id] for q in own} for own, _ in asked]
     assert all(not a & b for a in of_fold for b in of_fold if a is not b)
     ranked = load_ranked(learned, "default")
-    for one in made.asked:
-        requests = [SearchRequest(query=q.query) for q in one.queries]
-        found = replace(searcher, retriever=one.settings).search_all(requests)
-        for query, again in zip(one.queries, found, strict=True):
+    for own, settings in asked:
+        requests = [SearchRequest(query=q.query) for q in own]
+        found = replace(searcher, retriever=settings).search_all(requests)
+        for query, again in zip(own, found, strict=True):
             kept = [(c.chunk_id, c.score) for c in ranked[query.query_id]]
             assert kept == [(c.chunk_id, c.score) for c in again.chunks]
 
@@ -91,6 +91,4 @@ def test_few_questions_leave_the_weights_as_they_are_set(learned):
     settings = learned.config.retrievers["learned"].model_copy(update={"minimum_queries": 61})
     queries = load_queries(learned)
     searcher: Any = SimpleNamespace(retriever=settings)
-    made = cross_fitted(searcher, queries, {})
-    assert [(one.queries, one.settings) for one in made.asked] == [(queries, settings)]
-    assert made.weights is None
+    assert cross_fitted(searcher, queries, {}) == ([(queries, settings)], None)

@@ -93,7 +93,7 @@ def test_a_server_that_refuses_more_room_says_so(cache: CallCache) -> None:
     with serving(faults=faults) as server:
         (bad,) = asked(["one two"], model(server.url), cache)
     assert "at most 10 tokens" in bad
-    assert "with max_output_tokens 10 the reply is cut" in bad
+    assert "the reply is cut at max_output_tokens 10" in bad
 
 
 def test_whole_json_is_whole_though_the_reply_ran_on(cache: CallCache) -> None:
