@@ -13,6 +13,7 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 """A reference to another sentence. An answer that holds such a reference is not complete."""
+_ONLY = re.compile(r"\b(?:only|solely|nur|lediglich|ausschließlich) $")
 _RUNS_ON = re.compile(
     r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
     r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
@@ -86,6 +87,8 @@ def asked_of(
             if found.groupdict().get("person", "") not in ("", *persons):
                 continue
             if asked is not None:
+                if only := _ONLY.search(sentence[: asked.answer]):
+                    asked = asked._replace(answer=only.start())
                 is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
                 parts = found.groupdict(default="")
                 is_clear = not is_vague(parts.get("s", ""), about)

@@ -23,7 +23,7 @@ _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
 _NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
 _UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
 _MEASURE = re.compile(
-    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|[A-Za-z]{4,12}s"
+    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|eur|gbp|usd|chf"
 )
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
@@ -221,7 +221,7 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
 def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
     """Return the German question for a cell without its mark. See `english`."""
     if _CURRENCY.fullmatch(heading.strip()):
-        return f"welcher Betrag in {heading.strip()} steht bei „{name}“"
+        return f"welcher Betrag steht bei „{name}“ unter „{heading.strip()}“"
     shown = re.sub(
         r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$",
         "nummer",
@@ -245,13 +245,15 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
 
 def _in_unit(heading: str, said: str, unit: str) -> str:
     """Return " in" with the unit of a bare number, which its heading or another column gives."""
-    own = _UNIT.search(heading)
+    own = _UNIT.search(heading.replace("_", " "))
     is_counted = re.search(
         r"(?:quantity|amount|stock|menge|anzahl|bestand)$", heading.strip(), re.I
     )
-    unit = own[0].strip(" ()[]:") if own else unit * bool(is_counted)
-    is_bare = re.fullmatch(r"[\d.,' ]+", said)
-    return f" in {unit}" if is_bare and _MEASURE.fullmatch(unit) else ""
+    shown = own[0].strip(" ()[]:") if own else ""
+    if not _MEASURE.fullmatch(shown):
+        shown = unit if is_counted and re.fullmatch(r"[^\W\d_]{1,14}[²³%]?", unit) else ""
+    shown = shown.upper() if shown in ("eur", "gbp", "usd", "chf") else shown
+    return f" in {shown}" if shown and re.fullmatch(r"[\d.,' ]+", said) else ""
 
 
 def _heading(heading: str) -> list[str]:

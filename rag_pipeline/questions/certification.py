@@ -28,6 +28,7 @@ from rag_pipeline.datamodels import Chunk, Document, GoldSpan
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
 from rag_pipeline.search.lexical_index.postings import idf
+from rag_pipeline.search.standing import amendments
 from rag_pipeline.search.tokenization import Tokenizer
 
 _PASSAGE = 400
@@ -99,6 +100,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder = tempfile.TemporaryDirectory(prefix="rag-questions-")
         self.refused: Counter[str] = Counter()
         self._tokenizer = Tokenizer(lexical)
+        self._documents: list[Document] = []
         self._texts: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._called: dict[str, frozenset[str]] = {}
@@ -113,6 +115,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         own = np.array(self._index.document_ids.to_pylist())
         self.is_alone = len(self._texts) == 1
         self._inside: dict[str, Any] = {d: own == d for d in self._texts}
+        self._amending = amendments(self._documents)
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
@@ -209,6 +212,8 @@ class Certifier(AbstractContextManager["Certifier"]):
         is_row: bool,
     ) -> str | None:
         inside = self._inside[gold.document_id]
+        for amending in self._amending.get(gold.document_id, ()):
+            inside = inside | self._inside[amending]
         named = self._is_named(terms, gold.document_id)
         found = [
             hit
@@ -298,6 +303,7 @@ class Certifier(AbstractContextManager["Certifier"]):
             )
 
     def _add(self, document: Document, chunks: Sequence[Chunk], contexts: Sequence[str]) -> None:
+        self._documents.append(document)
         self._texts[document.document_id] = document.text
         name = f"{document.title} {readable_name(document.document_id)}"
         self._names[document.document_id] = frozenset(self._tokenizer.tokenize(name))

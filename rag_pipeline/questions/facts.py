@@ -74,6 +74,8 @@ _OUTSIDE = re.compile(
     re.IGNORECASE,
 )
 """References to text outside of a section."""
+_STEP = re.compile(r"(?<=[.;:] )(?:\d{1,2}\.)+\d{0,2} (?=[A-ZÄÖÜ])")
+"""The number of a step or clause inside a section."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
 _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
@@ -245,7 +247,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         about = f"{heading} {document.title}"
         is_topic = is_first and _asks_for(heading, language)
         past = _section_end(spans, number, text) if is_topic else None
-        if past and _is_about(heading, body := plain(text[begin:past]), language):
+        if past and _is_about(heading, body := _STEP.sub("", plain(text[begin:past])), language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
         known = f"{about} {text}" if len(text) <= _SHORT_TEXT else about

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Document, ScoredChunk
 
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -83,7 +83,7 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def not_in_force(document_ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of superseded and replaced documents to the reason.
+    """Map the ids of superseded and replaced documents, and of drafts, to the reason.
 
     A document of an earlier year is left out, because it holds for its year.
     """
@@ -92,6 +92,7 @@ def not_in_force(document_ids: Collection[str]) -> dict[str, str]:
         d: kind
         for d, kind in standing.items()
         if kind == "superseded"
+        or _parts(d).kind == "draft"
         or (d in replaced and (kind != "old version" or not any(map(_YEAR.match, _parts(d).marks))))
     }
 
@@ -139,8 +140,8 @@ def asks_for(question: str, document_id: str) -> bool:
     return len(years) > 1 or not words.isdisjoint(_ASKS_FOR_OLD | named)
 
 
-def amendments(chunks: Iterable[ScoredChunk]) -> dict[str, set[str]]:
-    """Map the ids of amended documents among `chunks` to the ids of the documents that amend them.
+def amendments(chunks: Iterable[ScoredChunk | Document]) -> dict[str, set[str]]:
+    """Map the ids of amended documents of `chunks` to the ids of the documents that amend them.
 
     The name or title of an amending document contains a word such as `amendment` and the name or
     title of the amended document. For example, `Amendment 1 Lease.docx` amends `Lease.pdf`.

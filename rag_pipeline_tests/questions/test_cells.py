@@ -45,7 +45,7 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
     [
         ("parts.csv", "text/csv", PARTS, {
             ("what is the part number for “Oil filter element”", "FX-100"),
-            ("what is the unit price for “Water pump”", "131.00"),
+            ("what is the unit price in USD for “Water pump”", "131.00"),
             ("who is the supplier for “V-belt 1200 mm”", "Rothbury Belts"),
         }),
         ("staff.md", "text/markdown", STAFF, {
@@ -83,7 +83,7 @@ def test_the_gold_of_a_cell_is_its_row_and_the_question_names_the_table() -> Non
     rows = make_questions(documents, 6, Lexical()).rows
     asked = {row["query"].lower(): row for row in rows}
     (query,) = (q for q in asked if "water pump" in q)
-    assert "what is the unit price for “water pump”" in query
+    assert "what is the unit price in usd for “water pump”" in query
     assert "the table “spare parts”" in query
     (span,) = asked[query]["gold_spans"]
     assert PARTS[span["start"] : span["end"]] == "PM-902,Water pump,131.00,Ignis Parts"

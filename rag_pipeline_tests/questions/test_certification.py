@@ -196,3 +196,24 @@ def test_good_questions_pass(good, sample: list[Document], certifier: Certifier)
 )  # fmt: skip
 def test_the_reason_is_said(planted, reason: str, sample, certifier: Certifier) -> None:
     assert certifier.problem(*candidate(sample, planted)).startswith(reason)
+
+
+def test_a_value_that_an_amendment_states_again_is_ambiguous() -> None:
+    text = "# Lease of the Mill\n\nThe Tenant shall pay a monthly rent of 2,850 pounds.\n"
+    changed = "# Amendment 1 to the Lease of the Mill\n\nThe Tenant shall pay a monthly rent of 3,040 pounds.\n"
+    lease = Document("lease_mill.md", "a", text, "Lease of the Mill")
+    amendment = Document(
+        "amendment_lease_mill.md", "b", changed, "Amendment 1 to the Lease of the Mill"
+    )
+    start = text.index("The Tenant")
+    gold = GoldSpan(lease.document_id, start, len(text) - 1)
+    query = "According to “Lease of the Mill”, how much monthly rent must the Tenant pay?"
+    others = [
+        Document(f"{n}.md", str(n), f"# Note {n}\n\nThe {n} boats sail on {n} May.\n")
+        for n in range(2, 9)
+    ]
+    with Certifier([lease, *others], Lexical()) as certifier:
+        assert certifier.problem(query, gold, "2,850 pounds") is None
+    with Certifier([lease, amendment, *others], Lexical()) as certifier:
+        problem = certifier.problem(query, gold, "2,850 pounds")
+    assert problem == "ambiguous: amendment_lease_mill.md answers it as well"

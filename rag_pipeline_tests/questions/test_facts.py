@@ -103,3 +103,15 @@ def test_a_quantity_is_answered_with_its_bound_and_its_rate(text: str, answer: s
 def test_a_pronoun_is_no_person() -> None:
     text = "She decides within one day. Dana Lyle decides the rest. Mr Obi leads."
     assert persons_in(text) == {"Dana Lyle", "Mr Obi"}
+
+
+def test_a_section_is_answered_without_the_numbers_of_its_steps() -> None:
+    text = "# Guide\n\n## Line cleaning\n\nThe line is flushed first. 2.2 Cleaning takes a day.\n"
+    (fact,) = [f for f in read_facts(Document("a.md", "hash", text)) if f.kind == "section"]
+    assert fact.answer == "The line is flushed first. Cleaning takes a day."
+
+
+def test_an_answer_keeps_its_only() -> None:
+    text = "# Rules\n\nThe Agreement may be amended only by a paper that both parties sign.\n"
+    answers = {f.answer for f in read_facts(Document("a.md", "hash", text))}
+    assert "only by a paper that both parties sign." in answers
