@@ -49,7 +49,7 @@ _AT_ONCE_SECONDS = 0.05
 """Seconds that a search waits for a new release of at most `_AT_ONCE_CHUNKS` chunks."""
 _AT_ONCE_CHUNKS = 5_000
 _LOOK_SECONDS = {False: 0.1, True: 1.0}
-"""Seconds between a server's checks for a new release, by whether the store is a bucket."""
+"""Seconds between two checks of a server for a new release. True stands for buckets."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 

@@ -142,10 +142,10 @@ def read_queries(path: Path) -> list[QueryRecord]:
                 taken = f"line {first} already has it; expected another id"
                 mistakes.append(f"{where}: query_id: {_shown(query_id)}: {taken}")
             records.append(record)
+    if (more := len(mistakes) - _MAX_MISTAKES) > 0:
+        mistakes = [*mistakes[:_MAX_MISTAKES], f"(and {more} more)"]
     if mistakes:
-        more = len(mistakes) - _MAX_MISTAKES
-        tail = [f"(and {more} more)"] if more > 0 else []
-        raise InputError("\n".join(mistakes[:_MAX_MISTAKES] + tail))
+        raise InputError("\n".join(mistakes))
     if not records:
         raise InputError(f"{path}: it has no queries; expected one JSON object per line")
     return records

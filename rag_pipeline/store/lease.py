@@ -50,7 +50,12 @@ def lease(
     try:
         yield
     finally:
-        _leave(store)
+        with _guard:
+            held = _held[store.url, store.corpus]
+            last = held.pop()
+            if not held:
+                del _held[store.url, store.corpus]
+            last.__exit__(None, None, None)
 
 
 def _enter(store: Store) -> bool:
@@ -65,16 +70,6 @@ def _enter(store: Store) -> bool:
         lock.__enter__()
         _held[place] = [lock]
         return True
-
-
-def _leave(store: Store) -> None:
-    place = (store.url, store.corpus)
-    with _guard:
-        held = _held[place]
-        last = held.pop()
-        if not held:
-            del _held[place]
-        last.__exit__(None, None, None)
 
 
 def at_work(store: Store) -> str | None:

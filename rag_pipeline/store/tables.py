@@ -182,15 +182,14 @@ class Table:
         document then counts as stale. Return {} if there is no table.
         """
         wanted = self.at if version is None else version
-        key = self._files.address, self.name, "state", wanted
-        return read_once(key, lambda: self._state(wanted))
 
-    def _state(self, version: int | None) -> TableState:
-        table = self._open_if_created(version)
-        if table is None:
-            return {}
-        key = (self.name, _identity_of(table.schema), int(table.version))
-        return self._states.get(key, lambda: self._read_state(table))
+        def read() -> TableState:
+            if (table := self._open_if_created(wanted)) is None:
+                return {}
+            key = (self.name, _identity_of(table.schema), int(table.version))
+            return self._states.get(key, lambda: self._read_state(table))
+
+        return read_once((self._files.address, self.name, "state", wanted), read)
 
     def _read_state(self, table: Any) -> dict[str, DocumentState]:
         state: dict[str, DocumentState] = {}
