@@ -86,7 +86,7 @@ class ContextPart:
 def context_breakdown(
     workspace: Workspace, configuration: str, scores: Scores, groups: Mapping[str, str]
 ) -> list[ContextPart]:
-    """Return parts by the position of a context, and by the number and length of all contexts.
+    """Divide contexts by their position, and queries by the number and length of their contexts.
 
     Parts by position have the shares of relevant (high or medium) and of used contexts. Parts by
     number or length (in characters) have the scores of the queries. Return [] without judgements.
