@@ -18,6 +18,7 @@ from rag_pipeline.cli.console import (
     outside_capture,
     progress_bar,
     say,
+    set_verbose,
     show_next,
     tell,
     visible,
@@ -72,6 +73,8 @@ def run_corpus(
     check_models(config, configuration)
     if json_out:
         check_target("--json", json_out)
+    if verbose:
+        set_verbose(True)
     workspace = Workspace(config)
     with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
         results = _run(workspace, config, configuration, verbose)
