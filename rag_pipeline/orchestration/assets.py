@@ -57,6 +57,7 @@ from rag_pipeline.workspace import Workspace
 INTERRUPTS = (dg.DagsterExecutionInterruptedError, KeyboardInterrupt)
 """The exceptions of a canceled run."""
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
+_MATERIALIZED = dg.DagsterEventType.ASSET_MATERIALIZATION
 LOG_SECONDS = 30.0
 """Minimum seconds between two lines of progress in a run's log."""
 
@@ -171,6 +172,11 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
     wanted = [Step(name, partition) for partition in keys]
     several = len(wanted) > 1
+    if context.retry_number:  # the try before has made some of them
+        done = context.instance.get_records_for_run(run_id, of_type=_MATERIALIZED).records
+        events = [record.event_log_entry.dagster_event for record in done]
+        before = {event.partition for event in events if event and event.asset_key == key}
+        wanted = [step for step in wanted if step.partition not in before]
     made: dict[Step, Materialized] = {}
     failed: dict[Step, Exception] = {}
     for event in drive(
