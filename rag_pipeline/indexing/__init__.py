@@ -6,10 +6,10 @@ document is *orphaned* if the upstream table no longer has it. After a crash, un
 are still stale.
 """
 
+from rag_pipeline.indexing.documents import list_documents as list_documents
 from rag_pipeline.indexing.documents import listing_digest as listing_digest
 from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
 from rag_pipeline.indexing.documents import plan_documents as plan_documents
-from rag_pipeline.indexing.documents import why_no_documents as why_no_documents
 from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
 from rag_pipeline.indexing.lexical import update_lexical as update_lexical
 from rag_pipeline.indexing.loads import Loaded as Loaded

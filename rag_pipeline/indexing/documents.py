@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
@@ -106,19 +105,10 @@ def list_documents(config: CorpusConfig) -> Listing:
 
 def listing_digest(config: CorpusConfig) -> str:
     """Return the digest of `list_documents`, or "" if there is nothing to load."""
-    return read_once((id(config), "listing"), partial(_listed, config))[0]
-
-
-def why_no_documents(config: CorpusConfig) -> str:
-    """Return the error if there is nothing to load, or ""."""
-    return read_once((id(config), "listing"), partial(_listed, config))[1]
-
-
-def _listed(config: CorpusConfig) -> tuple[str, str]:
     try:
-        return list_documents(config).digest, ""
-    except ConfigError as error:
-        return "", str(error)
+        return read_once((id(config), "listing"), lambda: list_documents(config).digest)
+    except ConfigError:
+        return ""  # the load that follows raises the error
 
 
 def loaded_listing(workspace: Workspace) -> str | None:

@@ -30,24 +30,12 @@ _MOST = 20
 
 def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the alert sensors, which are on by default, or [] if the file names no webhook."""
-    config, now = workspace.config, following(workspace)
+    config = workspace.config
     if config.alerts is None:
         return []
-
-    def problems(instance: dg.DagsterInstance) -> list[str] | None:
-        try:
-            return _problems(now(), instance, one_run)
-        except RagPipelineError as error:
-            return [str(error)]
-
-    def sources() -> str:
-        try:
-            return sources_digest(now().config)
-        except RagPipelineError as error:
-            return str(error)
-
     variable = config.alerts.webhook_env
-    return [_failures(config, variable), _standstill(config.corpus, variable, sources, problems)]
+    standstill = _standstill(config.corpus, variable, following(workspace), one_run)
+    return [_failures(config, variable), standstill]
 
 
 def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
@@ -60,7 +48,11 @@ def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.Senso
     except OSError:
         return []
     found = re.search(r"""^[^#\n]*\bwebhook_env["']?:\s*["']?(\w+)""", text, re.MULTILINE)
-    return [_standstill(name, found[1], lambda: message, lambda _: [message])] if found else []
+
+    def now() -> Workspace:
+        raise ConfigError(message)
+
+    return [_standstill(name, found[1], now)] if found else []
 
 
 def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
@@ -118,10 +110,7 @@ def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventL
 
 
 def _standstill(
-    corpus: str,
-    variable: str,
-    sources: Callable[[], str],
-    look: Callable[[dg.DagsterInstance], list[str] | None],
+    corpus: str, variable: str, now: Callable[[], Workspace], one_run: bool = False
 ) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{corpus.replace('-', '_')}__standstill_alerts",
@@ -132,18 +121,23 @@ def _standstill(
     )
     @looking()
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        last, unchanged = LastLook(context, sources()), "nothing has changed since the last alert"
-        if last.is_valid:
-            return dg.SkipReason(unchanged)
-        problems = look(context.instance)
+        said = "nothing has changed since the last alert"
+        try:
+            workspace = now()
+            last = LastLook(context, sources_digest(workspace.config))
+            if last.is_valid:
+                return dg.SkipReason(said)
+            problems = _problems(workspace, context.instance, one_run)
+        except RagPipelineError as error:
+            last, problems = LastLook(context, ""), [str(error)]
         if problems is None:
             return dg.SkipReason("work is under way")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest != (last.said or ""):
             post(variable, corpus, _listed(problems))
-            unchanged = f"{len(problems)} problems posted"
+            said = f"{len(problems)} problems posted"
         last.keep(digest)
-        return dg.SkipReason(unchanged)
+        return dg.SkipReason(said)
 
     return standstill_alerts
 

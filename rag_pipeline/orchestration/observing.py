@@ -116,8 +116,6 @@ class Observer:
         self._graph: tuple[CorpusConfig, Graph] | None = None
         self._agreed: Agreed = {}
         self._last: Mapping[Step, str] | None = None
-        self._changed = False
-        """Whether the stale steps have changed since the observation began at the first step."""
 
     def graph(self, context: Context) -> Graph:
         """Return the graph of the code location, which has all dependencies that a user adds.
@@ -176,13 +174,10 @@ class Observer:
         if missing := no_documents(workspace.config):
             return missing, None
         stale = stale_steps(workspace)
-        self._changed = start > 0 and (self._changed or stale != self._last)
-        self._last = stale
-        least, end = MOST_SECONDS / 4, began + MOST_SECONDS
-        left = self._reconcile(context, stale, start, max(least, end - time.monotonic()))
-        if self._changed and not left:  # the steps before `start` show an older state
-            self._changed = False
-            left = self._reconcile(context, stale, 0, max(least, end - time.monotonic()))
+        if stale != self._last:  # the steps before `start` show an older state
+            self._last, start = stale, 0
+        rest = max(MOST_SECONDS / 4, began + MOST_SECONDS - time.monotonic())
+        left = self._reconcile(context, stale, start, rest)
         shown = f"; the UI shows {left} of {len(steps(workspace.config))} partitions so far"
         return summary(stale) + (shown if left else ""), left
 

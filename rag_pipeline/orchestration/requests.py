@@ -21,8 +21,8 @@ from functools import partial
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, fingerprint
-from rag_pipeline.errors import explained
-from rag_pipeline.indexing import listing_digest, loaded_listing, why_no_documents
+from rag_pipeline.errors import ConfigError, explained
+from rag_pipeline.indexing import list_documents, listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
@@ -272,8 +272,13 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
 
 def no_documents(config: CorpusConfig) -> str:
     """Return the reason why there is nothing to load, and who makes the files, or ""."""
-    reason = why_no_documents(config)
-    return f"{reason}; waiting for {', '.join(config.deps)}" if reason and config.deps else reason
+    if listing_digest(config):
+        return ""
+    try:
+        list_documents(config)
+    except ConfigError as error:
+        return f"{error}; waiting for {', '.join(config.deps)}" if config.deps else str(error)
+    return ""
 
 
 def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:
