@@ -23,7 +23,7 @@ _RUNS_ON = re.compile(
 _THINKS = re.compile(
     r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
     r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
-    r"undertakes|requests|intends)\b"
+    r"undertakes|intends)\b"
 )
 """A name before a verb of thought or speech. Only persons and organizations have such verbs."""
 _PRONOUNS = frozenset("I He She It We You They This That Who Er Es Sie Wir Ich Wer".split())

@@ -81,6 +81,11 @@ _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
 )
 """An initial or abbreviation at the end of a text. Its full stop does not end a sentence."""
+_LIMITED = re.compile(
+    r"\s*(?:However|Notwithstanding|Nevertheless|Except|Unless|This does not|Allerdings|Jedoch|"
+    r"Dies gilt nicht|Ausgenommen)\b"
+)
+"""The start of a sentence that limits the sentence before it."""
 _OPTION = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*] )?`?(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30})"
     r"[^\s`,]{0,20})`?(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
@@ -232,6 +237,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             or _UNENDED.search(sentence)
             or re.search(r"\w{3}(?<!Inc|Ltd)[.!?] ", sentence)
             or re.match(r"\s*[a-zäöü]", text[end : end + 80])
+            or _LIMITED.match(text, end)
         ):
             continue
         # "Darin enthalten ist …": a capital that the text has nowhere else may begin an adverb.

@@ -31,7 +31,7 @@ _RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
-    r"date)$",
+    r"date)$|.*\bclick here\b",
     re.IGNORECASE,
 )
 """A title that says where a document is attached, or is markup or a broken head line."""
@@ -146,7 +146,7 @@ def _words(title: str) -> list[str]:
 def _titles(document: Document, is_alone: bool) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
-    shown = re.sub(r"[“”„\"]", "", _REPLY.sub("", shown))
+    shown = re.sub(r"[“”„\"]|\|[\w-]+\|", "", _REPLY.sub("", shown))
     whole = " ".join(shown.split(" | ")[0].split())
     short = " ".join(_SITE.split(shown)[0].split() or shown.split())
     # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.

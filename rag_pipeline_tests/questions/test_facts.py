@@ -111,6 +111,11 @@ def test_a_section_is_answered_without_the_numbers_of_its_steps() -> None:
     assert fact.answer == "The line is flushed first. Cleaning takes a day."
 
 
+def test_a_sentence_that_the_next_one_limits_is_not_asked_about() -> None:
+    text = "# Lease\n\nThis lease ends 5 years after the start. However, either party may end it."
+    assert not [f for f in read_facts(Document("a.md", "hash", text)) if f.quantity]
+
+
 def test_an_answer_keeps_its_only() -> None:
     text = "# Rules\n\nThe Agreement may be amended only by a paper that both parties sign.\n"
     answers = {f.answer for f in read_facts(Document("a.md", "hash", text))}

@@ -33,6 +33,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         # Half a name, a heading, a number, a field of a form, a name of a machine's.
         ("d.md", "Board of Works Secrecy Agreement", BODY, ["Halvorsk’s agreement",
          "the Halvorsk agreement", "the Halvorsk–Dominion Energy agreement"]),
+        ("ropes.md", "Ropes |build-status| |docs|", "Doors are closed.", ["“Ropes”"]),
         ("e.md", "Table of Contents", "Doors are closed.", ["“e”"]),
         ("f.md", "8.2. Fire Doors", "Doors are closed.", ["“Fire Doors”"]),
         ("g.md", "Bid Title", "Doors are closed.", ["“g”"]),

@@ -73,7 +73,7 @@ SENTENCES: dict[str, set[str]] = {
         "How may the Agreement be amended?"
     },
     "The Agreement shall expire two (2) years from the first delivery.": {
-        "When will the Agreement expire?"
+        "How long after the first delivery will the Agreement expire?"
     },
     "The Buyer agrees that the Tenant may not keep animals in the flat.": {
         "May the Tenant keep animals in the flat?"
