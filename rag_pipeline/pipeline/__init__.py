@@ -1,1 +1,1 @@
-"""Define the assets of a corpus, and plan, make, inspect and clean up their steps."""
+"""Define the assets of a corpus. Plan, make, inspect and clean up their steps."""

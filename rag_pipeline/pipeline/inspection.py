@@ -1,7 +1,7 @@
-"""Find damage in a store and repair it.
+"""Find damage in a store, with a repair for each finding.
 
-A repair removes damaged builds, and the next run makes them again. A release that can't be served
-is removed, too. The newest intact release is then served.
+A repair removes a damaged build, and the next run makes the build again. A release that can't be
+served is removed, too. Then the newest intact release is served.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ from rag_pipeline.store import Table, TableState
 from rag_pipeline.workspace import Workspace
 
 _BUILT_AGAIN = "remove it; the next run builds it again"
-_LOST = "remove it; that release is lost"
+_LOST = "remove it; the release is lost"
 _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "context"]
 
 
 def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
-    """Return the damage in a corpus's store without changing the store.
+    """Return the damage in a corpus's store. Change nothing.
 
     The keys of every table are read. If `full` is True, each file is also compared with its hash.
     """
@@ -50,7 +50,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     findings += _refused(workspace, broken)
     if full:
         findings += _judged(workspace, broken | {f.place for f in findings})
-        # A repair may remove a broken table, so its pins are checked after the repair.
+        # The repair of a broken table may remove its pins, so they are checked after the repair.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += corrupt_calls(workspace)
     findings += _results(workspace, full)
@@ -85,14 +85,14 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
         if have != wanted:
             yield Finding(
                 table.name,
-                f"its vectors have {have} dimensions, but the embedding makes {wanted}",
+                f"its vectors have {have} dimensions, but the embedding has {wanted}",
                 "empty it; the next run fills it again",
                 table.ensure,
             )
 
 
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
-    """Yield the tables whose documents have rows of several origins, too few rows or too many."""
+    """Yield the tables in which documents have rows of several origins, or a wrong row count."""
     for step in steps(workspace.config):
         if not step.row.open_partition:
             continue
@@ -127,7 +127,7 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 
 
 def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
-    """Yield the content that a blocking check has refused. No run can use such content."""
+    """Yield the content that a blocking check refused. No run can use such content."""
     for step in steps(workspace.config):
         if broken.intersection(_read_for(workspace.config, step)):
             continue
@@ -139,7 +139,7 @@ def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
 
 
 def _remove(workspace: Workspace, step: Step) -> None:
-    """Remove the content of a step, so that the next run makes it again."""
+    """Remove the content of a step. The next run makes the content again."""
     key = step.key(workspace.config)
     if step.row.table is not None:
         workspace.store.drop_table(step.store_name)
@@ -173,7 +173,7 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
 
 
 def _read_for(config: CorpusConfig, step: Step) -> set[str]:
-    """Return the names of a step's table and of all tables that it is built from."""
+    """Return the names of a step's table and of all tables before it."""
     before = (_read_for(config, one) for one in upstream(config, step) if one.row.table)
     return {step.store_name}.union(*before)
 
@@ -255,11 +255,11 @@ def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Fi
             yield Finding(place, str(error), _LOST, remove)
             continue
         if full and (altered := workspace.store.changed_files(release.files)):
-            problem = f"{len(altered)} of its files are gone or altered ({altered[0]})"
+            problem = f"{len(altered)} of its files are missing or altered ({altered[0]})"
             yield Finding(place, problem, _LOST, remove)
             continue
         if gone := list(_gone_versions(workspace, release, broken)):
-            yield Finding(place, f"{' and '.join(gone)} is gone", _LOST, remove)
+            yield Finding(place, f"{' and '.join(gone)} is missing", _LOST, remove)
             continue
         path = release.pinned.lexical_path
         torn = _lexical_problem(workspace, path, full) if path else None
@@ -281,9 +281,8 @@ def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> 
         wanted.append((workspace.documents().name, pinned.documents_version))
     for name, version in wanted:
         table = workspace.store.table(name, None)
-        # If the newest version is intact, so are the files that an older version shares with it.
-        readable = table.has_version(version, whole=name in broken)
-        if not readable:
+        # If the newest version is intact, its files in an older version are intact, too.
+        if not table.has_version(version, whole=name in broken):
             yield f"{name} at version {version}"
 
 
@@ -313,4 +312,4 @@ def _served(workspace: Workspace, whole: Sequence[Release], full: bool) -> Itera
         yield Finding(CURRENT, problem, f"serve {newest}", mend)
     else:
         mend = partial(workspace.store.remove_file, CURRENT)
-        yield Finding(CURRENT, problem, "remove it; the next run releases", mend)
+        yield Finding(CURRENT, problem, "remove it; the next run makes a release", mend)

@@ -1,7 +1,8 @@
-"""Find corrupt files of a store by comparing each file with the hash of its first write.
+"""Find corrupt files of a store: compare each file with the hash of its first write.
 
-The repair restores a corrupt table's newest intact version. If there is none, the next run builds
-the table again from the documents and the call cache. `unhashed` names the tables without hashes.
+A repair restores the newest intact version of a corrupt table. If there is none, the next run
+builds the table again from the documents and the call cache. `unhashed` lists tables without
+hashes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +25,7 @@ _TAGS = "_refs/tags"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A damaged part of a store, with the problem, the cure in words, and the repair function."""
+    """A damaged part of a store, with the problem, the remedy in words, and the repair function."""
 
     place: str
     problem: str
@@ -34,14 +35,11 @@ class Finding:
 
 
 def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
-    """Return a finding about a table. Its repair restores version `older` of the table.
-
-    If `older` is None, the repair calls `drop`, which drops the table.
-    """
+    """Return a finding about a table. The repair restores version `older`, or drops the table."""
     if older is None:
         again = "remove it; the next run builds it again from the documents and the call cache"
         return Finding(table.name, problem, again, drop)
-    cure = f"go back to its version {older}; the next run does the rest"
+    cure = f"restore its version {older}; the next run adds the rest"
     return Finding(table.name, problem, cure, partial(table.restore, older))
 
 
@@ -62,7 +60,7 @@ def _corrupt(
     place = f"tables/{table.name}.lance"
     try:
         versions = {v: {f"{place}/{f}" for f in files} for v, files in table.files().items()}
-        # Files that a cleanup removed are in no version.
+        # A file that is in no version was removed by a cleanup.
         bad = {*altered, *(path for path in gone if any(path in f for f in versions.values()))}
     except StoreError:
         if altered:
@@ -98,16 +96,16 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
         ]
         torn = [path for path in paths if not _is_pin(workspace, path)]
         if not torn and _refuses_pins(store.table(name, None)):
-            torn = paths  # Lance does not say which one it can't read
+            torn = paths  # Lance does not name the unreadable pin
         for path in torn:
-            cure = "remove it; the version is then pinned again"
+            cure = "remove it; the repair then pins the version again"
             yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
     for tag, pinned in _wanted_pins(workspace):
         for table, version in releases.pinned_tables(workspace, pinned):
             if not table.has_version(version) or _refuses_pins(table):
                 continue
             if (_pins(table) or {}).get(tag) != version:
-                problem = f"version {version} is not pinned for {tag}: clean-up may remove it"
+                problem = f"version {version} is not pinned for {tag}; a cleanup may remove it"
                 pin = partial(table.pin, tag, version)
                 yield Finding(table.name, problem, "pin it again", pin)
 
@@ -120,7 +118,7 @@ def _is_pin(workspace: Workspace, path: str) -> bool:
 
 
 def _refuses_pins(table: Table) -> bool:
-    """Return whether a table can be opened but its pins can't be read."""
+    """Return whether a table is readable but its pins are not."""
     with suppress(StoreError):
         table.dataset()
         return _pins(table) is None
@@ -131,7 +129,7 @@ def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
     for release in readable(workspace):  # `inspect` reports unreadable releases
         yield release.release_id, release.pinned
     for name in workspace.config.all_configurations:
-        with suppress(StoreError, TypeError):  # the run of an earlier version of rag_pipeline
+        with suppress(StoreError, TypeError):  # a run of an earlier version of rag_pipeline
             if pinned := RUN.note(workspace, name).get("pinned"):
                 yield f"run-{name}", Pinned(**pinned)
 
@@ -143,7 +141,7 @@ def _pins(table: Table) -> dict[str, int] | None:
 
 
 def unhashed(workspace: Workspace) -> list[str]:
-    """Return the sorted names of tables without hashes, whose corruption cannot be found."""
+    """Return the sorted names of tables without hashes. Their corruption cannot be found."""
     store = workspace.store
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 
@@ -162,23 +160,22 @@ def _damaged_calls(database: Database) -> Iterator[Finding]:
         database.check()
         answers, charges = damaged_answers(database), damaged_charges(database)
     except StoreError as error:
-        cure = "keep the readable answers and charges; lost answers are asked for again"
+        cure = "keep the readable answers and charges; later runs pay again for lost answers"
         yield Finding(
             place, str(error), cure, None if database.is_shared else partial(salvage, database)
         )
         return
     for count, what, then, mend in (
-        (len(answers), "answers", "are asked for again when they are needed",
+        (len(answers), "answers", "later runs pay again for the answers that they need",
          partial(database.delete, schema.answers.c.key, answers)),
-        (len(charges), "charges", "no longer count as spent",
+        (len(charges), "charges", "they no longer count as spent",
          partial(database.delete, schema.charges.c.id, charges)),
     ):  # fmt: skip
         if count:
-            yield Finding(
-                place, f"{count} {what} do not match their hashes", f"drop them; they {then}", mend
-            )
+            problem = f"{count} {what} do not match their hashes"
+            yield Finding(place, problem, f"delete them; {then}", mend)
 
 
 def _said(paths: Collection[str]) -> str:
     names = ", ".join(path.partition(".lance/")[2] for path in sorted(paths)[:3])
-    return f"{len(paths)} of its files are gone or altered ({names})"
+    return f"{len(paths)} of its files are missing or altered ({names})"

@@ -27,13 +27,13 @@ Rows = list[dict[str, Any]]
 
 
 class Details(NamedTuple):
-    """A small table. If it is long, Dagster shows it only after a click."""
+    """A small table. Dagster shows a long one only after a click."""
 
     rows: Rows
 
 
 MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Details
-"""Dagster shows rows that share their fields as a table, texts as a list, dictionaries as JSON."""
+"""Dagster shows rows with the same fields as a table, texts as a list, a dictionary as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return a text that a table does not break into lines, or any other value unchanged."""
+    """Return a text without places for line breaks, or any other value unchanged."""
     if not isinstance(value, str):
         return value
     whole = value.replace(" ", "\N{NO-BREAK SPACE}")
@@ -90,16 +90,13 @@ def _leaderboard_row(
 
 
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
-    """Return {name: records}, or {} if there are none. All records have the same fields."""
+    """Return {name: records}, or {} if there are no records. All records have the same fields."""
     kept = [dict(record) for record in records]
     return {name: Details(kept)} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
-    """Return the first `limit` messages and the number of the others under `name`.
-
-    Return {} if there are no messages.
-    """
+    """Return the first `limit` items and the number of the others under `name`, or {} for none."""
     if not items:
         return {}
     more = [f"and {len(items) - limit} more"] if len(items) > limit else []
@@ -122,7 +119,7 @@ def report_metadata(report: Report) -> dict[str, MetadataValue]:
 
 
 def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
-    """Return the tokens and cost of charged calls, or {} without charged calls.
+    """Return the tokens and cost of charged calls, or {} if there are none.
 
     `cost_usd` leaves out calls with an unknown price. `calls_of_unknown_price` counts these calls.
     """

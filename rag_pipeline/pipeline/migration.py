@@ -1,8 +1,8 @@
 """Predict the gain and cost of another embedding from a sample of the chunks.
 
-The sample alternates between whole documents that answer questions and whole documents that do not.
-Both models search only the sample, once per question. The sample's vectors stay in the call cache,
-so a run that builds the new index does not pay for them again.
+The sample has whole documents, alternately with and without gold spans. Both models search only the
+sample, once per question. The sample's vectors stay in the call cache, so a run that builds the new
+index does not pay for them again.
 """
 
 import random
@@ -37,10 +37,10 @@ _TEXTS_AT_ONCE = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The predicted gain and cost of a migration.
+    """The predicted gain and cost of a migration to another embedding.
 
     `shares` are the shares (0 to 1) of `questions` that the old and the new model answer. Both
-    search `sampled` of all `chunks`. The migration still has to embed `left` texts with `tokens`
+    search `sampled` of all `chunks`. A run would have to embed `left` more texts with `tokens`
     tokens. `usd` is None if the price is unknown. `seconds` is None if the sample needed no call.
     """
 
@@ -67,7 +67,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     key = configuration.vector_key
     table = workspace.vector_index(key)
     if not table.exists():
-        raise StoreError(f"vectors of {key} are not built; run: rag run {workspace.config.where}")
+        raise StoreError(f"{key} has no vectors; run: rag run {workspace.config.where}")
     sizes = {document_id: state.rows for document_id, state in table.state().items()}
     queries = [query for query in load_queries(workspace) if query.gold_spans]
     about = {d for query in queries for d in query.answering_documents}
@@ -77,8 +77,8 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     asked = [query for query in queries if relevant[query.query_id]]
     if not asked:
         raise StoreError(
-            f"{workspace.config.corpus}: no question has its gold among the {len(rows)} sampled "
-            f"chunks; without questions the gain is unknown: see `rag questions`"
+            f"{workspace.config.corpus}: no question has a gold span in the {len(rows)} sampled "
+            f"chunks, so the gain is unknown; add questions: see `rag questions`"
         )
     texts = [text for batch in rows.to_batches() for text in indexed_texts(batch)]
     documents = rows.column("document_id").to_pylist()
@@ -123,7 +123,7 @@ def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
                 f"{config.where}: no embedding {name!r}; there are: {', '.join(config.embeddings)}"
             )
     if old == new:
-        raise ConfigError(f"{config.where}: the embeddings to compare are both {old!r}")
+        raise ConfigError(f"{config.where}: both embeddings are {old!r}; name two embeddings")
     for configuration in config.all_configurations.values():
         if configuration.embedding == old:
             return configuration
@@ -131,7 +131,7 @@ def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
 
 
 def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
-    """Return the ids of documents that have at most `most` chunks in total, or of one larger one.
+    """Return the ids of documents with at most `most` chunks in total, but at least one id.
 
     Documents in `about` alternate with other documents. The same documents always give the same
     sample, so its texts are embedded only once.
@@ -162,7 +162,7 @@ def _answered(
 
 
 def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedTokens]:
-    """Return the number of texts that the new model has not embedded, and their tokens."""
+    """Return the number of texts without a vector of the new model, and their tokens."""
     dry = RecordingCache.of(workspace.cache)
     embedder = workspace.embedder(new)
     model = priced_model(workspace, workspace.config.embeddings[new])

@@ -1,7 +1,4 @@
-"""List the steps of a corpus in the order of the data flow, and find the stale steps.
-
-Plans, runs, sensors and the UI use these functions.
-"""
+"""List the steps of a corpus in the order of the data flow, and find the stale steps."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 FAILED_BEFORE = "failed judgements are asked for again"
-"""The reason to run a step in which only failed judgements are missing."""
+"""The reason to run a step that lacks only failed judgements."""
 
 STOPPED_BEFORE = "the last run stopped before it"
 """The reason to run a step if a run ended after the steps that it reads."""
@@ -54,7 +51,7 @@ class StepPlan(NamedTuple):
 
     must_run: bool
     why: str = ""
-    """Why unchanged documents are stale."""
+    """The reason if unchanged documents are stale."""
     documents: Plan | None = None
 
 
@@ -83,7 +80,7 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
 
 
 def readers(config: CorpusConfig, step: Step) -> list[Step]:
-    """Return the steps that cannot be made if a step fails, in the order of the data flow."""
+    """Return the steps that need the result of a step, in the order of the data flow."""
     behind = [step]
     for each in steps(config):
         if each.row.needs_all_inputs and not {*behind}.isdisjoint(upstream(config, each)):
@@ -92,7 +89,7 @@ def readers(config: CorpusConfig, step: Step) -> list[Step]:
 
 
 def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
-    """Return the reason why a step runs again. The `running` steps run before it.
+    """Return the reason for running a step again after the `running` steps.
 
     Return "" if the step runs for the first time. Return "" also for the queries, and for tables,
     because the plan of a table contains the reason.
@@ -121,7 +118,7 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
 
 
 def is_incomplete(workspace: Workspace, step: Step) -> bool:
-    """Return whether only failed judgements are missing in the result of a step.
+    """Return whether the result of a step lacks only failed judgements.
 
     Later steps do not wait for these judgements. A later run asks for them again.
     """
@@ -138,10 +135,10 @@ NOTHING_PENDING = Plan((), (), 0)
 def pending_documents(
     workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
 ) -> dict[Step, Plan]:
-    """Return the plans that the tables of the chosen steps have if all chosen steps run.
+    """Return the plans of the tables among the chosen steps if all chosen steps run.
 
-    `chosen` has the order of the data flow. If `as_loaded` is True, the caller knows that no file
-    has changed since the last load.
+    `chosen` has the order of the data flow. If `as_loaded` is True, no file has changed since the
+    last load.
     """
     config = workspace.config
     pending: dict[Step, Plan] = {}
@@ -181,7 +178,7 @@ class FileChanges(NamedTuple):
 
 
 def changed_files(workspace: Workspace) -> FileChanges:
-    """Compare the loaded documents with the built tables. Empty and missing tables are left out."""
+    """Compare the loaded documents with the built tables. Ignore empty and missing tables."""
     copies = find_copies(workspace)
     loaded = {d: s for d, s in workspace.documents().state().items() if d not in copies}
     edited: set[str] = set()
@@ -216,8 +213,8 @@ def stale_steps(workspace: Workspace) -> dict[Step, str]:
     """Return the steps that a run would make, each with the hash of its inputs.
 
     The steps are in the order of the data flow. They include the steps that read a stale step, and
-    those that a defect in a plugin keeps from being planned. No file is opened if all names, sizes
-    and times are the same as in the last load. Changes during the look are not seen.
+    the steps that cannot be planned because of a defect in a plugin. No file is opened if all
+    names, sizes and times are the same as in the last load. Changes during this call do not count.
     """
     loaded = indexing.loaded_listing(workspace)
     as_loaded = loaded is not None and loaded == indexing.listing_digest(workspace.config)
@@ -248,7 +245,7 @@ def made_from(workspace: Workspace, step: Step, stale: Mapping[Step, str]) -> st
     """Return the hash of a step's inputs and of the hashes of the `stale` steps that it reads."""
     try:
         own = step.row.made_from(workspace, step.key(workspace.config))
-    except Exception:  # noqa: BLE001 (a plugin's own)
+    except Exception:  # noqa: BLE001 (a plugin may raise any error)
         own = ()  # an input does not exist yet, or a plugin has a defect
     before = [stale[b] for b in upstream(workspace.config, step) if b in stale]
     return fingerprint(step.store_name, *map(str, own), *before)

@@ -1,7 +1,7 @@
 """List the assets of a corpus. Each row has an asset's inputs, partitions, plan, checks and texts.
 
-Plans, Dagster's definitions and sensors, the command line's texts, costs and retention are derived
-from these rows. A new asset needs a row and a function that makes it.
+Plans, Dagster's definitions and sensors, the command line's texts, costs and retention read these
+rows. A new asset needs a row and a function that makes the asset.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _methods(stages: Sequence[str], config: CorpusConfig, key: Key) -> list[Sett
 
 
 def _table_asset(name: str) -> "partial[Asset]":
-    """Return an incomplete row for a table that is built document by document."""
+    """Return the common part of a row for a table that is built document by document."""
     open_partition = indexing.TABLES[name]
 
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
@@ -77,7 +77,7 @@ def _table_asset(name: str) -> "partial[Asset]":
 
 
 def _results_asset(made: JudgedResults) -> "partial[Asset]":
-    """Return an incomplete row for a file that holds model results for each query."""
+    """Return the common part of a row for a file with a model's results for each query."""
     return partial(
         Asset,
         name=made.name,
@@ -327,7 +327,7 @@ _ROWS = (
         is_current=lambda workspace, _: is_current(workspace),
         place=lambda _: CURRENT,
         update=updates.publish_release,
-        # Before the gate: the store does not grow while the gate refuses releases.
+        # Before the gate, because the store must not grow while the gate refuses releases.
         cleanup="before",
         made_from=_release_inputs,
         methods=lambda config, key: [f"manifest {FORMAT}"],
@@ -364,7 +364,7 @@ def asset_of(name: str) -> Asset:
 def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
     """Return the names of the configurations that read a partition of an asset.
 
-    An asset that is not in `ASSETS` is treated as partitioned by configuration.
+    An asset that is not in `ASSETS` counts as partitioned by configuration.
     """
     level = ASSETS[asset].partitioned_by if asset in ASSETS else "configuration"
     return tuple(config.readers(level, partition))

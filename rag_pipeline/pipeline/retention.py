@@ -1,7 +1,7 @@
 """Find and remove unneeded parts of a store, by the corpus file's `retention`.
 
-The served release and the builds of the current documents and settings always stay. Builds that a
-remaining release or a configuration's last run pins stay, too.
+The served release and the builds of the current documents and settings always stay. The pinned
+builds of a remaining release or of a configuration's last run stay, too.
 """
 
 import shutil
@@ -25,14 +25,14 @@ from rag_pipeline.release.publishing import forget
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
-"""Minimum share of unused answers (0 to 1) for which a sweep looks for removable answers."""
+"""A sweep looks for removable answers only above this share (0 to 1) of unused answers."""
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
 class Freed(NamedTuple):
     """A removed part of a store: its kind, name, reason and size in bytes.
 
-    A dry run also lists parts that stay for now, with the time in UTC after which they may go.
+    A dry run also lists parts that stay for now, with the time in UTC of their removal.
     """
 
     what: str
@@ -43,7 +43,7 @@ class Freed(NamedTuple):
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
-    """Remove and return every part that is past its time. If `dry_run` is True, remove nothing."""
+    """Remove and return every expired part. If `dry_run` is True, remove nothing."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
@@ -56,10 +56,10 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
 
 
 def sweep(workspace: Workspace) -> list[Freed]:
-    """Remove and return releases, indexes, results, tables and cached calls past their time.
+    """Remove and return expired releases, indexes, results, tables and cached calls.
 
-    No cached calls are removed if less than `WORTH_SWEEPING` of them are past their time. This
-    function leaves superseded versions of tables to `Table.compact`.
+    Remove no cached calls if a share of less than `WORTH_SWEEPING` has expired. `Table.compact`
+    removes superseded versions of tables.
     """
     freed = _swept(workspace, dry_run=False)
     freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run=False)
@@ -83,10 +83,7 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
 
 
 def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
-    """Return the releases to keep and the releases to forget, newest first.
-
-    Neither list contains unreadable releases.
-    """
+    """Return the readable releases to keep and the readable releases to remove, newest first."""
     found = list(readable(workspace))
     wanted = {r.release_id for r in found[: workspace.config.retention.keep_releases]}
     with suppress(RagPipelineError):
@@ -126,7 +123,7 @@ class _Stray(NamedTuple):
     paths: Iterable[str]
     """Paths relative to the store."""
     changed: str = ""
-    """Added to each path. The last change of the resulting file or folder counts."""
+    """The ending of the path that has the time of the last change."""
 
 
 def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
@@ -146,7 +143,7 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
                _stray_results(workspace)),
         _Stray("table", unlisted, retention.keep_days,
                lambda path: store.drop_table(_name_of(path)), tables, "/_versions"),
-        # At least a day, because an active run needs its own values.
+        # An active run needs its own values, so they stay for at least a day.
         _Stray("step values", "of a run that did not finish", max(retention.keep_days, 1), folder,
                steps_left),
         _Stray("leftover", "of a build that was killed", 1, folder, store.files.leftovers()),
@@ -178,7 +175,7 @@ def _stray_indexes(workspace: Workspace, kept: Sequence[Release]) -> Iterator[st
 
 
 def _stray_results(workspace: Workspace) -> Iterator[str]:
-    """Yield the paths of results whose configuration is no longer in the corpus file."""
+    """Yield the paths of results of configurations that the corpus file lacks."""
     store, config = workspace.store, workspace.config
     checked = {step.store_name for step in steps(config)}
     known = {"checks": checked, FOLDER: checked}
@@ -192,7 +189,7 @@ def _stray_results(workspace: Workspace) -> Iterator[str]:
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
-    """Return whether the corpus file lacks the variant that a table belongs to."""
+    """Return whether the corpus file lacks a variant of a table."""
     asset, _, partition = name.removeprefix("quarantine.").partition(".")
     row = ASSETS.get(asset)
     if row is None or row.table is None or row.partitioned_by is None:
@@ -223,7 +220,7 @@ def _unused_since(workspace: Workspace) -> int:
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
     """Return the keys of cached calls that were unused for `calls_days` and that no text needs.
 
-    Return an empty set if less than `share` (0 to 1) of all cached calls were unused for so long.
+    Return an empty set if less than `share` (0 to 1) of all cached calls were unused for this time.
     """
     cache = workspace.cache
     if not cache.database.exists:
@@ -246,7 +243,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
-    """Remove this machine's copies of BM25 indexes that are no longer in the bucket."""
+    """Remove this machine's copies of BM25 indexes that the bucket lacks."""
     store = workspace.store
     paths = set(workspace.lexical_paths())
     before = time.time() - workspace.config.retention.version_hours * _HOUR

@@ -134,8 +134,8 @@ _MULTILINGUAL = {
 class Choices:
     """The choices in a new corpus file.
 
-    `model` is the embedding, `minilm` or `e5`. BM25 stems each text by its own language if the
-    languages are `mixed`. Files that match a glob of `exclude` are not indexed.
+    `model` is the embedding, `minilm` or `e5`. If the languages are `mixed`, BM25 stems each text
+    by its own language. Files that match a glob of `exclude` are not indexed.
     """
 
     model: str = "minilm"
@@ -155,8 +155,8 @@ def write_corpus_file(
 ) -> None:
     """Write a corpus file and its schema.
 
-    The commands in the file's comments name the file as `shown`. The given paths are relative to
-    the working directory. Raise the errors of `check_choices`.
+    The commands in the file's comments contain `shown` as the file's path. The paths in the
+    arguments are relative to the working directory. Raise the errors of `check_choices`.
     """
     check_choices(name, documents, queries, target, force)
     target = target.expanduser()
@@ -182,11 +182,11 @@ def check_choices(
 ) -> None:
     """Raise ConfigError for a bad name, a missing path or a bad target.
 
-    A target that exists is bad unless `force` is True. Raise InputError if a line of the queries
-    file is invalid.
+    If `force` is False, the target must not exist. Raise InputError if a line of the queries file
+    is invalid.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
+        raise ConfigError(f"corpus name {name!r}: use 1 to 64 letters, digits, '_' or '-'")
     if not documents.expanduser().exists():
         raise ConfigError(f"--documents {documents}: no such folder or file")
     if queries is not None:
@@ -195,7 +195,7 @@ def check_choices(
         read_queries(queries.expanduser())
     target = target.expanduser()
     if target.suffix not in (".yaml", ".yml"):
-        raise ConfigError(f"--output {target}: name a file that ends in .yaml")
+        raise ConfigError(f"--output {target}: use a file name that ends in .yaml")
     check_target("--output", target)
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; name another --output, or replace it with --force")
@@ -209,7 +209,7 @@ def write_schema(target: Path) -> None:
 def check_target(option: str, target: Path) -> None:
     """Raise ConfigError if an option's target is a folder, or if its parent folder is missing."""
     if target.is_dir():
-        raise ConfigError(f"{option} {target}: is a folder; name a file in it")
+        raise ConfigError(f"{option} {target} is a folder; name a file in it")
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"{option} {target}: there is no folder {folder}")
@@ -257,7 +257,7 @@ def _relative(path: Path, folder: Path) -> str:
     try:
         str(absolute).encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{path}: the file can't name a path that is not UTF-8") from None
+        raise ConfigError(f"{path}: the path is not UTF-8; rename the file or folder") from None
     for parent in (folder, Path(os.path.realpath(folder))):
         if absolute.is_relative_to(parent):
             return absolute.relative_to(parent).as_posix()

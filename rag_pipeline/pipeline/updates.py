@@ -1,4 +1,4 @@
-"""Make each asset by a call of its domain function, and return the metadata of the result.
+"""Make each asset, and return the metadata of the result.
 
 `rag_pipeline.indexing` builds the tables with rows per document.
 """
@@ -48,12 +48,12 @@ _CHARTED = 20
 
 
 def documents(workspace: Workspace, _: Key, todo: Plan | None) -> Materialized:
-    """Load new and changed documents, and drop deleted documents."""
+    """Load new and changed documents, and remove deleted documents."""
     return _documents_outcome(workspace, indexing.update_documents(workspace, todo))
 
 
 def _documents_outcome(workspace: Workspace, report: Report) -> Materialized:
-    """Return the result of a load, over all its shards."""
+    """Return the result of a load of all its shards."""
     state = workspace.documents().state()
     copies = find_copies(workspace)
     quarantine = workspace.quarantine("documents")
@@ -80,7 +80,7 @@ def table(
     key: Key,
     todo: Plan | None,
 ) -> Materialized:
-    """Build the rows of a table's stale documents, and drop the rows of orphaned documents."""
+    """Build the rows of a table's stale documents, and remove the rows of orphaned documents."""
     partition = open_partition(workspace, key)
     todo = todo or indexing.plan(partition)
     report, state = indexing.update_partition(partition, todo)
@@ -88,7 +88,7 @@ def table(
 
 
 def table_outcome(partition: TablePartition, state: TableState, report: Report) -> Materialized:
-    """Return the result of building a table, over all its shards."""
+    """Return the result of building a table from all its shards."""
     return Materialized(
         state_digest(state),
         {
@@ -177,7 +177,7 @@ def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
 
 
 def answer_presence(workspace: Workspace, key: Key) -> Materialized:
-    """Measure a run by gold spans, or by the judge's labels if there is a judge."""
+    """Measure a run by the judge's labels, or by gold spans without a judge."""
     judge = workspace.config.evaluation.judge
     labels = quality.load_labels(workspace, key) if judge is not None else None
     summaries = quality.update_scores(workspace, key, labels)
@@ -203,7 +203,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
     version = board.digest
     with suppress(NotReleasedError, UnexpectedError):
-        # The release depends on the best build alone: other scores must not make it look stale.
+        # The release depends only on the best build, so other scores must not make it stale.
         version = candidate_digest(workspace)
     return Materialized(
         version,
@@ -296,9 +296,9 @@ def shards_of_table(
 
     def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
         todo = indexing.plan(open_partition(workspace, key))
-        told = f"{counted(len(todo.stale), 'document')} stale, {len(todo.orphaned)} orphaned, "
-        told += f"{todo.waiting} waiting, {todo.current} current"
-        return todo.shards, {"orphaned": list(todo.orphaned)}, told
+        counts = f"{counted(len(todo.stale), 'document')} stale, {len(todo.orphaned)} orphaned, "
+        counts += f"{todo.waiting} waiting, {todo.current} current"
+        return todo.shards, {"orphaned": list(todo.orphaned)}, counts
 
     def build(workspace: Workspace, key: Key, shard: Sequence[str]) -> Report:
         partition = open_partition(workspace, key)

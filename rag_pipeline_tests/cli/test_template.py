@@ -123,16 +123,16 @@ def test_a_store_in_a_bucket_and_one_in_the_home(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a b", "--documents", "documents"], "'a b' can't name a corpus"),
-        (["../x", "--documents", "documents"], "'../x' can't name a corpus"),
-        (["x" * 65, "--documents", "documents"], "can't name a corpus: use 1 to 64 letters"),
+        (["a b", "--documents", "documents"], "corpus name 'a b': use 1 to 64"),
+        (["../x", "--documents", "documents"], "corpus name '../x': use 1 to 64"),
+        (["x" * 65, "--documents", "documents"], "x': use 1 to 64 letters"),
         (["acts", "--documents", "absent"], "--documents absent: no such folder or file"),
         (["acts", "--documents", "documents", "--queries", "q"], "--queries q: no such file"),
         (["acts", "--documents", "documents", "--queries", "bad.jsonl"], "bad.jsonl:1: not valid"),
         (["taken", "--documents", "documents"], "taken.yaml exists; name another --output"),
         (["acts", "--documents", "documents", "--output", "no/a.yaml"], "there is no folder"),
         (["acts", "--documents", "documents", "--output", "dir.yaml"], "is a folder; name a file"),
-        (["acts", "--documents", "documents", "--output", "acts"], "name a file that ends in .y"),
+        (["acts", "--documents", "documents", "--output", "acts"], "a file name that ends in .y"),
     ],
 )
 def test_mistakes_write_nothing(here: Path, arguments: list[str], message: str) -> None:

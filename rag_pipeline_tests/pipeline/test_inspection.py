@@ -70,7 +70,7 @@ def test_a_table_whose_newest_data_is_gone_goes_back_to_what_is_whole(workspace)
     table.replace(["0000.txt"], rows)
     files(workspace, f"tables/{CONTEXTS}.lance/data/*")[-1].unlink()
     said = mend(workspace)
-    assert "go back to its version" in said[CONTEXTS].cure
+    assert "restore its version" in said[CONTEXTS].cure
     assert_works_again(workspace)
 
 
@@ -120,7 +120,7 @@ def test_vectors_of_another_dimension_are_started_afresh(workspace):
     other = workspace.store.table(VECTORS, vector_schema(8))
     other.ensure()
     said = mend(workspace)
-    assert "have 8 dimensions, but the embedding makes 384" in said[VECTORS].problem
+    assert "have 8 dimensions, but the embedding has 384" in said[VECTORS].problem
     assert_works_again(workspace)
 
 

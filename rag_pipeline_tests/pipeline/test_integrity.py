@@ -180,7 +180,7 @@ def test_the_command_says_what_rots_and_mends_it(workspace):
     assert f"store {VECTORS}" in said.out
     mended = rag("doctor", file, "--full", "--repair")
     assert "repaired" in mended.out
-    assert "gone or altered" not in rag("doctor", file, "--full").out
+    assert "missing or altered" not in rag("doctor", file, "--full").out
 
 
 def changed(database, statement, *values):
@@ -263,7 +263,7 @@ def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, pai
         "calls.sqlite",
         "1 charges do not match their hashes",
     )
-    assert finding.cure == "drop them; they no longer count as spent"
+    assert finding.cure == "delete them; they no longer count as spent"
     finding.mend()
     assert inspect(workspace, full=True) == []
     assert paid.spent() == 399 * 2.5

@@ -1,8 +1,8 @@
-"""Plan a run and estimate its cost by running its steps dry.
+"""Plan a run and estimate its cost by a dry run of its steps.
 
 The table builders, the search and the judges run on a `DryWorkspace`. Their results stay in
-memory, and their calls are recorded but not made (`calls.recording`). A call that depends on a
-missing reply is estimated or unknown.
+memory. Their calls are recorded but not made (`calls.recording`). A call that depends on a missing
+reply is estimated or unknown.
 """
 
 from rag_pipeline.pipeline.dry_run.durations import START as START

@@ -1,7 +1,7 @@
 """Predict the duration of each planned step at the present speed and load of the machine.
 
 A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*. A round
-is the time of a fixed piece of Python code, which a plan measures. Therefore the numbers hold on
+is the time of a fixed piece of Python code. Each plan measures this time, so the numbers hold on
 other machines and under load. Each run stores the ratio of its number of rounds to the usual
 number. The next plan multiplies the usual number by this ratio.
 """
@@ -19,15 +19,15 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 _FILE = "durations.json"
-"""The store's file that has, for each asset, the last run's rounds divided by the usual rounds."""
+"""The store's file with the ratio of the last run's rounds to the usual rounds, by asset."""
 START = "start"
-"""The key of the time that a run takes to import modules and to check every step."""
+"""The key of the time for importing modules and checking every step."""
 
 
 class _Rounds(NamedTuple):
     fixed: float
     each: float = 0.0
-    """Rounds for each chunk if the step makes a table, or else for each query."""
+    """Rounds for each chunk of a step that makes a table, or for each query of another step."""
 
 
 _ROUNDS = 6
@@ -50,7 +50,7 @@ _USUAL: Mapping[str, _Rounds] = {
 
 
 class Pace(NamedTuple):
-    """The wall-clock time and the processor time of one round (see the module), in seconds."""
+    """The wall-clock and processor time of one round in seconds."""
 
     clock: float
     cpu: float
@@ -68,10 +68,10 @@ def pace() -> Pace:
 def measure(
     workspace: Workspace, planned: Sequence[PlannedStep]
 ) -> tuple[list[PlannedStep], float]:
-    """Return the plan, with the expected duration in seconds of each step without a remote model.
+    """Return the plan with the expected seconds of each step that calls no remote model.
 
-    Also return the expected seconds that a run needs outside its steps. The speed of each local
-    model is measured by embedding a sample of texts. The call cache keeps the vectors.
+    Also return the expected seconds of a run outside its steps. Embedding a sample of texts
+    measures the speed of each local model. The call cache keeps the vectors.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
@@ -105,8 +105,8 @@ def keep_durations(
 ) -> None:
     """Store the ratio of each asset's processor time to its usual time, for the next plan.
 
-    `cpu_seconds` has the processor time of each step. The step `START` stands for the run's work
-    outside its steps. `chunks` counts the chunks that each step wrote.
+    `cpu_seconds` has the processor time of each step, and of `START` for the work outside of the
+    steps. `chunks` counts the chunks that each step wrote.
     """
     cpu, queries = pace().cpu, _queries(workspace)
     usual, spent = defaultdict[str, float](float), defaultdict[str, float](float)

@@ -1,7 +1,8 @@
 """Predict the chunks that each query finds in a changed index, before the index is built.
 
-The last run tells which chunks a query found. A chunk of a changed document is replaced by the most
-similar chunk of the new text. All other new chunks compete with the last run's chunks by BM25.
+The prediction starts with the chunks that the query found in the last run. In a changed document,
+the most similar chunk of the new text replaces a chunk. All other new chunks compete with the last
+run's chunks by BM25.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,10 +50,10 @@ def expect_rows(
     """Return the expected rows of each query by query id, at most `k`, best first.
 
     `last` has the rows of the last run by query id. `before` has the old chunks of stale documents.
-    `rest` has the rows that each query finds now in the documents that stay, or is empty. A
-    reranker orders the first `reranked` rows. In the result, None stands for a chunk of unknown
-    text. A query without any expected row is left out. If `borrowed` is True, the last run is of
-    another configuration, and the ranks of its rows are averaged with the ranks of BM25.
+    `rest` has the rows that each query now finds in unchanged documents, or is empty. A reranker
+    orders the first `reranked` rows. In the result, None means a chunk of unknown text. A query
+    without expected rows is left out. If `borrowed` is True, the last run is of another
+    configuration, and the ranks of its rows are averaged with the ranks of BM25.
     """
     pairs = _Pairs(tokenizer)
     old: dict[str, list[Row]] = {}
@@ -80,7 +81,7 @@ def expect_rows(
                 if chunk_id not in replaced:
                     replaced[chunk_id] = _successors(row, change.chunks[document_id], pairs)
                 news[rank] = list(replaced[chunk_id])
-        if reranked:  # the reranker's order holds for the chunks that it reads again
+        if reranked:  # the reranker gives the same order to the chunks that it reads again
             read = reranked - len(
                 _distinct(n for r, some in news.items() if r < reranked for n in some)
             )
@@ -101,7 +102,7 @@ def expect_rows(
 
 
 def place_unseen(rows: list[Row | None], last: Sequence[Row], change: Change, count: int) -> None:
-    """Give a random rank to each chunk that moves up into a reranker's first `count` chunks.
+    """Give a random rank to each old chunk that is new among a reranker's first `count` chunks.
 
     The reranker has not scored these chunks for this query. Low ranks are more likely, because the
     search ranked these chunks below the others. New chunks keep the ranks of BM25. Each plan gives
@@ -120,7 +121,7 @@ def place_unseen(rows: list[Row | None], last: Sequence[Row], change: Change, co
 
 
 def _distinct(rows: Iterable[Row | None]) -> list[Row | None]:
-    """Return the rows in order, the first one of each chunk. Each None is kept."""
+    """Return the first row of each chunk, in order, and every None."""
     first: dict[Any, Row | None] = {}
     for number, row in enumerate(rows):
         first.setdefault(row["chunk_id"] if row else number, row)

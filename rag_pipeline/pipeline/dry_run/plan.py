@@ -35,10 +35,10 @@ from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 
 _SAMPLE = 40
-"""Number of texts that are embedded to measure the speed of a model. Their vectors are kept."""
+"""Number of embedded texts that measure the speed of a model. Their vectors are kept."""
 
 RERANKING = "reranking"
-"""The name of a run's reranking, which has its own row in plans because it calls another model."""
+"""The name of a run's reranking. It has its own row in plans because it calls another model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class PlannedStep:
     """The work of a run in one step.
 
     `stale`, `orphaned` and `current` count documents. `chunks` counts chunks to write, and `calls`
-    counts texts to embed. A count is None if it depends on documents that are not loaded or on
-    replies that do not exist. `exact` is False if a count is scaled or estimated.
+    counts texts to embed. A count is None if it depends on unloaded documents or missing replies.
+    `exact` is False if a count is scaled or estimated.
     """
 
     step: Step
@@ -66,11 +66,11 @@ class PlannedStep:
     usd: float | None = 0.0
     """Expected cost, or None if a model's price or the calls are unknown."""
     why: str = ""
-    """Why the step runs again. Empty if the step is new, or if only documents changed."""
+    """The reason for running the step again. Empty if it is new, or if only documents changed."""
     error: UnexpectedError | None = None
     """The exception that ended the dry run, or None. After an exception, the counts are unknown."""
     sample: tuple[str, ...] = ()
-    """Some of the texts that a local model would embed. They serve to measure its speed."""
+    """Some of the texts for a local model. `measure` embeds them to measure the model's speed."""
     seconds: float | None = None
     """The expected duration in seconds, or None if it is unknown (see `measure`)."""
 
@@ -144,8 +144,8 @@ def _planned(
 ) -> PlannedStep:
     """Return the plan of a step.
 
-    `answered` maps each call of an earlier step to whether it is exact. A call has the price of its
-    recorded model. If no model is recorded, the call has the price of the first of `models`.
+    `answered` has the calls of earlier steps, with True for exact calls. A call has the price of
+    its recorded model. If no model is recorded, the call has the price of the first of `models`.
     """
     new = [key for key in result.calls if key not in answered]
     certain = all(answered.get(key, True) for key in result.calls)
@@ -180,10 +180,7 @@ def _planned(
 
 
 def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]:
-    """Return some texts of new chunks, evenly spread, that a local model has not embedded yet.
-
-    Return () if the model is remote.
-    """
+    """Return some evenly spread texts of new chunks without a vector, or () for a remote model."""
     rows = [row for chunks in result.change.chunks.values() for row in chunks]
     name = step.key(dry.config).embedding if rows else ""
     if not rows or isinstance(dry.config.embeddings[name], RemoteModel):
@@ -191,7 +188,7 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
     dry.cache.begin()
     found = []
     for row in rows[:: max(1, len(rows) // (2 * _SAMPLE))]:
-        # The context of an exact plan is known. Otherwise the chunk stands for chunk and context.
+        # Only an exact plan knows the contexts.
         text = indexed_text(row["context"] if result.exact else None, row["text"])
         try:
             dry.embed(name)([text])
@@ -201,9 +198,9 @@ def _sample(dry: DryWorkspace, step: Step, result: DryResult) -> tuple[str, ...]
 
 
 def needed_calls(workspace: Workspace) -> Iterator[bytes]:
-    """Yield the keys of the answered calls that a complete rebuild would look up.
+    """Yield the keys of the answered calls that a complete rebuild needs.
 
-    A key may occur repeatedly. A rebuild makes the current rows of the tables, and searches,
+    A key may occur several times. A rebuild makes the current rows of the tables, and searches,
     answers and judges every query.
     """
     config = workspace.config
@@ -244,16 +241,16 @@ def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None
     unpriced = sorted({p.model for p in planned if p.model and p.usd is None and is_known([p])})
     if unpriced:
         raise BudgetError(
-            f"the price of {', '.join(unpriced)} is unknown, so the run can't be held within "
-            f"budget_usd {budget:g}; set the model's `price` in the corpus file (USD per million "
-            f"tokens: `price: {{input: …, output: …}}`), or leave the budget out"
+            f"the price of {', '.join(unpriced)} is unknown, so budget_usd {budget:g} can't be "
+            f"held; set the model's `price` in the corpus file (USD per million tokens: "
+            f"`price: {{input: …, output: …}}`), or remove the budget"
         )
-    # Estimates are uncertain, and a run that stops halfway costs more than one that does not begin.
+    # Estimates are uncertain, and the money for a half-finished run is lost.
     most = sum((p.usd or 0.0) * (1 if p.exact else 1 + ESTIMATE_ERROR) for p in planned)
     if expected and spent + most > budget:
         raise BudgetError(
             f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: up to "
-            f"{spent + most:.4f}, more than budget_usd {budget:g}; raise it, or leave out "
+            f"{spent + most:.4f}, more than budget_usd {budget:g}; raise the budget, or remove "
             f"configurations"
         )
 
@@ -270,18 +267,17 @@ class RunPlan:
     planned: Sequence[PlannedStep] = field(init=False, default=())
     made: set[Step] = field(init=False, default_factory=set)
     failed: dict[Step, Step] = field(init=False, default_factory=dict)
-    """The steps that could not be made, each with the failed step that is the cause."""
+    """The steps that could not be made, each with the failed step that caused this."""
     _refusal: BudgetError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.pays = any(pays(self.workspace, step) for step in self.steps)
 
     def estimate(self) -> None:
-        """Estimate the cost of the run if an estimate is needed and the cost is not yet known.
+        """Estimate the cost of the run if it is needed and not yet known.
 
-        An estimate is needed if a step calls a paid model, and if the corpus has a budget or
-        `always` is True. Raise BudgetError if the cost exceeds the budget. Later calls raise the
-        same error.
+        The cost is needed if a step calls a paid model, and if the corpus has a budget or `always`
+        is True. Raise BudgetError if the cost exceeds the budget. Later calls raise the same error.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -65,10 +65,10 @@ def pays(workspace: Workspace, step: Step) -> bool:
 
 
 def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
-    """Return the paid models of the second search that extractive answers make.
+    """Return the paid models of the second search of extractive answers.
 
-    Extractive answers search again if the first passages hold no answer. Return [] for a step that
-    makes no such answers.
+    Extractive answers search again if the first passages hold no answer. Return [] for any other
+    step.
     """
     config = workspace.config
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
@@ -79,10 +79,10 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
 
 
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
-    """Return a function that looks up the measured token counts of a step's models.
+    """Return a function that returns the learned token counts of a step's models.
 
     The function takes the kind of call and the model's settings. If the settings are None, the
-    function uses the step's model for that kind of call.
+    function uses the step's model for this kind of call.
     """
     config = workspace.config
     priced: dict[CallKind, PricedModel | None] = {}
@@ -127,7 +127,7 @@ def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
 def priced_model(
     workspace: Workspace, settings: ModelSettings | PassageReranker
 ) -> PricedModel | None:
-    """Return the model that the settings name, or None if its calls are free."""
+    """Return the model in the settings, or None if its calls are free."""
     provider, model = _vendor(settings), model_of(settings)
     if workspace.ledger.prices.price(provider, model) == FREE:
         return None

@@ -1,8 +1,8 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
 The prompts are those of the real steps. A search needs an index and vectors. If either is missing,
-the search is replaced by its expected rows (see `expected_rows`). If there is no last run and there
-are no chunks, every query gets as many chunks of the mean length as the search may return.
+its expected rows replace the search (see `expected_rows`). Without a last run and without chunks,
+every query gets as many chunks of the mean length as the search may return.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 @dataclass(slots=True)
 class DryQueries:
-    """Runs the steps that search with queries, answer or judge them dry, one after the other."""
+    """Runs the steps that search, answer and judge dry, one after the other."""
 
     dry: DryWorkspace
     chosen: Collection[Step]
@@ -60,15 +60,15 @@ class DryQueries:
     tables: Mapping[Step, DryResult] = field(default_factory=dict)
     """The dry results of the tables."""
     estimated: set[Step] = field(default_factory=set)
-    """Steps whose dry results differ from those of the run."""
+    """Steps with other results in the run than in the dry run."""
     unknown: set[Step] = field(default_factory=set)
-    """Steps whose results are unknown."""
+    """Steps with unknown results."""
 
     def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
         """Search with every query, and return the calls of the embedding and of the reranker.
 
-        The second result is None unless the reranker is paid or uses prompts. `index_stays` tells
-        whether the run searches the current indexes. If some queries have no vectors, the other
+        The second result is None if the reranker is free and uses no prompts. If `index_stays` is
+        True, the run searches the current indexes. If some queries have no vectors, the other
         queries are searched only if a model reads their results.
         """
         dry, config = self.dry, self.dry.config
@@ -91,8 +91,8 @@ class DryQueries:
         found = index_stays and not left
         if index_stays and left and is_read:
             left = self._search_embedded(configuration)
-        # A retriever may add words to a query, or remove the name of a document that its index
-        # knows. Otherwise the texts to embed are known before the run.
+        # A retriever may add words to a query, or remove the name of a document in its index.
+        # Otherwise the texts to embed are known before the run.
         retriever = config.retrievers[configuration.retriever]
         certain = not retriever.adds_queries and (index_stays or not retriever.splits_query)
         searching = DryResult(exact=found or certain)
@@ -110,9 +110,9 @@ class DryQueries:
         return searching, scoring if counts else None
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
-        """Search with the queries that have vectors, and return the queries that have none.
+        """Search with the queries that have vectors, and return the other queries.
 
-        Return all queries if another reply that the search needs is unknown.
+        Return all queries if the search needs another unknown reply.
         """
         dry = self.dry
         index = open_index(dry, pin(dry, configuration))
@@ -131,7 +131,7 @@ class DryQueries:
         return self.queries
 
     def judge(self, step: Step) -> DryResult:
-        """Run a step that answers queries, or judges contexts or answers, and return its calls."""
+        """Run a step that answers queries or judges contexts or answers. Return its calls."""
         config = self.dry.config
         asks = asks_a_chat(config, step)
         searching = self._search_for_more(step)
@@ -156,7 +156,7 @@ class DryQueries:
         return result
 
     def _search_for_more(self, step: Step) -> DryResult:
-        """Return the calls that the second search of extractive answers makes at most."""
+        """Return the highest possible calls of the second search of extractive answers."""
         dry = self.dry
         if not searching_models(dry, step):
             return DryResult()
@@ -184,9 +184,9 @@ class DryQueries:
         )
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the calls to rerank passages of the mean length.
+        """Record the calls to rerank passages of the mean length, or return False if it is unknown.
 
-        Return False if the length is unknown, or if the reranker reads no passages.
+        Also return False if the reranker reads no passages.
         """
         settings = self.dry.config.rerankers[configuration.reranker]
         length = self._usual_length(configuration, with_context=True)
@@ -197,10 +197,7 @@ class DryQueries:
         return self._score(settings, asked)
 
     def _rerank_expected(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the calls to rerank the expected rows of the queries.
-
-        Return False if the reranker scores no passages.
-        """
+        """Record the calls to rerank the queries' expected rows. Return False if there are none."""
         settings = self.dry.config.rerankers[configuration.reranker]
         assert isinstance(settings, PassageReranker)
         ranked = runs.load_ranked(
@@ -234,7 +231,7 @@ class DryQueries:
         return self.tables[step].change if step in self.tables else Change()
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Write each query's expected rows as its search result. Return False if they are unknown.
+        """Write each query's expected rows as its search result, or return False if unknown.
 
         A chunk of unknown text gets the mean length.
         """
@@ -242,7 +239,7 @@ class DryQueries:
         k = dry.config.retrievers[configuration.retriever].k
         every = dry.config.all_configurations.values()
         alike = (c.name for c in every if c.chunking == configuration.chunking)
-        # The notes are files, so that they are read only until one is found.
+        # The notes are files, so the search for a note stops at the first one.
         ran = next((name for name in (configuration.name, *alike) if RUN.note(dry, name)), None)
         borrowed = ran != configuration.name
         last: dict[str, list[Row]] = {}
@@ -289,7 +286,7 @@ class DryQueries:
     def _search_rest(
         self, configuration: Configuration, pinned: Pinned, change: Change
     ) -> dict[str, list[Row]]:
-        """Search the documents of the last index that stay. Return {} if that is impossible."""
+        """Search the unchanged documents of the last index. Return {} if this is impossible."""
         gone = change.stale | change.orphaned
         with suppress(UnknownReplyError, StoreError):  # no vectors, or a deleted lexical index
             return runs.search_without(self.dry, configuration, pinned, self.queries, gone)
@@ -302,7 +299,7 @@ class DryQueries:
         return table.read_rows(["document_id", "text"], wanted, pinned.vector_version)
 
     def _last_index(self, configuration: Configuration) -> Pinned | None:
-        """Return the builds that the last run searched, or None if they are gone."""
+        """Return the builds that the last run searched, or None if they were deleted."""
         note = RUN.note(self.dry, configuration.name).get("pinned")
         pinned = Pinned(**note) if note else None
         if pinned is None:
@@ -348,7 +345,7 @@ class DryQueries:
 
 
 def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
-    """Save the run's queries in memory, without gold spans if documents are not loaded yet."""
+    """Save the run's queries in memory. They have no gold spans while documents are not loaded."""
     if documents.stale:
         path = dry.config.queries_path
         records = read_queries(path) if path else []
@@ -367,5 +364,5 @@ def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:
-    """Return `count` distinct passages of `length` characters. No two queries share a passage."""
+    """Return `count` passages of `length` characters that no other query or place has."""
     return tuple(f"{query.query_id} {place} ".ljust(length, "x") for place in range(count))

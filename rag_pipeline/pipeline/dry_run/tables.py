@@ -1,7 +1,7 @@
 """Build the tables of a run dry, and count their chunks and calls.
 
-Documents that one step would change are also built in the steps after it. The rows of 64 documents
-at a time stay in memory while the next tables are built from them.
+A document that one step changes is also built in the later steps. The rows of 64 documents at a
+time stay in memory, because the next tables are built from them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,33 +17,33 @@ from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import DOCUMENTS, NOTHING_PENDING, Step, upstream
 
 MOST_CHARACTERS = 3_000_000
-"""If a chunking has more characters to build, only a sample is built dry, and counts are scaled."""
+"""Of a chunking with more characters, only a sample is built dry, and the counts are scaled."""
 _CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
 _AT_ONCE = 64
-"""Number of documents whose rows are in memory at the same time."""
+"""Number of documents with rows in memory at the same time."""
 
 QUERIES = Step("queries")
 
 
 @dataclass(slots=True)
 class DryResult:
-    """The result of one dry step: chunks to write, and tokens of each call without an answer."""
+    """The result of one dry step: chunks to write, and the tokens of each call to make."""
 
     chunks: int = 0
     calls: dict[bytes, ChargedTokens] = field(default_factory=dict)
     chunks_known: bool = True
     calls_known: bool = True
     exact: bool = True
-    """False if a call depends on a reply that does not exist."""
+    """Whether no call depends on a missing reply."""
     scale: float = 1.0
-    """Factor for all counts, above 1 if only a sample of the documents was built."""
+    """Factor for all counts. It exceeds 1 if only a sample of the documents was built."""
     change: Change = field(default_factory=Change)
     """The changes in an index of vectors."""
     error: UnexpectedError | None = None
 
     @classmethod
     def of_error(cls, error: UnexpectedError) -> "DryResult":
-        """Return the unknown result of a step whose dry run raised an error."""
+        """Return the unknown result of a step after an error in its dry run."""
         return cls(chunks_known=False, calls_known=False, exact=False, error=error)
 
 
@@ -52,8 +52,8 @@ def build_tables(
 ) -> dict[Step, DryResult]:
     """Build the rows of pending documents dry, and return the result of each table's step.
 
-    Only the tables of one chunking are built. Documents that are not loaded yet are left out. If
-    there are such documents, the counts are unknown.
+    Only the tables of one chunking are built. Documents that are not loaded yet are left out, and
+    the counts are then unknown.
     """
     unloaded = set(pending.get(DOCUMENTS, NOTHING_PENDING).stale)
     mine = [s for s in pending if s.row.open_partition and s.key(dry.config).chunking == chunking]
@@ -106,15 +106,15 @@ def _build(
     document_ids: Sequence[str],
     result: DryResult,
 ) -> set[str]:
-    """Build rows of documents dry, add their counts to `result`, and hold the rows in memory.
+    """Build rows of documents dry, hold them in memory, and add their counts to `result`.
 
-    Return the documents whose rows are unknown.
+    Return the documents with unknown rows.
     """
     report = Report()
     dry.cache.learned = learned_of(dry, step)
     _begin(dry, step)
     if _embeds(step):
-        # No step reads the vectors: there are as many rows as chunks.
+        # No later step reads the vectors, and there are as many rows as chunks.
         with suppress(UnknownReplyError):
             list(partition.build(document_ids, report))
         rows = dry.dry_table(partition.upstream.name).rows(document_ids)
@@ -132,7 +132,7 @@ def _build(
 
 
 def _begin(dry: DryWorkspace, step: Step) -> None:
-    # Chunks depend on the replies, so the chunks are unknown without the replies.
+    # Chunks that depend on missing replies are unknown.
     dry.cache.begin(reads=not _embeds(step), stands_in=not _cuts(step))
 
 
@@ -145,7 +145,7 @@ def _cuts(step: Step) -> bool:
 
 
 def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
-    """Return the first documents whose total length reaches MOST_CHARACTERS, or all documents."""
+    """Return the first documents with MOST_CHARACTERS in total, or all documents."""
     sizes: dict[str, int] = {}
     for batch in dry.documents().read(["document_id", "characters"], document_ids):
         columns = batch.to_pydict()
@@ -159,7 +159,7 @@ def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
 
 
 def needed_by_table(dry: DryWorkspace, step: Step) -> Iterator[bytes]:
-    """Yield the keys of the answered calls that a complete rebuild of a table would look up."""
+    """Yield the keys of the answered calls that a complete rebuild of a table needs."""
     partition = open_partition(dry, step.asset, step.partition or "")
     document_ids = sorted(partition.upstream.state())
     for first in range(0, len(document_ids), _AT_ONCE):

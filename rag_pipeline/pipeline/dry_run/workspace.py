@@ -1,4 +1,4 @@
-"""Provide a workspace for dry runs, which keeps results in memory and only records calls."""
+"""Provide a workspace for dry runs. It keeps results in memory, and records calls."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,15 +16,12 @@ StoredRows = dict[str, list[pa.RecordBatch]]
 
 
 class DryTable(Table):
-    """A table of the store. Rows in memory replace those of documents that were built dry."""
+    """A table of the store. For documents that were built dry, the rows in memory count."""
 
     made: StoredRows
 
     def hold(self, document_ids: Iterable[str], batches: Iterable[pa.RecordBatch]) -> int:
-        """Replace the rows of documents in memory, and return the number of rows.
-
-        Each batch holds rows of one document.
-        """
+        """Hold rows of documents in memory, one document per batch. Return the number of rows."""
         self.made.update((document_id, []) for document_id in document_ids)
         rows = 0
         for batch in batches:
@@ -125,9 +122,9 @@ class DryWorkspace(Workspace):
 
 
 def _keeping_order(config: CorpusConfig) -> CorpusConfig:
-    """Return settings whose rerankers have `on_error: keep_order`.
+    """Return settings with `on_error: keep_order` in each reranker.
 
-    With `on_error: fail`, the first query whose candidates get no scores would end the search.
+    With `on_error: fail`, the first query without scores would end the search.
     """
     rerankers = {
         name: settings.model_copy(update={"on_error": "keep_order"})
