@@ -126,7 +126,7 @@ def test_without_queries_the_first_configuration_is_served(tmp_path, run_dagster
     file = write_corpus(tmp_path, queries=None)
     run_dagster(file)
     corpus = Corpus.load(file)
-    assert corpus.release().reasons == ("no query has gold: the first one listed",)
+    assert corpus.release().reasons == ("the first configuration, because no query has gold",)
     assert corpus.release().configuration == "default"
     assert corpus.search("hotel", k=1)[0].document_id == "policy/travel.md"
 

@@ -1,8 +1,8 @@
-"""Publish releases: each manifest pins the exact builds of one configuration for serving.
+"""Publish releases. Each manifest pins the exact builds of one configuration for serving.
 
 A manifest never changes. `releases/current.json` names the served release and is replaced
-atomically, so a reader sees one whole release. Both files are written conditionally. If two
-processes write at once, one succeeds and the other tries again.
+atomically, so readers always see a whole release. Both files are written conditionally. If two
+processes write at the same time, one succeeds and the other tries again.
 """
 
 from rag_pipeline.release.manifest import Release as Release

@@ -1,14 +1,14 @@
 """Export a release as one zip file, and import it into the store of another machine.
 
-    bundle.json        format, corpus, manifest, the size and SHA-256 of each file, and the variants
-                       of the corpus file that the release's settings refer to, by section
+    bundle.json        format, corpus, manifest, size and SHA-256 of each file, and the variants
+                       that the release's settings name, by section of the corpus file
     vectors.arrow      pinned rows of the vector index, Arrow IPC
-    documents.arrow    pinned documents, which citations show
+    documents.arrow    pinned documents
     scores.parquet     the release's scores, for the gate
     lexical/...        the folder of the BM25 index
 
-Nothing in a bundle is unpickled or executed. The import extracts only the files that
-`bundle.json` lists. It checks their names and sizes before, and their hashes afterwards.
+The import unpickles and executes nothing. It extracts only the files that `bundle.json` lists. It
+checks their names and sizes before, and their hashes afterwards.
 """
 
 import json
@@ -48,7 +48,7 @@ _SCORES = "scores.parquet"
 IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
 _MOST_GROWTH = 100
-"""Maximum size of a file's rows in memory, as a multiple of the file's size."""
+"""Maximum size of rows in memory, as a multiple of the size of their file."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
@@ -62,7 +62,7 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
     altered.
     """
     if file.exists():
-        raise InputError(f"{file}: exists already; name a new file")
+        raise InputError(f"{file} exists already; name a new file")
     release = load(workspace, release_id)
     verify(workspace, release)
     partial = file.with_name(f"{file.name}.part")
@@ -97,10 +97,7 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
 
 
 def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[str, Path]:
-    """Write the tables of a release to `folder`.
-
-    Return the paths of all files of the release, by name in the bundle.
-    """
+    """Write the tables of a release to `folder`. Return all files, by name in the bundle."""
     pinned, store = release.pinned, workspace.store
     vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
     schema = _vector_schema(vectors.dataset(version).schema)
@@ -155,7 +152,7 @@ def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
 
 
 def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:
-    """Return the variants of the corpus file that a release refers to, such as chat models."""
+    """Return the variants that a release's settings name, such as chat models, by section."""
     named: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
         for _, section, name in getattr(settings, stage).names():
@@ -183,10 +180,10 @@ def import_release(
 ) -> Release:
     """Import a bundle into a store, serve it, and return the release with its new id.
 
-    Wait while a run or another import holds the corpus, and report the holder to `waiting`. Raise
-    InputError if the file is damaged or of another corpus. Unless `trust_endpoints` is True, raise
-    it also for an address or environment variable that the corpus file does not name. Raise
-    StoreError if the store has builds of its own, because the import would replace their tables.
+    Wait while a run or another import holds the lease, and report the holder to `waiting`. Raise
+    InputError if the file is damaged or of another corpus. If `trust_endpoints` is False, also
+    raise InputError for an address or variable that the corpus file does not contain. Raise
+    StoreError if the store has its own builds, because the import would replace their tables.
     """
     if not trust_endpoints:
         refuse_foreign(file, foreign_endpoints(file, workspace.config))
@@ -197,12 +194,12 @@ def import_release(
 
 
 def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
-    """Raise InputError if `lines`, the result of `foreign_endpoints` for a bundle, is not empty."""
+    """Raise InputError if `lines`, the result of `foreign_endpoints`, is not empty."""
     if lines:
         shown = "".join(f"\n  {line}" for line in lines)
         raise InputError(
-            f"{file}: its settings would send questions and keys to addresses, or read variables, "
-            f"that your corpus file does not name:{shown}\nIf you trust all of them, add "
+            f"{file}: its settings contain addresses or variables that your corpus file lacks. "
+            f"The addresses would get questions and keys:{shown}\nIf you trust all of them, add "
             f"--trust-endpoints"
         )
 
@@ -210,7 +207,7 @@ def refuse_foreign(file: Path, lines: Sequence[str]) -> None:
 def _refuse_own_builds(store: Store) -> None:
     if store.tables() and store.read_json(IMPORTED) is None:
         place = f"{store.url}/{store.corpus}"
-        raise StoreError(f"{place}: has builds of its own; import into another store")
+        raise StoreError(f"{place} has its own builds; import into another store")
 
 
 def _import(workspace: Workspace, file: Path) -> Release:
@@ -235,7 +232,7 @@ def _write_builds(
     release = _manifest(listing["release"], file)
     pinned = release.pinned
     _check_content(release, folder, file)
-    # Write this file before any table, so that an interrupted import can be repeated.
+    # With this file before any table, an interrupted import can be repeated.
     store.write_json(IMPORTED, {"file": file.name, "release": release.release_id})
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
         (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
@@ -257,7 +254,7 @@ def _check_content(release: Release, folder: Path, file: Path) -> None:
         with pa.OSFile(str(folder / VECTORS)) as source, pa.ipc.open_stream(source) as rows:
             found, indexed = _checked_rows(rows, _vector_schema(rows.schema), folder / VECTORS)
         if found != pinned.rows:
-            raise ValueError(f"{VECTORS} has {found} rows, and the manifest says {pinned.rows}")
+            raise ValueError(f"{VECTORS} has {found} rows, but the manifest has {pinned.rows}")
         if (folder / DOCUMENTS).exists():
             with pa.OSFile(str(folder / DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
                 _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / DOCUMENTS)
@@ -328,7 +325,7 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
 
 
 def _written_table(store: Store, name: str, file: Path) -> Table:
-    """Replace the rows of a store's table with the rows of a file, and return the table."""
+    """Replace the rows of a store's table by the rows of a file, and return the table."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
         is_documents = file.name == DOCUMENTS
         schema = DOCUMENTS_SCHEMA if is_documents else _vector_schema(rows.schema)
@@ -358,8 +355,8 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
         listing: dict[str, Any] = json.loads(archive.read(_LISTING))
         files = listing["files"]
         if listing["format"] != FORMAT:
-            formats = f"bundle format {listing['format']!r}, this build reads {FORMAT}"
-            raise InputError(f"{file}: {formats}; export the release again with this build")
+            formats = f"bundle format {listing['format']!r}, this version reads {FORMAT}"
+            raise InputError(f"{file}: {formats}; export the release again with this version")
         for name, about in files.items():
             if not _NAME.fullmatch(name) or ".." in name:
                 raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")
@@ -367,7 +364,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
             if member.compress_type != zipfile.ZIP_STORED:
                 raise InputError(f"{file}: {name} is compressed, but bundles are not compressed")
             if member.file_size != about["bytes"]:
-                raise InputError(f"{file}: {name} has another size than {_LISTING} says")
+                raise InputError(f"{file}: the size of {name} differs from {_LISTING}")
         refuse_variables([listing["release"], listing["named"]], f"{file}")
         if VECTORS not in files or not isinstance(listing["release"], dict):
             raise InputError(f"{file}: not a release bundle: no {VECTORS}")
@@ -380,7 +377,7 @@ def _extract(archive: zipfile.ZipFile, files: Mapping[str, Any], folder: Path, f
     needed, free = sum(about["bytes"] for about in files.values()), shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(
-            f"{folder}: {file} holds {needed / 1e6:,.0f} MB and only {free / 1e6:,.0f} MB are free"
+            f"{folder}: {file} needs {needed / 1e6:,.0f} MB, but {free / 1e6:,.0f} MB are free"
         )
     for name, about in files.items():
         target = folder / name

@@ -46,18 +46,18 @@ from rag_pipeline.workspace import Workspace
 
 _LISTED_DOCUMENTS = 20
 _TIE_BREAKS = ("AnswerPresence@1", "EntityF1", "AnswerPresence@10", "RR@10")
-"""The metrics that choose, in this order, if `serve_metric` shows no clear difference."""
+"""The metrics that decide, in this order, if `serve_metric` shows no clear difference."""
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration that `serve` names, or the best by `serve_metric`, with reasons.
 
-    The first reason explains the choice. All other reasons are notes. A note may list the
-    configurations whose builds were rolled back. Raise NotReleasedError if no configuration can be
+    The first reason explains the choice. The other reasons are notes, such as a list of
+    configurations with rolled-back builds. Raise NotReleasedError if no configuration can be
     chosen.
     """
     held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
-    if held_back:  # it also depends on what each configuration would release
+    if held_back:  # the choice also depends on the present build of each configuration
         return _choose(workspace, held_back)
     config, written = workspace.config, workspace.store.read_json(LEADERBOARD_FILE) or {}
     limits = config.serve, config.gate.maximum_missing
@@ -96,7 +96,7 @@ def _choose_best(
     ]
     values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
-        reason = "every evaluated build was rolled back; change something and run again"
+        reason = "every evaluated build was rolled back; change the settings and run again"
         raise NotReleasedError(f"{config.corpus}: {reason}")
     back = ", ".join(rolled_back)
     notes = [f"not chosen, because the build was rolled back: {back}"] if back else []
@@ -104,12 +104,13 @@ def _choose_best(
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):
             raise NotReleasedError(
-                f"{config.corpus}: {metric} is missing on more than a share of "
-                f"{config.gate.maximum_missing:g} of the queries under every configuration "
-                f"(gate.maximum_missing); evaluate again"
+                f"{config.corpus}: every configuration lacks {metric} for a share of more than "
+                f"{config.gate.maximum_missing:g} of the queries (gate.maximum_missing); evaluate "
+                f"again"
             )
         first = next(name for name in config.all_configurations if name in evaluated)
-        return config.configuration(first), ["no query has gold: the first one listed", *notes]
+        reason = "the first configuration, because no query has gold"
+        return config.configuration(first), [reason, *notes]
     order = [metric, *(m for m in _TIE_BREAKS if m != metric)]
     measured = {
         name: {
@@ -125,18 +126,17 @@ def _choose_best(
     queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
     reason = f"best {metric}: {mean:.4f} over {queries}, of {configurations}"
     if len(used) > 1:
-        reason += f"; several cannot be told apart by {metric}, so {', '.join(used[1:])} decided"
+        reason += f"; several are equal in {metric}, so {', '.join(used[1:])} decided"
     if left_out:
-        reason += f"; {left_out} lack it on too many queries"
+        reason += f"; {left_out} lack it for too many queries"
     return config.configuration(best), [reason, *notes]
 
 
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
-    """Return the configurations that can be compared, and the queries on which all are measured.
+    """Return the queries with values of all comparable configurations, and these configurations.
 
-    Leave out configurations that lack the metric on more than a share of `maximum_missing` (0 to 1)
-    of all measured queries. They may lack the metric on the queries that they answer worst. The
-    queries come first in the result.
+    A configuration is left out if it lacks the metric for more than a share of `maximum_missing` (0
+    to 1) of all measured queries, because the missing queries may be its worst.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
     any_has = set().union(*known.values())
@@ -149,7 +149,7 @@ def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[li
 
 
 def is_current(workspace: Workspace) -> bool:
-    """Return whether the served release is the build that would be chosen now."""
+    """Return whether the served release is the build to choose now."""
     try:
         return current(workspace).digest == candidate_digest(workspace)
     except StoreError:  # nothing is served, or its manifest is unreadable
@@ -158,16 +158,13 @@ def is_current(workspace: Workspace) -> bool:
 
 @blaming("the chosen configuration")
 def candidate_digest(workspace: Workspace) -> str:
-    """Return the digest of the build that would be chosen now.
-
-    Raise NotReleasedError if no build would be chosen.
-    """
+    """Return the digest of the build to choose now. Raise NotReleasedError if there is none."""
     configuration, _ = choose(workspace)
     return served_digest(workspace, configuration)
 
 
 def served_digest(workspace: Workspace, configuration: Configuration) -> str:
-    """Return the `Release.digest` that a release of a configuration's last run would have."""
+    """Return the `Release.digest` of a possible release of a configuration's last run."""
     settings = read_settings(settings_of(workspace, configuration), configuration.name)
     return settings.digest(RUN.digest(workspace, configuration.name) or "")
 
@@ -189,7 +186,7 @@ def gate_decision(workspace: Workspace) -> Decision:
 
 
 def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
-    """Expect the gate to allow the chosen configuration."""
+    """Expect that the gate allows the chosen configuration."""
     try:
         decision = gate_decision(workspace)
     except (NotReleasedError, UnexpectedError) as error:
@@ -203,7 +200,7 @@ def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
 
 
 def check_contexts(workspace: Workspace, _: str = "") -> CheckResult:
-    """Expect the contexts of the chosen configuration to meet `evaluation.health`."""
+    """Expect that the contexts of the chosen configuration meet `evaluation.health`."""
     try:
         chosen, _why = choose(workspace)
     except NotReleasedError as error:  # the check of the gate reports it
@@ -229,10 +226,10 @@ def served_reference(
 ) -> Reference | None:
     """Return the served release as a reference for comparisons, or None before the first release.
 
-    If the settings of the release's configuration are unchanged, the reference has its current
-    scores. New questions then need no earlier scores. If that configuration is the candidate, its
-    last run must also have searched the builds of the release. Otherwise the reference has the
-    scores that are stored with the release.
+    If the settings of the release's configuration are unchanged, the reference has the
+    configuration's current scores. They also cover new questions. If this configuration is the
+    candidate, its last run must also have searched the builds of the release. In all other cases,
+    the reference has the stored scores of the release.
     """
     try:
         serving = current(workspace)
@@ -257,10 +254,7 @@ def served_reference(
 
 
 def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], release_id: str) -> bool:
-    """Return whether the settings of a release and the present settings give the same results.
-
-    Fingerprints decide, because they ignore differences that do not matter.
-    """
+    """Return whether the settings of a release and the present settings have equal fingerprints."""
     if served["names"] != present["names"]:
         return False
     with suppress(ConfigError):
@@ -274,7 +268,7 @@ def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], releas
 
 
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
-    """Return the reasons why a configuration's builds can't be published, or [] if they can."""
+    """Return the reasons against publishing a configuration's builds, or []."""
     return (
         _stale_tables(workspace, configuration)
         or _stale_scores(workspace, configuration)
@@ -293,20 +287,17 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
                 f"{asset} {partition.key} is not current ("
                 f"{counted(len(todo.stale), 'document')} stale, "
                 f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
-                + (
-                    "; `rag quarantine` says why models fail"
-                    if partition.quarantine.state()
-                    else ""
-                )
+                + ("; see `rag quarantine`" if partition.quarantine.state() else "")
             )
     if plan_lexical(workspace, configuration.context_key):
         problems.append(f"lexical_index {configuration.context_key} is not current")
     if not problems and lost > (most := workspace.config.gate.maximum_missing_chunks):
         problems.append(
-            f"{missing_documents(workspace, configuration)}. They have {100 * lost:.3g} % of the "
-            f"chunks, and gate.maximum_missing_chunks is {most:g}. `rag quarantine` says why; the "
-            f"next run tries them again. To release without them, set it to "
-            f"{min(1.0, (int(100 * lost) + 1) / 100):g} in {workspace.config.where}"
+            f"{missing_documents(workspace, configuration)}. These have {100 * lost:.3g} % of the "
+            f"chunks, and gate.maximum_missing_chunks is {most:g}. `rag quarantine` shows the "
+            f"reasons. The next run tries these documents again. To release without them, set "
+            f"gate.maximum_missing_chunks to {min(1.0, (int(100 * lost) + 1) / 100):g} in "
+            f"{workspace.config.where}"
         )
     return problems
 
@@ -339,7 +330,7 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
 
 
 def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
-    """Return a sentence with the documents on which a model failed, or "" if there are none."""
+    """Return a sentence with the documents that are missing after failures of a model, or ""."""
     partitions = [open_partition(workspace, asset, configuration.key) for asset in TABLES]
     missing = sorted({document_id for p in partitions for document_id in plan(p).missing})
     if not missing:

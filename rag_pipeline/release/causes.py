@@ -1,6 +1,6 @@
 """Find the change that made a query better or worse between two releases or configurations.
 
-One difference at a time is copied from one build to the other, and the query is searched again. The
+The comparison copies one difference at a time from one build to the other, and searches again. The
 cause is the difference that restores the result in the worse build, or spoils it in the better
 build.
 """
@@ -44,16 +44,16 @@ CHANGES: Mapping[Change, str] = {
     "none": "both find it at the same rank",
 }
 _OTHER_DOCUMENTS = 5
-"""Number of documents without gold that are tried one by one, highest rank first."""
+"""Number of documents without gold spans that are tried one by one, best rank first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """The change that makes one build better than another build for a query.
 
-    A rank is the rank of the first chunk that answers, or None if no chunk answers. `change` names
-    the kind of difference that makes the worse build worse. `where` names the document or setting
-    that differs.
+    A rank is the rank of the first relevant chunk, or None if no chunk is relevant. `change` is the
+    kind of difference that makes the worse build worse. `where` names the document or setting that
+    differs.
     """
 
     query_id: str
@@ -66,7 +66,7 @@ class Cause:
 
     @property
     def sentence(self) -> str:
-        """Return the cause as a sentence."""
+        """Return the cause in words."""
         ranks = [("not found" if r is None else f"rank {r}") for r in
                  (self.rank_better, self.rank_worse)]  # fmt: skip
         place = f" ({self.where})" if self.where else ""
@@ -80,15 +80,15 @@ class _Difference:
     change: Change
     where: str
     documents: tuple[str, ...] = ()
-    """The documents whose rows are copied."""
+    """The documents with copied rows."""
     setting: tuple[str, str | None] | None = None
-    """The stage whose settings are copied, and the copied field. None means all fields."""
+    """The stage with copied settings, and the copied field or None for all fields."""
 
 
 def causes(
     workspace: Workspace, one: str, other: str, query_ids: Sequence[str], k: int = 5
 ) -> Iterator[Cause]:
-    """Yield for each query why one of two builds ranks an answer higher than the other build.
+    """Yield for each query the cause of different ranks in two builds.
 
     `one` and `other` name releases or configurations. Raise StoreError if a build does not exist.
     """
@@ -103,10 +103,7 @@ def causes_between(
     query_ids: Sequence[str],
     k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield for each query why one of two open builds ranks an answer higher than the other.
-
-    Raise InputError for an unknown query id.
-    """
+    """Yield for each query the cause of different ranks. Raise InputError for an unknown id."""
     changed = differing(one, other)
     gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}
@@ -134,14 +131,11 @@ class _ComparedQuery:
     gold: Mapping[str, Sequence[GoldSpan]]
     """Gold spans by the name of the build."""
     changed: Sequence[str]
-    """Documents whose rows differ."""
+    """Documents with different rows."""
     k: int
 
     def cause(self, unknown: Cause, one: ComparedBuild, other: ComparedBuild) -> Cause:
-        """Return `unknown` completed with the cause for this query.
-
-        Raise UnknownReplyError if a model call is needed.
-        """
+        """Return `unknown` with the cause. Raise UnknownReplyError if a model call is needed."""
         ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
         better, worse = sorted((one, other), key=lambda build: ranks[build.name])
         high, low = ranks[better.name], ranks[worse.name]
@@ -168,11 +162,11 @@ class _ComparedQuery:
     def _score(
         self, difference: _Difference, better: ComparedBuild, worse: ComparedBuild, limit: float
     ) -> int:
-        """Return how many of two tests (0 to 2) confirm that a difference is the cause.
+        """Return the number of tests (0 to 2) that confirm a difference as the cause.
 
-        In the first test, the worse build must rank an answer within `limit` after it gets the
-        difference from the better build. In the second test, the better build must no longer do so
-        after it gets the difference from the worse build.
+        First test: with the difference from the better build, the worse build ranks a relevant
+        chunk within `limit`. Second test: with the difference from the worse build, the better
+        build does not.
         """
         restored = self._rank_or_none(_moved(difference, worse, better))
         spoiled = self._rank_or_none(_moved(difference, better, worse))
@@ -187,7 +181,7 @@ class _ComparedQuery:
             return None
 
     def _rank(self, variation: Variation) -> float:
-        """Return the rank of the first chunk that answers, or infinity if no chunk answers."""
+        """Return the rank of the first relevant chunk, or infinity if no chunk is relevant."""
         for rank, chunk in enumerate(self.variations.search(variation, self.query), 1):
             build = variation.rows[chunk.document_id]
             if any(answers(chunk, gold) for gold in self.gold[build.name]):
@@ -195,7 +189,7 @@ class _ComparedQuery:
         return math.inf
 
     def _differences(self, better: ComparedBuild, worse: ComparedBuild) -> Iterator[_Difference]:
-        """Yield changed settings, then documents that have gold, then other documents."""
+        """Yield changed settings, then documents with gold spans, then other documents."""
         yield from _changed_settings(better.settings, worse.settings)
         if better.lexical != worse.lexical:
             yield _Difference(change="lexical", where="lexical", setting=("lexical", None))
@@ -228,7 +222,7 @@ def _unchanged(build: ComparedBuild) -> Variation:
 
 
 def _moved(difference: _Difference, base: ComparedBuild, donor: ComparedBuild) -> Variation:
-    """Return `base` with one difference taken from `donor`."""
+    """Return `base` with one difference from `donor`."""
     rows = dict.fromkeys(base.by_document, base)
     for document in difference.documents:
         rows.pop(document, None)
@@ -255,7 +249,7 @@ def _moved(difference: _Difference, base: ComparedBuild, donor: ComparedBuild) -
 
 
 def _changed_settings(better: ReleaseSettings, worse: ReleaseSettings) -> Iterator[_Difference]:
-    """Yield each changed field of the retriever and the reranker, and each changed stage as one."""
+    """Yield each changed field of the retriever and reranker, and then the whole stage."""
     stages: tuple[Literal["retriever", "reranker"], ...] = ("retriever", "reranker")
     for stage in stages:
         one, other = getattr(better, stage), getattr(worse, stage)

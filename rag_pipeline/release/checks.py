@@ -1,12 +1,12 @@
-"""The checks of each table, run by Great Expectations.
+"""Check each table with Great Expectations.
 
-One pass over a table makes a small data frame. A row of the frame has the number of faults of each
-kind in one document or query. The expectations read the frame, so memory does not grow with the
+One pass over a table makes a small data frame. Each row of the frame has the numbers of faults in
+one document or query. The expectations read only the frame, so memory does not grow with the
 chunks.
 
-An incremental check stores the names of the data files on which it passed, by table. LanceDB never
-uses the name of a data file twice, so the documents to check are those with rows in other files.
-A table that was compacted, restored or rebuilt has new files. Only passed checks are stored.
+If an incremental check passes, it stores the names of the data files, by table. LanceDB never uses
+the name of a data file twice. So the next check reads only documents with rows in other files. A
+table that was compacted, restored or rebuilt has new files.
 """
 
 from collections import Counter
@@ -31,21 +31,21 @@ from rag_pipeline.workspace import Workspace
 _DOCUMENTS_AT_ONCE = 64
 _UNIT_TOLERANCE = 1e-3
 VERSION = 1
-"""Increase this number when a check finds new faults, so that all documents are checked again."""
+"""Increase this number when a check finds new faults. Then all documents are checked again."""
 FOLDER = "passed_checks"
 _MAX_CACHED_ROWS = 100
-"""Results for at most this many rows are cached, because even few rows take 0.1 s to check."""
+"""Results for up to this many rows are cached, because even a check of few rows takes 0.1 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The outcome of a check of `checked` documents, queries or indexes. Failures name examples."""
+    """The result of a check of `checked` documents, queries or indexes. Failures have examples."""
 
     passed: bool
     checked: int
     failures: tuple[str, ...] = ()
     summary: str = ""
-    """A sentence to show instead of the failures or of the number `checked`."""
+    """A sentence that replaces the failures and the number `checked` in the description."""
 
     @property
     def description(self) -> str:
@@ -80,7 +80,7 @@ def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
 
 
 def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
-    """Expect that no query was left out because of a gold span that can't be resolved."""
+    """Expect that every gold span was resolved, so no query is left out."""
     note = QUERIES.note(workspace)
     problems = tuple(note.get("problems", ()))
     checked = int(note.get("read", 0))
@@ -93,13 +93,13 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
     If `only` is given, check only these documents, and documents that only one table has.
     """
     partition = open_partition(workspace, "chunks", key)
-    # A run may commit to a table while it is read: all reads are of the versions at the start.
+    # A run may commit to the tables during the check, so all reads are of fixed versions.
     parts = (partition.table, partition.quarantine, partition.upstream)
     table, quarantine, documents = (part.fixed() for part in parts)
     made, refused = table.state(), quarantine.state()
     wanted = partition.covered(documents.state()) - refused.keys()
     every = wanted | set(made)
-    # A document that only one of the tables has is a fault, changed or not.
+    # A document that only one table has is a fault, even if it is unchanged.
     checked = every if only is None else (every & only) | (wanted ^ set(made))
     rows = []
     remaining = iter(sorted(checked))
@@ -133,8 +133,8 @@ def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
     """Expect one row per contextualized chunk, and finite vectors of unit length.
 
-    Documents on which a model failed are left out. If `only` is given, check only the vectors of
-    these documents.
+    Leave out documents on which a model failed. If `only` is given, check only the vectors of these
+    documents.
     """
     table = workspace.vector_index(key).fixed()
     rows, total = _row_counts(workspace, workspace.contextualized_chunks(key), table, only)
@@ -147,7 +147,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
 
 def _vector_faults(table: Table, only: set[str] | None) -> tuple[Counter[str], Counter[str]]:
-    """Count by document the vectors that are not finite, and those whose length is not 1."""
+    """Count by document the vectors that are not finite, and those without unit length."""
     not_finite, not_unit = Counter[str](), Counter[str]()
     ids = None if only is None else sorted(only)
     for batch in table.read(["document_id", "vector"], ids):
@@ -181,7 +181,7 @@ CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
     "vector_index": check_vector_index,
     "lexical_index": check_lexical_index,
 }
-"""The check of each asset that a release depends on. Each reads the whole table."""
+"""The check of each asset that a release depends on. A check reads the whole table."""
 
 
 def _row_counts(
@@ -189,8 +189,8 @@ def _row_counts(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the numbers of missing and surplus rows per document, and the number of documents.
 
-    Documents in quarantine are left out. If `only` is given, any other document is returned only if
-    a row is missing or surplus.
+    Leave out documents in quarantine. If `only` is given, also leave out other documents without
+    missing or surplus rows.
     """
     before, after = upstream.state(), table.state()
     every = sorted((set(before) | set(after)) - set(workspace.quarantine(table.name).state()))
@@ -208,9 +208,9 @@ def _row_counts(
 def _expect(
     rows: Sequence[dict[str, Any]], key: str, faults: tuple[str, ...], total: int | None = None
 ) -> CheckResult:
-    """Expect `key` to be unique and every column of `faults` to be zero.
+    """Expect that `key` is unique and that every column of `faults` is zero.
 
-    Failures give the number of bad rows out of `total`, by default the number of rows.
+    Failures contain the number of bad rows of `total`, by default the number of rows.
     """
     if not rows:
         return CheckResult(passed=True, checked=0)
@@ -236,7 +236,7 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
     import pandas as pd
     from great_expectations import expectations as gxe
 
-    # One expectation for all faults, without statistics: each costs more time than the rows.
+    # One expectation checks all faults, because an expectation takes more time than the rows.
     suite = gx.ExpectationSuite(
         name="profile",
         expectations=[
@@ -252,7 +252,7 @@ def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[st
 
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
-    """Return the cached batch definition for data frames. Creating one takes as long as a check."""
+    """Return the cached batch definition for data frames. Its creation takes as long as a check."""
     context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
@@ -267,7 +267,7 @@ def _on_changed_rows(
 ) -> Callable[[Workspace, str], CheckResult]:
     """Return a check that reads only the documents that changed since the check last passed.
 
-    `tables_of` returns the tables whose changes count. The first of them is the checked table.
+    `tables_of` returns the tables in which changes count. The first one is the checked table.
     """
 
     @wraps(check)
@@ -290,7 +290,7 @@ def _on_changed_rows(
 
 @wraps(check_lexical_index)
 def _lexical(workspace: Workspace, key: str) -> CheckResult:
-    # The path of an index names the chunks that it is built from.
+    # The path of an index contains a fingerprint of its chunks.
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     file = f"{FOLDER}/lexical_index.{Key.parse(key).at('contextualizer')}.json"
@@ -317,4 +317,4 @@ INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHEC
     "vector_index": _on_changed_rows(check_vector_index, lambda w, key: (w.vector_index(key),)),
     "lexical_index": _lexical,
 }
-"""The same checks, but those of chunks and indexes read only what changed since they passed."""
+"""The same checks. The checks of chunks and indexes read only changes since they last passed."""

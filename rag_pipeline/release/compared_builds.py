@@ -1,7 +1,7 @@
-"""Open the builds of two releases or configurations, and search variations made of both.
+"""Open the builds of two releases or configurations, and search variations of both.
 
-Rows and their vectors come from the store. Vectors of queries come from the call cache. No function
-of this module calls a model.
+Rows and their vectors are read from the store, and vectors of queries from the call cache. No
+function of this module calls a model.
 """
 
 import tempfile
@@ -34,12 +34,12 @@ from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 
 MAX_ROWS = 50_000
-"""Maximum number of chunks of an index that is built for a variation."""
+"""Maximum number of chunks in the index of a variation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedBuild:
-    """One of two builds that are compared: its rows and its settings."""
+    """The rows and settings of a compared build."""
 
     name: str
     rows: pa.Table
@@ -62,11 +62,11 @@ class Variation:
     """A build in which some rows and settings may come from another build."""
 
     rows: Mapping[str, ComparedBuild]
-    """The build whose rows are searched, by document id. Other documents are not searched."""
+    """The build with the rows of each document, by document id."""
     settings: ReleaseSettings
     lexical: Lexical
     key: tuple[Any, ...]
-    """A key that is equal only for variations with the same rows."""
+    """Variations with the same key have the same rows."""
 
 
 def open_build(workspace: Workspace, name: str) -> ComparedBuild:
@@ -88,8 +88,8 @@ def open_build(workspace: Workspace, name: str) -> ComparedBuild:
         pinned, settings = release.pinned, release.typed_settings()
     if pinned.rows > MAX_ROWS:
         raise StoreError(
-            f"{config.corpus}: {name} has {pinned.rows:,} chunks, and this comparison indexes at "
-            f"most {MAX_ROWS:,}. `rag explain` shows a question's result under each configuration"
+            f"{config.corpus}: {name} has {pinned.rows:,} chunks, but this comparison indexes at "
+            f"most {MAX_ROWS:,}; `rag explain` shows a question's result in each configuration"
         )
     table = workspace.store.table(pinned.vector_table, None).dataset(pinned.vector_version)
     lexical = config.lexical
@@ -105,7 +105,7 @@ def open_build(workspace: Workspace, name: str) -> ComparedBuild:
 
 
 class _CachedCallsWorkspace(Workspace):
-    """A workspace whose models give only answers that are in the call cache."""
+    """A workspace that reads answers of models only from the call cache."""
 
     @cached_property
     def cache(self) -> CallCache:
@@ -113,7 +113,7 @@ class _CachedCallsWorkspace(Workspace):
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):
-    """Builds and searches indexes of variations. Leaving the context deletes the indexes."""
+    """Builds and searches indexes of variations. The end of the `with` block deletes them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = _CachedCallsWorkspace(workspace.config)
@@ -162,9 +162,9 @@ class VariationSearch(AbstractContextManager["VariationSearch"]):
 def gold_of(
     workspace: Workspace, query_ids: Sequence[str], build: ComparedBuild
 ) -> dict[str, list[GoldSpan]]:
-    """Return the gold spans of some queries, moved to the offsets of a build's documents.
+    """Return the gold spans of some queries, with the offsets in a build's documents.
 
-    A span is left out if the build's document does not contain its exact text.
+    A span is left out if the build's document lacks its exact text.
     """
     wanted = [q for q in load_queries(workspace) if q.query_id in set(query_ids)]
     ids = sorted({s.document_id for q in wanted for s in q.gold_spans})
@@ -195,7 +195,7 @@ def same_rows(one: pa.Table | None, other: pa.Table | None) -> bool:
 
 
 def differing(one: ComparedBuild, other: ComparedBuild) -> list[str]:
-    """Return the ids of the documents whose rows differ, or that only one build has."""
+    """Return the ids of documents with different rows, or with rows in only one build."""
     every = sorted({*one.by_document, *other.by_document})
     return [d for d in every if not same_rows(one.by_document.get(d), other.by_document.get(d))]
 

@@ -1,8 +1,8 @@
 """Compare a candidate with a reference release, because small losses of many releases add up.
 
-The reference is `gate.reference`, or else the best release of the last year. The best release is at
-first the served release. Each later release that is shown to be better replaces it. Retention keeps
-the scores of the reference.
+The reference is `gate.reference`, or else the best release of the last year. At first, the served
+release is the best. A later release becomes the best if a test shows that it is better. Retention
+keeps the scores of the reference.
 """
 
 import math
@@ -24,8 +24,8 @@ _LONGEST = timedelta(days=365)
 class ReferenceRelease:
     """The reference release, the number of the first comparison with it, and its start (UTC).
 
-    `drifted` means that a build was shown to be worse than the reference but not than the served
-    release. From then on, a candidate must have at least the mean of the reference.
+    `drifted` means that a build was worse than the reference but not worse than the served release.
+    After that, a candidate must have at least the mean of the reference.
     """
 
     release_id: str
@@ -38,9 +38,9 @@ class ReferenceRelease:
 class Drift:
     """The result of the comparison of a candidate with the reference release.
 
-    `shown` means that a test shows a loss. A candidate is `refused` if a test shows a loss. It is
-    also `refused` if a mean is lower and the reference has `drifted`. If `better` is True, the
-    candidate's release becomes the reference.
+    `shown` means that a test shows a loss. A candidate is `refused` if a test shows a loss, or if a
+    mean is lower and the reference has `drifted`. If `better` is True, the candidate's release
+    becomes the reference.
     """
 
     reference: ReferenceRelease
@@ -51,29 +51,29 @@ class Drift:
 
 
 def new_reference(release_id: str, first: int) -> ReferenceRelease:
-    """Return a release as the reference from comparison number `first` on."""
+    """Return the reference with this release, from comparison number `first` on."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return ReferenceRelease(release_id=release_id, first=first, since=now)
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the reference for comparison `number`.
+    """Return the reference: `gate.reference`, or else the stored one, or else the served release.
 
-    It is the release of `gate.reference`, or the stored reference, or else the served release.
+    `number` is the number of the comparison.
     """
     pinned = workspace.config.gate.reference
     record = workspace.store.read_json(_FILE)
     if record and pinned in (None, record["release_id"]):
         kept = ReferenceRelease(**record)
         age = datetime.now(UTC) - datetime.fromisoformat(kept.since)
-        # A release newer than the served one was rolled back.
+        # If the reference is newer than the served release, it was rolled back.
         if pinned or (age < _LONGEST and kept.release_id <= served):
             return kept
     return new_reference(pinned or served, number)
 
 
 def reference_id(workspace: Workspace) -> str | None:
-    """Return the id of the reference release, whose scores must be kept, or None without one."""
+    """Return the id of the reference release, or None. The store must keep its scores."""
     record = workspace.store.read_json(_FILE) or {}
     return workspace.config.gate.reference or record.get("release_id")
 
@@ -81,12 +81,11 @@ def reference_id(workspace: Workspace) -> str | None:
 def keep_reference(
     workspace: Workspace, drift: Drift | None, passed: bool, released: str | None, number: int
 ) -> None:
-    """Write the reference of the next comparison, which has the number `number`.
+    """Write the reference of comparison `number`, the next one.
 
-    `passed` tells whether the comparison with the served release allows the candidate. `released`
-    is the id of the candidate's release, or None if the candidate was refused. If `drift` is None,
-    nothing was compared, and the release becomes the reference. This is so for a first release, and
-    if `gate.metrics` is empty.
+    `passed` is True if the comparison with the served release allows the candidate. `released` is
+    the id of the candidate's release, or None if the candidate was refused. `drift` is None for a
+    first release, or if `gate.metrics` is empty. Then the release becomes the reference.
     """
     if released and (drift is None or drift.better):
         workspace.store.write_json(_FILE, asdict(new_reference(released, number)))
@@ -106,9 +105,9 @@ def compare_with_reference(
 ) -> Drift:
     """Compare a candidate's values with the values of the reference, query by query.
 
-    A metric is shown to be worse if its loss exceeds the margin and Student's one-sided test over
-    groups is significant. All tests against one reference have a total error of at most 5 %
-    (`spent`), which the metrics share (Bonferroni). `number` is the number of this comparison.
+    A metric is worse if its loss exceeds the margin and Student's one-sided test over groups is
+    significant. All tests against one reference have a total error of at most 5 % (`spent`). The
+    metrics share this error (Bonferroni). `number` is the number of this comparison.
     """
     measured = {m: g for m in metrics if len(g := gains_of(own, scores, m)) > 1}
     alpha = spent(max(1, number - reference.first + 1)) / max(1, len(measured))
@@ -125,10 +124,10 @@ def compare_with_reference(
     if shown:
         reason = f"refused: worse, {100 * (1 - alpha):.4g} % sure"
     elif refused:
-        reason = "refused: lower, and an earlier build was shown to be worse"
+        reason = "refused: lower, and an earlier build was worse"
     else:
-        reason = "allowed: not shown to be worse"
-    told = f" ({', '.join(shown or lost)})" if lost else ""
-    told += "; gate.reference can name the served release instead" if refused else ""
-    reason = f"reference {reference.release_id}: {reason}{told}"
+        reason = "allowed: no test shows a loss"
+    losses = f" ({', '.join(shown or lost)})" if lost else ""
+    cure = "; to change the reference, set gate.reference to the served release" if refused else ""
+    reason = f"reference {reference.release_id}: {reason}{losses}{cure}"
     return Drift(reference, refused, bool(shown), better and not lost, reason)

@@ -45,21 +45,21 @@ _REFUSED_BUILDS = "gate/refused.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMetric:
-    """The candidate's and the release's means in one gate metric, over the common queries."""
+    """The means of the candidate and the release in one gate metric, over the common queries."""
 
     candidate: float | None
     released: float | None
     comparison: Comparison
     outcome: Outcome
     loss: float | None = None
-    """The probability that an equal candidate looks as bad in any gate metric."""
+    """The probability that an equally good candidate has such a loss in any gate metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The gate's decision about a candidate, with reasons.
 
-    `against` names the compared release, or is None if nothing is served. `queries` counts the
+    `against` names the compared release, or is None before the first release. `queries` counts the
     candidate's queries. `common` counts the queries for which the release also has scores.
     """
 
@@ -79,10 +79,10 @@ class Decision:
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
     """Refuse a candidate that is or looks worse than the served release in a gate metric.
 
-    If the release has values only for whole documents, `DOCUMENT_METRIC` replaces the gate metrics.
-    `decide_metric` holds the rules. If only the candidate lacks a value, the worst value counts. A
-    candidate that can't be compared in any metric is refused, unless the release was never
-    measured. Raise ConfigError for a metric that no configuration measures.
+    `decide_metric` has the rules. If the release has values only for whole documents,
+    `DOCUMENT_METRIC` replaces the gate metrics. If only the candidate lacks a value, the worst
+    value counts. A candidate without any comparable metric is refused if the release has measured
+    values. Raise ConfigError for a metric that no configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
@@ -113,7 +113,7 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     scores = served.scores if is_served else kept_scores(workspace, reference.release_id)
     is_measured = not ids.keys().isdisjoint(_measured(scores, wanted))
     if not is_measured and gate.reference:
-        problem = f"the store has no scores of {gate.reference} on the present queries"
+        problem = f"the store has no scores of {gate.reference} for the present queries"
         raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
     if not is_measured:
         reference, scores = new_reference(served.label, number), served.scores
@@ -139,7 +139,7 @@ def _not_comparable(
 ) -> str:
     """Return the reason to refuse a candidate that can't be compared, or "" to allow it.
 
-    The candidate is allowed if it has values on the measurable questions, and if the release never
+    The candidate is allowed if it has values for the measurable questions, and if the release never
     had a value in the metrics.
     """
     gate, where = workspace.config.gate, workspace.config.where
@@ -149,14 +149,14 @@ def _not_comparable(
     if kept is None or _measured(columns_of(kept), metrics):
         common = _query_ids(own).keys() & _query_ids(served.scores).keys()
         remedy = "evaluate again" if common else "restore the ids and texts of its questions"
-        return f"{release} has no value on the present questions: {remedy}, {way_out}"
+        return f"{release} has no value for the present questions: {remedy}, {way_out}"
     judged = workspace.config.evaluation.judge is not None
     queries = load_queries(workspace)
     expected = {q.query_id for q in queries if judged or q.gold_spans or q.gold_documents}
     lost = expected - _measured(own, measured_metrics(gate.metrics, [own]))
     if len(lost) <= gate.maximum_missing * len(expected):
         return ""
-    lacking = f"the candidate lacks them on {len(lost)} of {len(expected)} questions"
+    lacking = f"the candidate has none for {len(lost)} of {len(expected)} questions"
     return f"{release} has no value in a gate metric, and {lacking}: evaluate again, {way_out}"
 
 
@@ -175,9 +175,9 @@ def compare_scores(
     alpha: float,
     synthetic: int = 0,
 ) -> tuple[dict[str, GateMetric], list[str]]:
-    """Return the comparison in each wanted metric, by metric, and a sentence for each metric.
+    """Return the comparisons by metric, and a sentence for each metric.
 
-    `alpha` is the allowed error (0 to 1). `synthetic` counts the common queries that are synthetic.
+    `alpha` is the allowed error (0 to 1). `synthetic` counts the synthetic common queries.
     """
     measured, own = own, _worst_case(own, served, wanted)
     compared = compare(own, served, wanted, alpha, groups)
@@ -204,8 +204,8 @@ def compare_scores(
 def comparison_number(workspace: Workspace, candidate: str) -> int:
     """Return the number (from 1) of the comparison of a candidate with a release.
 
-    Each build counts once, whether it was released or refused. A comparison that is repeated every
-    night therefore can't force a verdict.
+    Each released or refused build counts once. So a comparison that is repeated every night can't
+    force a verdict.
     """
     digest = RUN.note(workspace, candidate).get("digest")
     refused = [build for build in _refused(workspace) if build != digest]
@@ -213,10 +213,7 @@ def comparison_number(workspace: Workspace, candidate: str) -> int:
 
 
 def keep_decision(workspace: Workspace, decision: Decision, released: str | None = None) -> None:
-    """Record a decision for later comparisons.
-
-    `released` is the id of the release that was made, or None if the build was refused.
-    """
+    """Record a decision. `released` is the id of the new release, or None after a refusal."""
     digest = RUN.note(workspace, decision.candidate).get("digest")
     refused = _refused(workspace)
     if released is None and digest is not None and digest not in refused:
@@ -232,7 +229,7 @@ def _refused(workspace: Workspace) -> list[str]:
 
 
 def _worst_case(own: Scores, other: Scores, metrics: Sequence[str]) -> Scores:
-    """Return the candidate's values, and the worst value where only `other` has a value."""
+    """Return the candidate's values. The worst value replaces a value that only `other` has."""
     ids = _query_ids(own)
     filled = {}
     for metric in metrics:
@@ -264,10 +261,7 @@ def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> No
 
 
 def kept_scores(workspace: Workspace, release_id: str) -> Scores:
-    """Return a release's scores on the queries whose text has not changed since the release.
-
-    Return {} if the release has no stored scores.
-    """
+    """Return a release's scores for unchanged queries, or {} if no scores are stored."""
     table = workspace.store.read_parquet(kept_file(release_id))
     if table is None:
         return {}

@@ -1,4 +1,4 @@
-"""Read releases from the store: manifests, their settings, and which release is served."""
+"""Read releases from the store: manifests, their settings, and the served release."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -43,9 +43,9 @@ class ReleaseSettings(BaseModel):
     answers: Answers
     answers_chats: dict[str, ChatVariant] = Field(default={})
     calibration: Calibration | None = None
-    """The calibration fitted to the run of the release. The corpus file has no such setting."""
+    """The calibration of the release's run. The corpus file has no such setting."""
     access: Access | None = None
-    """The access rules of an imported bundle. Those of the importer's corpus file replace them."""
+    """The access rules of an imported bundle. The rules in the corpus file override them."""
 
     def digest(self, run_digest: str) -> str:
         """Return a hash of a run's digest and of the settings of its answers."""
@@ -53,7 +53,7 @@ class ReleaseSettings(BaseModel):
 
 
 def record_chats(settings: Settings, config: CorpusConfig) -> dict[str, Any]:
-    """Return the chat models that a part of the configuration calls, by name, as JSON values."""
+    """Return the chat models that some settings name, by name, as JSON values."""
     return {name: config.chat(name).model_dump(mode="json") for name in settings.named_chats()}
 
 
@@ -96,9 +96,9 @@ class Release:
 
     @property
     def digest(self) -> str:
-        """Hash the run and the settings of its answers.
+        """Return a hash of the run and the settings of its answers.
 
-        If a method of the settings is not installed, return the digest of the run alone.
+        If a method of the settings is not installed, return the digest of the run.
         """
         with suppress(ConfigError):
             return self.typed_settings().digest(self.run_digest)
@@ -129,7 +129,7 @@ def read(record: Any, where: str) -> Release:
     """Parse a manifest. Raise StoreError, whose message starts with `where`, if it is invalid."""
     found = record.get("format") if isinstance(record, dict) else None
     if found != FORMAT:
-        formats = f"manifest format {found!r}, this build reads {FORMAT}"
+        formats = f"manifest format {found!r}, this version reads {FORMAT}"
         raise StoreError(f"{where}: {formats}; run `rag doctor --repair`, then `rag run`")
     try:
         pinned, reasons = Pinned(**record["pinned"]), tuple(record["reasons"])
@@ -139,7 +139,7 @@ def read(record: Any, where: str) -> Release:
 
 
 def names(workspace: Workspace) -> list[str]:
-    """Return the ids of all releases in the store, oldest first, also of unreadable releases."""
+    """Return the ids of all releases in the store, oldest first. Include unreadable releases."""
     found = [n.removesuffix(".json") for n in workspace.store.list("releases")]
     return sorted(n for n in found if re.fullmatch(r"release-\d+", n))
 
@@ -168,10 +168,7 @@ def current_id(workspace: Workspace) -> str | None:
 
 
 def made(workspace: Workspace) -> int:
-    """Return the number of releases made so far.
-
-    The newest manifest, which is never removed, has this number.
-    """
+    """Return the number of all releases so far, the number of the newest manifest."""
     return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
 
 
@@ -186,8 +183,8 @@ def next_id(workspace: Workspace) -> str:
 def hash_files(workspace: Workspace, pinned: Pinned) -> Hashes:
     """Return the hashes of all files in the pinned table versions.
 
-    Only new files are read. Older files keep their first hash, so that later corruption shows.
-    A lexical index is not included: its folder has a list of hashes.
+    Only new files are read. Older files keep their first hash, which reveals later corruption. A
+    lexical index has its own list of hashes.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for table, version in pinned_tables(workspace, pinned):

@@ -1,7 +1,8 @@
-"""Decide one gate metric: allow or refuse a candidate, with its certainty in a sentence.
+"""Decide one gate metric: allow or refuse a candidate, and state the certainty in a sentence.
 
-Three questions are asked in this order. Is a loss statistically significant? Do equal candidates
-seldom show such a loss (the guard, for small samples)? Is a loss beyond the margin ruled out?
+The decision has three tests in this order. Is a loss statistically significant? Is such a loss
+rare among equally good candidates (the guard, for small samples)? Is a loss beyond the margin
+excluded?
 """
 
 import math
@@ -19,13 +20,13 @@ Outcome = Literal[
 ]
 REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many missing")
 GUARD = 0.10
-"""Share of equal candidates that the guard refuses, over all gate metrics together."""
+"""Share of equally good candidates that the guard refuses, over all gate metrics together."""
 _MAX_MORE_QUESTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:
-    """A candidate and the served release compared in one metric, over the common queries."""
+    """The comparison of a candidate with the served release in one metric, over common queries."""
 
     comparison: Comparison
     pairs: Sequence[Pair]
@@ -34,11 +35,11 @@ class MetricComparison:
     """The group of each pair's query."""
     lower_is_better: bool
     loss: float | None
-    """The probability that an equal candidate looks as bad in any gate metric."""
+    """The probability that an equally good candidate has such a loss in any gate metric."""
     metrics: int = 1
-    """Number of the metrics that are compared together."""
+    """Number of metrics in the comparison."""
     synthetic: int = 0
-    """Number of the common queries that are synthetic."""
+    """Number of synthetic queries among the common queries."""
     missing: int = 0
     """Number of pairs in which the worst value replaces a missing value of the candidate."""
 
@@ -46,9 +47,9 @@ class MetricComparison:
 def spent(comparison_number: int) -> float:
     """Return the allowed error of the n-th comparison with a release, counted from n = 1.
 
-    The error is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05. Repeated
-    comparisons on the same questions therefore can't force a verdict. Source: alpha spending (Lan
-    and DeMets, 1983).
+    The error is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05. So repeated
+    comparisons on the same questions can't force a verdict. Source: alpha spending (Lan and DeMets,
+    1983).
     """
     return ALPHA / (comparison_number * (comparison_number + 1))
 
@@ -59,8 +60,8 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
     lost = found.missing
     if lost > gate.maximum_missing * known:
         return "too many missing", (
-            f"refused: it is missing on {lost} of the {known} queries on which the release has it, "
-            f"and gate.maximum_missing is {gate.maximum_missing:g}; evaluate again"
+            f"refused: the candidate lacks {lost} of the release's {known} values, and "
+            f"gate.maximum_missing is {gate.maximum_missing:g}; evaluate again"
         )
     sign = -1 if found.lower_is_better else 1
     measured = [
@@ -69,7 +70,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
         if one is not None and other is not None
     ]
     if not measured:
-        return "not measured", "not compared, because one of the two has no value"
+        return "not measured", "not compared, because the candidate or the release has no value"
     gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
     n, gain = len(gains), math.fsum(gains) / len(gains)
     where = _sample_size(found, n, groups)
@@ -82,13 +83,13 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
     power = _power(gains, groups, gate.margin, found.metrics)
     if found.loss is not None and found.loss <= GUARD and gain < -gate.margin:
         return "looks worse", (
-            f"refused: looks worse by {-gain:.4f} {where}; an equal candidate looks as bad in "
-            f"{100 * found.loss:.2g} % of cases; {power}"
+            f"refused: looks worse by {-gain:.4f} {where} (so would {100 * found.loss:.2g} % of "
+            f"equally good candidates); {power}"
         )
     if n > 1 and difference_interval(gains, groups, 1 - 2 * alpha)[0] >= -gate.margin:
         return "as good", f"allowed: not worse by more than {gate.margin:g}, {sure}; {power}"
     return "undecided", (
-        f"allowed: no clear loss {where}, but one of more than {gate.margin:g} is not ruled out; "
+        f"allowed: no clear loss {where}, but a loss of more than {gate.margin:g} is possible; "
         f"{power}"
     )
 
@@ -109,23 +110,24 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
 def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
     """Return a sentence about the smallest loss that the guard finds in 9 of 10 cases.
 
-    The sentence also tells how many more questions the guard needs to find a loss of two margins.
+    The sentence also has the number of further questions that would show a loss of two margins.
     """
     if len(gains) < 2:
         return "one question can show no loss"
-    # The sign flips of many groups judge the metrics jointly; with few groups they share the error.
+    # With many groups, one test judges all metrics. With few groups, the metrics share the error.
     error = GUARD / metrics if few_groups(groups) else GUARD
     least, needed = smallest_loss(gains, groups, error, 2 * margin)
     least = max(least, margin + least / 2)  # the guard also needs a loss beyond the margin
     if least > (max(map(abs, gains)) or 1.0):
-        text = "these questions would show no loss in 9 of 10 cases"
+        text = "these questions are too few to show a loss in 9 of 10 cases"
     else:
-        text = f"a loss of {least:.2g} would be seen in 9 of 10 cases"
+        text = f"these questions show a loss of {least:.2g} in 9 of 10 cases"
     more = math.ceil(needed) - len(gains)
     if least <= 2 * margin or more <= 0:
         return text
     if more > _MAX_MORE_QUESTIONS:
-        return f"{text}; no realistic number of more questions would show one of {2 * margin:g}"
+        needed_more = f"more than {_MAX_MORE_QUESTIONS:,} more questions"
+        return f"{text}; only {needed_more} would show a loss of {2 * margin:g}"
     digits = max(0, len(str(more)) - 2)
     rounded = math.ceil(more / 10**digits) * 10**digits
-    return f"{text}; about {rounded} more questions would show one of {2 * margin:g}"
+    return f"{text}; about {rounded} more questions would show a loss of {2 * margin:g}"

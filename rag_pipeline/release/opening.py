@@ -1,4 +1,4 @@
-"""Open a release for searching, with the settings and models that search it."""
+"""Open a release for searching, with its settings and models."""
 
 import logging
 import os
@@ -28,30 +28,30 @@ from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
 FIRST_QUERY = "What is this about?"
-"""The query that warms a release."""
+"""The query of the first search in a new release."""
 _CHUNK_BYTES = 250
 """Approximate bytes of the ids, offsets and row numbers of a chunk in an open index."""
 _NICE = 5
-"""Added to the nice value of a thread that opens a release.
+"""Increment of the nice value of a thread that opens a release.
 
-On a busy processor, the thread gets a third of the time that a search gets.
+On a busy processor, the thread gets a third of the time of a search.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A release that is open for searching, with the settings and models that search it."""
+    """An open release with its settings and models."""
 
     release: Release
     settings: ReleaseSettings
     embedder: Embedder
     searcher: Searcher
     views: Views | None
-    """The documents that each caller may see. None if every caller may see all documents."""
+    """The visible documents by caller. None if every caller may see all documents."""
 
     @property
     def bytes(self) -> int:
-        """Return approximately how many bytes of memory the release uses, without its models."""
+        """Return the approximate bytes of memory of the release, without its models."""
         index, lexical = self.searcher.index, self.release.pinned.lexical_path
         arrays = sum(part.nbytes for part in (index.vectors, index.rows) if part is not None)
         files = self.release.files.items()
@@ -59,7 +59,7 @@ class Served:
         return arrays + terms + _CHUNK_BYTES * len(index)
 
     def index_for(self, caller: Caller) -> Index:
-        """Return an index that shows only the documents that a caller may see."""
+        """Return an index of only the documents that a caller may see."""
         return self.searcher.index if self.views is None else self.views.index_for(caller)
 
 
@@ -72,8 +72,8 @@ def open_release(
 ) -> Served:
     """Open a release. Reuse the vectors that the open release `before` also has.
 
-    If `is_server` is True, the rows are read ahead, and a first search fills the caches. If
-    `mapped` is given, the processes of the server share vectors and rows.
+    If `is_server` is True, read the rows into memory, and fill the caches with a first search. With
+    `mapped`, the processes of the server share vectors and rows.
     """
     shared = None if before is None else before.searcher.index
     index = open_builds(workspace, release.pinned, shared)
@@ -88,7 +88,7 @@ def open_release(
 
 
 def searched_with(workspace: Workspace, release: Release, index: Index) -> Served:
-    """Return a release that is open in `index`, with its settings and models."""
+    """Return the open release of `index`, with its settings and models."""
     settings, now = release.typed_settings(), workspace.config
     reranker = at_current_endpoint(now, settings.reranker)
     chats = current_chats(workspace, settings.reranker_chats)
@@ -108,7 +108,7 @@ def searched_with(workspace: Workspace, release: Release, index: Index) -> Serve
 
 
 def labels_of(workspace: Workspace, release: Release) -> Labels | None:
-    """Return the labels of a release's documents. None if every caller may see all documents."""
+    """Return the labels of a release's documents, or None if every caller may see all documents."""
     pinned = release.pinned
     access = workspace.config.access or release.typed_settings().access
     if access is None:
@@ -125,12 +125,12 @@ def labels_of(workspace: Workspace, release: Release) -> Labels | None:
 def current_chats(
     workspace: Workspace, chats: Mapping[str, ChatSettings]
 ) -> dict[str, ChatSettings]:
-    """Return the chat models of a release, with the addresses that the corpus file gives them."""
+    """Return the chat models of a release, with the addresses in the corpus file."""
     return {name: at_current_endpoint(workspace.config, chat) for name, chat in chats.items()}
 
 
 def _warm(served: Served) -> None:
-    """Search once, so that the files are read and the model is open. Call no reranker model."""
+    """Search once, to read the files and open the model. Call no reranker model."""
     searcher, caller = served.searcher, Caller(frozenset())
     is_asked = isinstance(searcher.reranker, PassageReranker)
     request = SearchRequest(query=FIRST_QUERY, k=5, rerank=not is_asked, discover=True)
@@ -138,7 +138,7 @@ def _warm(served: Served) -> None:
         for index in (searcher.index, served.index_for(caller)):
             replace(searcher, index=index).search(request)
     except RagPipelineError as error:
-        _log.warning("%s: not warmed: %s", served.release.release_id, error)
+        _log.warning("%s: the first search failed: %s", served.release.release_id, error)
 
 
 def give_way() -> None:

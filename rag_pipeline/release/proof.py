@@ -1,6 +1,6 @@
-"""Prove that the sources of a kept answer stand in the documents of its release.
+"""Prove that the documents of a release contain the sources of a kept answer.
 
-No model, network or search index is needed: only the release's tables in the store, or a bundle.
+The proof reads only the release's tables in the store, or a bundle. It calls no model.
 """
 
 import json
@@ -19,13 +19,13 @@ from rag_pipeline.release.manifest import Release, load
 from rag_pipeline.workspace import Workspace
 
 _WRAPPED = ("rag_pipeline", "structuredContent", "structured_content", "data", "result")
-"""Keys under which chat completions and MCP clients hold the answer."""
+"""Keys of the answer in chat completions and in the files of MCP clients."""
 _CHUNK = re.compile(r"(?P<document>.*)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
 _SHOWN = 60
 
 
 class KeptSource(BaseModel):
-    """A source of an answer, as the command line, `/v1` or MCP writes it."""
+    """A source of an answer, in the form of the command line, `/v1` or MCP."""
 
     number: int
     corpus: str = Field(validation_alias=AliasChoices("corpus", "dataset"))
@@ -39,7 +39,7 @@ class KeptSource(BaseModel):
 
 
 class KeptRelease(BaseModel):
-    """The release of a corpus that an answer names."""
+    """The release in an answer, with its corpus."""
 
     corpus: str
     release: str
@@ -48,7 +48,7 @@ class KeptRelease(BaseModel):
 
 
 class KeptAnswer(BaseModel):
-    """The parts of an answer that can be proved."""
+    """The provable parts of an answer."""
 
     answered: bool
     releases: list[KeptRelease]
@@ -67,7 +67,7 @@ class Held:
 def read_answer(file: Path) -> KeptAnswer:
     """Read a kept answer of `rag ask --json`, `/v1`, a chat completion or MCP from a file.
 
-    Raise InputError if the file holds no such answer.
+    Raise InputError for any other content.
     """
     try:
         record = json.loads(file.read_text("utf-8"))
@@ -81,11 +81,11 @@ def read_answer(file: Path) -> KeptAnswer:
 
 
 def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) -> Release:
-    """Return the release whose documents contain all of an answer's sources as cited.
+    """Compare an answer's sources with the documents of its release, and return the release.
 
-    Only sources from the workspace's corpus are compared. The release comes from `bundle`, or from
-    the store if `bundle` is None. Raise CheckFailedError, with the reason, if it is not the
-    answer's release, or if a document, chunk or word is not as cited.
+    Only sources from the workspace's corpus are compared. The release is read from `bundle`, or
+    from the store if `bundle` is None. Raise CheckFailedError, with the reason, for a wrong
+    release, or if a document, chunk or word differs from a source.
     """
     corpus = workspace.config.corpus
     named = next((one for one in answer.releases if one.corpus == corpus), None)
@@ -94,13 +94,13 @@ def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) 
         raise CheckFailedError(f"the answer is not from the corpus {corpus!r}, but from: {others}")
     sources = [source for source in answer.sources if source.corpus == corpus]
     if answer.answered and not answer.sources:
-        raise CheckFailedError("the answer has no sources, so nothing proves it")
+        raise CheckFailedError("the answer has no sources, so a proof is impossible")
     ids = sorted({source.document_id for source in sources})
     held = _in_store(workspace, named, ids) if bundle is None else _in_bundle(bundle, corpus, ids)
     release = held.release
     if (release.created, release.configuration) != (named.released, named.configuration):
         raise CheckFailedError(
-            f"the answer is from {named.release} of {named.released} ({named.configuration}), and "
+            f"the answer is from {named.release} of {named.released} ({named.configuration}), but "
             f"this is {release.release_id} of {release.created} ({release.configuration})"
         )
     for source in sources:
@@ -138,7 +138,7 @@ def _in_store(workspace: Workspace, named: KeptRelease, ids: Sequence[str]) -> H
     try:
         release = load(workspace, named.release)
     except NotReleasedError as error:
-        raise CheckFailedError(f"the answer's release is not here: {error}") from None
+        raise CheckFailedError(f"the store lacks the answer's release: {error}") from None
     pinned = release.pinned
     if pinned.documents_version is None:
         raise CheckFailedError(f"{release.release_id} has no documents")

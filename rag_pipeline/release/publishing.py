@@ -38,25 +38,28 @@ from rag_pipeline.workspace import Workspace
 
 _TRIES = 5
 Pointer = tuple[dict[str, Any] | None, str | None]
-"""The content of `releases/current.json` with its version tag for conditional writes."""
+"""The content of `releases/current.json`, and its version tag for conditional writes."""
 
 
 def publish(workspace: Workspace) -> Release:
     """Make and serve a release of the chosen configuration's evaluated builds.
 
-    If the served release has these builds, return it. Raise CheckFailedError, and keep the served
-    release, if the builds are stale, unevaluated or inconsistent, or if the gate refuses them.
+    If the served release has these builds, return the served release. Raise CheckFailedError if the
+    builds are stale, unevaluated or inconsistent, or if the gate refuses them. The served release
+    then stays.
     """
     for _ in range(_TRIES):
         release = _try_to_publish(workspace)
         if release is not None:
             return release
     corpus = workspace.config.corpus
-    raise StoreError(f"{corpus}: the served release changed {_TRIES} times meanwhile; run again")
+    raise StoreError(
+        f"{corpus}: other processes changed the served release {_TRIES} times; run again"
+    )
 
 
 def _try_to_publish(workspace: Workspace) -> Release | None:
-    """Publish a release. Return None if another process changed the served release meanwhile."""
+    """Publish a release. Return None if another process changes the served release."""
     seen = workspace.store.read_tagged_json(CURRENT)
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
@@ -113,15 +116,15 @@ def _new_release(
 
 
 def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> bool:
-    """Write the manifest of a release and serve it.
+    """Write the manifest of a release and serve the release.
 
-    Return False, and leave no manifest, if another process made a release meanwhile.
+    If another process makes a release at the same time, return False and leave no manifest.
     """
-    # Pin before writing the manifest, so that a cleanup never removes the tables it names.
+    # Pin before writing the manifest, because a cleanup may remove unpinned tables.
     _pin(workspace, release)
     file = manifest_file(release.release_id)
     written = workspace.store.write_json_if(file, asdict(release), None)
-    # Another process may have used the same id and moved its tags: pin the written manifest.
+    # If another process took the same id, pin the tables of its manifest again.
     _pin(workspace, release if written else load(workspace, release.release_id))
     if not written:
         return False
@@ -134,7 +137,7 @@ def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> b
 
 
 def _changed_documents(workspace: Workspace, pinned: Pinned) -> list[str]:
-    """Return the ids of the documents whose pinned vectors were not made from the pinned text."""
+    """Return the ids of documents with pinned vectors of another text than the pinned text."""
     documents = workspace.documents().state(pinned.documents_version)
     vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     return [
@@ -154,9 +157,9 @@ def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> 
 
 
 def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
-    """Serve an earlier release, by default the one before the served release, and return it.
+    """Serve and return an earlier release, by default the release before the served release.
 
-    Publishing skips the builds of the release that was rolled back.
+    Later runs do not publish the rolled-back builds again.
     """
     corpus, seen = workspace.config.corpus, workspace.store.read_tagged_json(CURRENT)
     serving = current(workspace)
@@ -166,9 +169,9 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
         raise NotReleasedError(f"{corpus}: {first}")
     release = load(workspace, target)
     if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}):
-        reason = "another release was made meanwhile, nothing was rolled back"
-        raise StoreError(f"{corpus}: {reason}; look at `rag releases` and try again")
-    if workspace.store.read_json(manifest_file(target)) is None:  # `forget` removed it meanwhile
+        reason = "another process changed the served release, so nothing was rolled back"
+        raise StoreError(f"{corpus}: {reason}; see `rag releases` and try again")
+    if workspace.store.read_json(manifest_file(target)) is None:  # `forget` has just removed it
         serve(workspace, serving.release_id)
         return load(workspace, target)  # raises NotReleasedError
     return release
@@ -198,16 +201,15 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
         workspace.store.write_bytes(kept_file(release.release_id), scores)
     if not _write_and_serve(workspace, seen, release):
         corpus = workspace.config.corpus
-        raise StoreError(f"{corpus}: another release was made meanwhile; import again")
+        raise StoreError(f"{corpus}: another process changed the served release; import again")
     return release
 
 
 def forget(workspace: Workspace, release: Release) -> bool:
-    """Remove a release that is not served. Return whether it was removed.
+    """Remove a release that is not served. Return False if another process begins to serve it.
 
-    The release is kept if another process begins to serve it meanwhile. `roll_back` moves the
-    pointer and then looks for the manifest. This function removes the manifest and then looks at
-    the pointer. Therefore at least one of the two functions notices the change of the other.
+    `roll_back` moves the pointer and then reads the manifest. This function removes the manifest
+    and then reads the pointer. So at least one of two concurrent calls sees the other's change.
     """
     file = manifest_file(release.release_id)
     workspace.store.remove_file(file)
@@ -222,10 +224,7 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest. Delete its scores, too, unless it is the reference release.
-
-    The release's tables stay pinned.
-    """
+    """Delete a release's manifest, and its scores if it is not the reference. Keep its pins."""
     workspace.store.remove_file(manifest_file(release_id))
     if release_id != reference_id(workspace):
         workspace.store.remove_file(kept_file(release_id))
@@ -238,7 +237,7 @@ def _move_pointer(
     hold_back: Sequence[str] = (),
     allow: Collection[str] = (),
 ) -> bool:
-    """Serve a release. Return False, and change nothing, if the pointer changed since `seen`."""
+    """Serve a release. If the pointer changed since `seen`, change nothing and return False."""
     record, tag = seen
     before = (record or {}).get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]

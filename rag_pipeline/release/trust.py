@@ -1,7 +1,7 @@
 """Find addresses and variables in a bundle's settings that its importer did not choose.
 
-Without this check, the maker of a bundle could name a variable of the importer, and an address. The
-address would receive the variable's value and all questions.
+Without this check, the maker of a bundle could name an address and a variable of the importer. The
+server at this address would get the variable's value and all questions.
 """
 
 import os
@@ -17,7 +17,7 @@ from rag_pipeline.config.parsing import ENVIRONMENT
 from rag_pipeline.errors import InputError
 
 ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
-"""The environment variable that lists, with commas, the variables that a bundle may read."""
+"""The environment variable with a comma-separated list of variables that a bundle may read."""
 _NAMED = re.compile(
     r".*(?:url|env|address|host|command|module|path|folder|file|tokenizer)", re.IGNORECASE
 )
@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]|[/~]|\\\\", re.IGNORECASE)
 
 
 def refuse_variables(value: Any, where: str) -> None:
-    """Raise InputError if a text in `value` names an environment variable.
+    """Raise InputError if a text in `value` contains `{{ env.NAME }}`.
 
     A corpus file would insert the variable's value. `where` begins the message.
     """
@@ -38,11 +38,11 @@ def refuse_variables(value: Any, where: str) -> None:
 
 
 def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
-    """Return a line for each part of a bundle's settings that has a foreign address or variable.
+    """Return a line for each part of a bundle's settings with a foreign address or variable.
 
-    `made` holds settings objects, in mappings and lists. Default values and the variables that
-    `RAG_ALLOWED_KEYS` lists are not foreign. The values of a part are not foreign either if a part
-    of the importer's corpus file `own` has all of them.
+    `made` has settings objects, in mappings and lists. Default values and the variables in
+    `RAG_ALLOWED_KEYS` are trusted. The values of a part are also trusted if a part of the
+    importer's corpus file `own` has all of them.
     """
     trusted = [dict(values) for _, values in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}

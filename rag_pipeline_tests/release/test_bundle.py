@@ -140,7 +140,7 @@ def test_an_import_keeps_a_release_made_meanwhile(exported, tmp_path, monkeypatc
 
     made = manifest.current(workspace)
     monkeypatch.setattr(publishing, "hash_files", beside)
-    with pytest.raises(StoreError, match="another release was made meanwhile; import again"):
+    with pytest.raises(StoreError, match="changed the served release; import again"):
         publishing.serve_imported(workspace, made, None)
     served = manifest.current(workspace)
     assert (served.release_id, served.configuration) == ("release-000002", "other")
@@ -149,7 +149,7 @@ def test_an_import_keeps_a_release_made_meanwhile(exported, tmp_path, monkeypatc
 
 def test_a_store_with_its_own_builds_is_refused(exported):
     file, zipped = exported
-    refused = pytest.raises(StoreError, match="has builds of its own; import into another store")
+    refused = pytest.raises(StoreError, match="has its own builds; import into another store")
     with held(file), refused:  # nobody waits for a refusal
         bundle.import_release(Workspace(load_config(file)), zipped)
 
@@ -287,22 +287,22 @@ def stream_of(rows):
         ),
         (
             lambda _, files: files.update({"vectors.arrow": files["vectors.arrow"] + b"more"}),
-            r"vectors\.arrow has another size than bundle\.json says",
+            r"the size of vectors\.arrow differs from bundle\.json",
         ),
         (
             given(10**18, "files", "vectors.arrow", "bytes"),
-            r"vectors\.arrow has another size than bundle\.json says",
+            r"the size of vectors\.arrow differs from bundle\.json",
         ),
         (altered, r"vectors\.arrow is torn or altered: its hash differs"),
         (lambda _, files: files.pop("vectors.arrow"), r"not a release bundle: .*vectors\.arrow"),
-        (given(9, "format"), "bundle format 9, this build reads 2"),
-        (given(9, "release", "format"), "manifest format 9, this build reads 2"),
+        (given(9, "format"), "bundle format 9, this version reads 2"),
+        (given(9, "release", "format"), "manifest format 9, this version reads 2"),
         (given("other", "corpus"), "belongs to corpus 'other', not 'tiny'"),
         (no_settings, r"settings\.chunking: Field required"),
         (of_random_bytes, "not a release bundle"),
         (of_zeros, "not a release bundle"),
         (of_other_tables, "not a release bundle"),
-        (of_fewer_rows, r"vectors\.arrow has \d+ rows, and the manifest says \d+"),
+        (of_fewer_rows, r"vectors\.arrow has \d+ rows, but the manifest has \d+"),
         (of_growing_rows, r"documents\.arrow grows to more than 100 times its size"),
         (of_other_documents, r"documents\.arrow lacks 'nda/"),
         (of_random_scores, "not a release bundle"),

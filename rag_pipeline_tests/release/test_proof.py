@@ -89,7 +89,7 @@ ALTERED = {
     ),
     "configuration": ({"release": {"configuration": "other"}}, "(other)"),
     "corpus": ({"release": {"corpus": "other"}}, "but from: other"),
-    "no sources": ({"sources": []}, "nothing proves it"),
+    "no sources": ({"sources": []}, "a proof is impossible"),
 }
 
 

@@ -67,7 +67,7 @@ def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypat
         return write(at, path, value, tag)
 
     monkeypatch.setattr(Store, "write_json_if", beaten)
-    with pytest.raises(StoreError, match="another release was made meanwhile, nothing was rolled"):
+    with pytest.raises(StoreError, match="changed the served release, so nothing was rolled back"):
         publishing.roll_back(evaluated, first.release_id)
     assert store.read_json("releases/current.json")["held_back"] == ["another move"]
 
