@@ -42,7 +42,7 @@ _PAGE_HEADERS = {
 
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
-    """Return the application that `rag serve` runs.
+    """Return the application of `rag serve`.
 
     Raise ConfigError if the file of callers, a file to write or an allowed host is unusable.
     """

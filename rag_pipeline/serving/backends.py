@@ -1,7 +1,7 @@
-"""Use the backends that a request's headers name, if the operator allows their hosts.
+"""Use the backends in a request's headers if the operator allows their hosts.
 
-If no hosts are allowed, such headers are refused, because clients must not reach the network behind
-the server. Keys in headers are kept for their request only. They are never logged, cached or shown.
+Without allowed hosts, such headers are refused, because clients must not reach the network behind
+the server. A key in a header is used only for its request. It is never logged, cached or shown.
 """
 
 import re
@@ -23,19 +23,19 @@ RERANK = ("x-rerank-url", "x-rerank-model")
 LLM = ("x-llm-api-url", "x-llm-model", "x-llm-api-key")
 
 _MODEL_SECONDS = 20.0
-"""Timeout of a call in seconds. A call and its one retry fit into the default request timeout."""
+"""Timeout of a call in seconds. A call and its retry fit into the default request timeout."""
 _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class HeaderBackends:
-    """Replaces an assistant's backends by those that a request's headers name."""
+    """Replaces an assistant's backends by the backends in a request's headers."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         check_hosts(allowed)
         self._allowed = tuple(allowed)
 
     def assistant(self, own: Assistant, headers: Mapping[str, str]) -> Assistant:
-        """Return the assistant with the backends that `headers` name, or `own` if they name none.
+        """Return the assistant with the backends in `headers`, or `own` without such headers.
 
         Raise InputError for a backend that is not allowed, or that lacks one of its headers.
         """
@@ -61,7 +61,7 @@ class HeaderBackends:
 
 
 class DifyDatasets(dict[str, SearchedCorpus]):
-    """The datasets of a Dify server by id. A dataset is opened by its id, and none is listed."""
+    """The datasets of a Dify server by id. The mapping opens datasets, but lists none."""
 
     def __init__(self, endpoint: str, key: str) -> None:
         super().__init__()
@@ -77,14 +77,14 @@ class DifyDatasets(dict[str, SearchedCorpus]):
 
 
 class HeaderReranker:
-    """A reranking server that speaks Jina's `POST …/rerank`."""
+    """A reranking server with Jina's interface (`POST …/rerank`)."""
 
     def __init__(self, url: str, model: str) -> None:
         self._url = url if url.rstrip("/").endswith("/rerank") else f"{url.rstrip('/')}/rerank"
         self._model = model
 
     def __call__(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return a score per passage. Raise ProviderError for a failed call or a bad reply."""
+        """Return a score per passage. Raise ProviderError after a failed call or a bad reply."""
         body = {
             "model": self._model,
             "query": query,
@@ -101,11 +101,11 @@ class HeaderReranker:
 
 
 def header_model(url: str, name: str, key: str) -> LanguageModel:
-    """Return a chat model at an allowed address, for one request of the assistant only.
+    """Return a chat model at an allowed address, for one request of the assistant.
 
-    Its calls bypass the call cache and the ledger. The owner of the key pays, and must not see the
-    answers that others got. A refusal or an outage is a CallsStoppedError, because further calls
-    would fail, too. Errors omit the server's text, which may contain the key.
+    Its calls bypass the call cache and the ledger, because the owner of the key pays and must not
+    see other callers' answers. A refusal or an outage is a CallsStoppedError, because further calls
+    would fail, too. Errors omit the server's text, because it may contain the key.
     """
     import openai
 
@@ -137,10 +137,7 @@ def header_model(url: str, name: str, key: str) -> LanguageModel:
 
 @lru_cache(maxsize=1)
 def _connections() -> Any:
-    """Return the HTTP client of all such models.
-
-    It follows no redirects and ignores the proxies that the environment names.
-    """
+    """Return the HTTP client of all header models. It ignores redirects and proxies."""
     import openai
 
     return openai.DefaultHttpxClient(follow_redirects=False, trust_env=False)
@@ -149,12 +146,9 @@ def _connections() -> Any:
 def _complete(
     given: Mapping[str, str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> bool:
-    """Return whether the headers name a backend.
-
-    Raise InputError if some of the backend's headers are present, but a required one is missing.
-    """
+    """Return whether the headers name a backend. Raise InputError if a required one is missing."""
     named = [name for name in wanted if name in given]
     lacking = [name for name in wanted if name not in given and name not in optional]
     if named and lacking:
-        raise InputError(f"{', '.join(lacking).upper()}: missing beside {named[0].upper()}")
+        raise InputError(f"{', '.join(lacking).upper()}: required with {named[0].upper()}")
     return bool(named)

@@ -1,6 +1,6 @@
 """Identify callers by a table of tokens, or by signed tokens of an identity provider or proxy.
 
-The operator's file holds hashes of tokens and names of environment variables, but no secret.
+The operator's file contains hashes of tokens and names of environment variables, but no secrets.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ _LEAST_SECRET = 32
 _LEEWAY_SECONDS = 30
 """Accepted difference in seconds between the clocks of two machines."""
 _FRESH_SECONDS = 300.0
-"""Keys of an address are read again if they are older than this many seconds."""
+"""Maximum age in seconds of keys from an address before the keys are read again."""
 _RETRY_SECONDS = 30.0
-"""Minimum seconds between two reads of an address, even if a token names an unknown key."""
+"""Minimum seconds between two reads of an address, also after a token with an unknown key."""
 _FETCH_SECONDS = 5.0
 _MOST_BYTES = 1_000_000
 
@@ -47,9 +47,9 @@ _MOST_BYTES = 1_000_000
 class TableToken(Settings):
     """A bearer token with its labels and the corpora that it may name.
 
-    `sha256` is the token's hash in hexadecimal digits. The labels `"*"` are all labels. If
-    `corpora` is None, the token may name all corpora. `requests_per_minute` limits all addresses
-    that use the token together. None sets no limit.
+    `sha256` is the token's hash in hexadecimal digits. The labels `"*"` mean all labels. If
+    `corpora` is None, the token may name all corpora. `requests_per_minute` limits the requests of
+    all addresses with the token. None means no limit.
     """
 
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -59,7 +59,7 @@ class TableToken(Settings):
 
     @property
     def caller(self) -> Caller:
-        """Return the caller that has this token."""
+        """Return the caller with this token."""
         labels = None if self.labels == "*" else frozenset(self.labels)
         return Caller(labels, None if self.corpora is None else frozenset(self.corpora))
 
@@ -67,14 +67,14 @@ class TableToken(Settings):
 class Signer(Settings):
     """Settings to verify JSON Web Tokens.
 
-    - `header`: the header with the token, by default `authorization` with a `Bearer` token
-    - `keys`: a file (JWK, JWKS or PEM), or the https address of a JWKS
-    - `secret_env`: instead of `keys`, the environment variable with a secret that a proxy shares;
-      the secret has at least 32 characters
-    - `audience`, `issuer`: values that a token must have; None accepts any issuer
-    - `labels`: the claim with the caller's labels, a list or a text separated by commas; a caller
-      whose token lacks the claim has no labels
-    - `corpora`: the claim with the corpora that the caller may name; None means all corpora
+    - `header`: The header with the token, by default `authorization` with a `Bearer` token.
+    - `keys`: A file (JWK, JWKS or PEM), or the https address of a JWKS.
+    - `secret_env`: Instead of `keys`, the environment variable with a secret that a proxy shares.
+      The secret has at least 32 characters.
+    - `audience`, `issuer`: Required values of a token. None accepts any issuer.
+    - `labels`: The claim with the caller's labels, as a list or comma-separated text. A caller
+      without the claim has no labels.
+    - `corpora`: The claim with the corpora that the caller may name. None means all corpora.
 
     A token must also have an expiry in the future.
     """
@@ -105,7 +105,7 @@ class Callers:
     """Reads the caller of a request from its headers."""
 
     def __init__(self, file: Path) -> None:
-        """Read the file. Raise ConfigError if it is invalid, or if it names an unusable key."""
+        """Read the file. Raise ConfigError if the file is invalid or names an unusable key."""
         try:
             content = CallersFile.model_validate(yaml.safe_load(file.read_text("utf-8")))
             self._tokens = {one.sha256: one for one in content.tokens}
@@ -120,13 +120,13 @@ class Callers:
             for one in content.signers
             if one.issuer and "://" in one.issuer and one.header.lower() == "authorization"
         ]
-        """The addresses of the authorization servers that give bearer tokens."""
+        """The addresses of the authorization servers that issue bearer tokens."""
 
     async def of(self, headers: Mapping[str, str]) -> Caller | None:
-        """Return the caller, or None if no token of the request is valid.
+        """Return the caller, or None without a valid token.
 
-        If a request has a proxy's header, only that header counts. The names in `headers` are in
-        lower case.
+        If a request has a proxy's header, only this header counts. `headers` has names in lower
+        case.
         """
         given = {name: headers[name] for name in self.proxy_headers & headers.keys()}
         if not given and (token := bearer_token(headers)):
@@ -144,10 +144,7 @@ class Callers:
         return self._tokens.get(hashlib.sha256(bearer_token(headers).encode()).hexdigest())
 
     def limit_of(self, headers: Mapping[str, str]) -> tuple[str, int] | None:
-        """Return the hash and the requests per minute of a token in the table.
-
-        Return None if the token is not in the table or has no limit.
-        """
+        """Return the hash and the requests per minute of a token in the table, or None."""
         known = self._known(headers)
         if known is None or known.requests_per_minute is None:
             return None
@@ -201,10 +198,7 @@ class _Verifier:
         return Caller(read_labels(claims.get(settings.labels)), corpora)
 
     async def _current(self, token: str) -> KeySet:
-        """Return the keys of the address.
-
-        Read them again if they are old, or if they lack the key that the token names.
-        """
+        """Return the keys of the address. Read them again if they are old or lack the key."""
         wanted = _key_id(token)
 
         def is_old(seconds: float) -> bool:
@@ -214,7 +208,7 @@ class _Verifier:
             return wanted in {key.kid for key in self._keys.keys}
 
         if is_known() and not is_old(_FRESH_SECONDS):
-            return self._keys  # without waiting for the keys that another token names
+            return self._keys  # a token with an unknown key may hold the lock
         async with self._lock:
             if is_old(_FRESH_SECONDS if is_known() else _RETRY_SECONDS):
                 self._read_at = time.monotonic()
@@ -249,7 +243,7 @@ def _keys_of(file: Path) -> KeySet:
 
 
 def _key_set(record: Any) -> KeySet:
-    """Return the usable keys of a JWK or JWKS. Raise ValueError if there is none."""
+    """Return the usable keys of a JWK or JWKS. Raise ValueError without a usable key."""
     made: list[Key] = []
     for one in record.get("keys", [record]) if isinstance(record, dict) else []:
         try:

@@ -1,7 +1,4 @@
-"""Turn Dify's `metadata_condition` into a filter in SQL.
-
-Source: Dify's External Knowledge API.
-"""
+"""Turn Dify's `metadata_condition` into SQL. Source: Dify's External Knowledge API."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,9 +10,9 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.store import quoted
 
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
-"""Operators that must hold for each of several names. Other operators must hold for one name."""
+"""Operators that must hold for all names of a condition. Other operators must hold for one name."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
-"""Names that are columns. Every other name is a key of the metadata."""
+"""Names with a column. Every other name is a key of the metadata."""
 _DATES = {"before": "<", "after": ">"}
 _NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
 _SQL = {
@@ -38,7 +35,7 @@ Value = str | int | float | Annotated[list[str | int | float], Field(max_length=
 
 
 class Condition(BaseModel):
-    """A comparison of metadata fields. A document that lacks a field passes only `empty` for it."""
+    """A comparison of metadata fields. A missing field passes only the operator `empty`."""
 
     name: str | list[str] = Field(min_length=1)
     comparison_operator: str
@@ -64,9 +61,9 @@ class Condition(BaseModel):
         return sql.format(field=field, text=text, texts=text)
 
     def _dated(self, field: str) -> str:
-        """Return a comparison of dates in SQL.
+        """Return a comparison of dates in SQL. Numbers mean seconds since 1970.
 
-        A value that is a number means seconds since 1970. The field may hold dates or such numbers.
+        If the value is a number, the field may hold dates or numbers.
         """
         sign = _DATES[self.comparison_operator]
         seconds = None
@@ -111,16 +108,13 @@ class Condition(BaseModel):
 
 
 class MetadataCondition(BaseModel):
-    """Dify's conditions, joined by `and` or `or`. By default it is `and`."""
+    """Dify's conditions, joined by `and` (the default) or `or`."""
 
     logical_operator: Literal["and", "or"] | None = None
     conditions: list[Condition] | None = None
 
     def where(self) -> str | None:
-        """Return the filter in SQL, or None if there are no conditions.
-
-        Raise InputError for a bad condition.
-        """
+        """Return the filter in SQL, or None without conditions. Raise InputError for a bad one."""
         if not self.conditions:
             return None
         count = sum(1 if isinstance(one.name, str) else len(one.name) for one in self.conditions)

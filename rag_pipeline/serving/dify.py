@@ -42,7 +42,7 @@ class _Wanted(BaseModel):
 def retrieval(
     assistant: Assistant, body: bytes, keep: Callable[[str, Sequence[str]], None]
 ) -> tuple[int, dict[str, Any]]:
-    """Answer a request of Dify to its external knowledge. Return the reply's status and JSON.
+    """Return the status and JSON of the reply to a request of Dify.
 
     `keep` gets the query and the names of its datasets. A record's score is the probability (0 to
     1) that the passage answers. Records below the request's threshold are left out.
@@ -97,9 +97,9 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 
 
 class DifyDataset:
-    """A Dify dataset that the assistant searches as a corpus.
+    """Searches a Dify dataset as a corpus.
 
-    Its segments become chunks that all start at 0, because Dify's replies hold no offsets.
+    Its segments become chunks with the start 0, because Dify's replies have no offsets.
     """
 
     shows_documents = False
@@ -113,14 +113,14 @@ class DifyDataset:
         return f"DifyDataset({self.name!r})"
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Retrieve segments by the query, and by boosted queries in the leading documents.
+        """Retrieve segments by the query, and by boosted queries in the first documents.
 
-        Boosted queries are full-text searches. Those of a document together add at most 0.1 to a
-        segment's score. By default, each of three documents gets one boosted query. Raise
-        InputError for a filter, which Dify's segments do not support.
+        Boosted queries are full-text searches. All boosted queries of a document together add at
+        most 0.1 to a segment's score. By default, each of three documents gets one boosted query.
+        Raise InputError for a filter, because Dify's segments do not support filters.
         """
         if request.where is not None:
-            raise InputError(f"{self.name}: `where` filters corpora, not a Dify dataset")
+            raise InputError(f"{self.name}: a Dify dataset does not support `where`; remove it")
         query, k, document_id = request.query, request.k or _MOST, request.document_id
         if document_id is None:
             chunks = self._retrieve(query, min(k, _MOST))
@@ -161,7 +161,7 @@ class DifyDataset:
         method: str = "hybrid_search",
         filtered: bool = True,
     ) -> list[ScoredChunk]:
-        """Return the segments that one request finds, or only those of `document_id` if given."""
+        """Return the segments that one request finds, of `document_id` if it is given."""
         model: dict[str, Any] = {
             "search_method": method,
             "reranking_enable": False,
@@ -177,11 +177,11 @@ class DifyDataset:
         return [c for c in chunks.values() if document_id in (None, c.document_id)]
 
     def document(self, document_id: str) -> Document:
-        """Raise InputError, because Dify's retrieval returns segments and no documents."""
-        raise InputError(f"{self.name}: {document_id[:200]!r} cannot be shown: Dify keeps it")
+        """Raise InputError, because Dify's retrieval returns no documents."""
+        raise InputError(f"{self.name}: {document_id[:200]!r}: Dify returns no whole documents")
 
     def describe(self) -> dict[str, Any]:
-        """Return the dataset's name and kind, without a request."""
+        """Return the dataset's name and kind without a request."""
         return {"name": self.name, "description": "a Dify dataset"}
 
     def _post(self, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -190,9 +190,7 @@ class DifyDataset:
         try:
             return [r for r in reply["records"] if isinstance(r["segment"], dict)]
         except (KeyError, TypeError):
-            raise ProviderError(
-                f"{self.name}: Dify's reply has another form than its API"
-            ) from None
+            raise ProviderError(f"{self.name}: Dify's reply lacks `records`") from None
 
     def _chunk(self, record: dict[str, Any], rank: int) -> ScoredChunk:
         segment = record["segment"]

@@ -33,20 +33,17 @@ log = logging.getLogger("rag_pipeline.serving")
 _OPEN_PATHS = ("/health", "/live", "/ready", "/", "/review")
 """Paths that need no token. Their replies contain nothing from the documents."""
 _UNQUEUED = (*_OPEN_PATHS, "/metrics")
-"""Paths that are answered even while all threads work."""
+"""Paths that get a reply even while all threads work."""
 _NOBODY = Caller(frozenset(), frozenset())
 _GONE = 499
-"""Status, in logs and metrics, of a request whose client did not wait. nginx uses it, too."""
+"""Status in logs and metrics if the client has disconnected, as in nginx."""
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
-"""Headers that may occur only once. Of two, a proxy and this server could read different ones."""
+"""Headers that may occur once. A proxy and this server could read different ones of several."""
 
 
 def log_to_stderr() -> None:
-    """Write the server's log to standard error: one line per request, and warnings.
-
-    Other logs of this package are not written.
-    """
+    """Write only the server's log to standard error: one line per request, and warnings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -77,7 +74,7 @@ class Guards:
     ) -> None:
         """Limit the requests at work by `turns`.
 
-        `count` gets the path and status of each reply, its seconds in all, and its seconds in the
+        `count` gets the path and status of each reply, its total seconds, and its seconds in the
         queue.
         """
         self._app = app
@@ -106,11 +103,11 @@ class Guards:
             try:
                 await self._answer(scope, receive, reply)
             except Refused as refused:
-                told = {"error": refused.reason, "request_id": request_id}
+                reason = {"error": refused.reason, "request_id": request_id}
                 if scope["path"] == dify.PATH:
                     has_token = bool(bearer_token(_headers(scope)))
-                    told = dify.refusal(refused.status, refused.reason, has_token)
-                await JSONResponse(told, refused.status, refused.headers)(scope, receive, reply)
+                    reason = dify.refusal(refused.status, refused.reason, has_token)
+                await JSONResponse(reason, refused.status, refused.headers)(scope, receive, reply)
             finally:
                 seconds = time.perf_counter() - started
                 if self._count_reply is not None:
@@ -131,11 +128,11 @@ class Guards:
         scope["state"]["caller"] = await self._caller(scope, headers)
         if self._callers and (limited := self._callers.limit_of(headers)):
             self._check_rate(*limited, "this token")
-        # The body is read first: a slow client must not take the place of others.
+        # The body is read before a turn begins, because a slow client must not block others.
         body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
         client, most = _client(scope), self._settings.max_concurrency
         if self._running[client] >= max(1, most // 2):
-            raise Refused(429, "too many requests of this address at once", {"Retry-After": "1"})
+            raise Refused(429, "this address has too many open requests", {"Retry-After": "1"})
         if self._running.total() >= most:
             raise Refused(429, "too many requests; try again", {"Retry-After": "1"})
         self._count(client, 1)
@@ -172,9 +169,9 @@ class Guards:
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start" and not limit.expired():
-                # Tools report their own timeout in the reply; cut off only what they cannot end.
+                # Tools report their own timeout in the reply, so this limit is longer.
                 limit.reschedule(asyncio.get_running_loop().time() + 2 * seconds)
-            # A client that reads slowly must not take the place of others.
+            # A client that reads slowly must not block others.
             self._count(client, -1)
             if is_queued:
                 self.turns.end()
@@ -191,12 +188,12 @@ class Guards:
         except TimeoutError:
             if reply.status:
                 raise
-            raise Refused(504, f"not answered in {seconds:g} s") from None
+            raise Refused(504, f"no answer within {seconds:g} s") from None
 
     def _check_headers(self, scope: Scope, headers: dict[str, str]) -> None:
         """Refuse too many, too large or repeated headers.
 
-        If the server needs no token, also refuse pages of other sites. After DNS rebinding, such a
+        Without a token, also refuse requests from pages of other sites. After DNS rebinding, such a
         page sends its own name as Host.
         """
         names = [name for name, _ in scope["headers"]]
@@ -208,12 +205,12 @@ class Guards:
         if self._settings.needs_token:
             return
         if not _is_here(f"//{headers.get('host', '')}"):
-            raise Refused(421, "without a token the server answers by its loopback name only")
+            raise Refused(421, "without a token, the Host header must be a loopback name")
         if "origin" in headers and not _is_here(headers["origin"]):
             raise Refused(403, "pages of other sites are refused")
 
     async def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
-        """Return the caller. If the server needs a token, refuse a request without a valid one."""
+        """Return the caller. Refuse a request without a valid token if the server needs one."""
         settings, path = self._settings, scope["path"]
         if is_local(scope):
             return OPERATOR
@@ -222,7 +219,7 @@ class Guards:
         if self._callers and (known := await self._callers.of(headers)):
             return known
         token, given = settings.token, bearer_token(headers)
-        # A proxy's header that is not valid must not fall back to the proxy's own token.
+        # A request with an invalid proxy header must not get the rights of the proxy's own token.
         if not settings.needs_token or (
             token
             and self._proxy_headers.isdisjoint(headers)
@@ -238,7 +235,7 @@ class Guards:
             raise Refused(429, f"too many requests from {whose}", wait)
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """Read a whole body, so that the application never sees a slow or endless one."""
+        """Return the whole body. Refuse a slow or large body before the application reads it."""
         limit = self._settings.max_body_bytes
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 18 or int(length) > limit:

@@ -1,4 +1,4 @@
-"""Offer a release to LangChain as a retriever, and measure any LangChain retriever.
+"""Give LangChain a retriever for a release, and measure any LangChain retriever.
 
 >>> retriever = RagPipelineRetriever(corpus=Corpus.load("contracts.yaml"), k=5)
 >>> with MeasuringRetriever(retriever=retriever, on_measured=print) as measured:
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 
 
 class RagPipelineRetriever(BaseRetriever):
-    """Searches a corpus's release. A newer release is searched as soon as it is open.
+    """Searches the newest open release of a corpus.
 
-    Only documents that the `caller` may see are searched. By default, these are the public
-    documents. Each found chunk becomes a LangChain document with the chunk's text. Its metadata are
-    those of the corpus's document, and:
+    The search finds only documents that the `caller` may see, by default the public documents. Each
+    found chunk becomes a LangChain document. Its metadata are the metadata of the corpus's document
+    and:
 
     - `document_id`, `title`, `score`
     - `start`, `end`: offsets in the document's text, in code points
@@ -91,11 +91,11 @@ def log_measured(measured: Measured) -> None:
 class MeasuringRetriever(BaseRetriever):
     """Returns the documents of another retriever, and scores them in a separate thread.
 
-    The cosine of the query and a context's nearest sentence decides the context's level. A context
-    counts as used if the answer uses it. The answer is given to `measure`, or else extracted from
-    the contexts. At most `waiting` queries wait. Further queries are skipped and counted in
-    `skipped`. A query that cannot be scored is logged and counted in `failed`. `close` and the end
-    of a `with` block wait until all waiting queries are scored.
+    The cosine of the query and a context's nearest sentence sets the context's level. A context
+    counts as used if the answer uses it. The answer is an argument of `measure`, or is extracted
+    from the contexts. At most `waiting` queries wait. `skipped` counts the queries above this
+    limit. `failed` counts the queries that cannot be scored, and the log has their errors. `close`
+    and the end of a `with` block wait until all waiting queries are scored.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -110,7 +110,7 @@ class MeasuringRetriever(BaseRetriever):
     _worker: ThreadPoolExecutor = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Make the worker, and a place for each waiting query and for the one being scored."""
+        """Make the worker, and a place for each waiting query and for the query in work."""
         super().model_post_init(context)
         self._places = BoundedSemaphore(self.waiting + 1)
         self._worker = ThreadPoolExecutor(1, "measuring")
@@ -127,7 +127,7 @@ class MeasuringRetriever(BaseRetriever):
 
     def close(self) -> None:
         """Wait until all waiting queries are scored."""
-        self._worker.submit(int).result()  # the one worker does this last
+        self._worker.submit(int).result()  # the only worker does this last
 
     def __enter__(self) -> "MeasuringRetriever":
         return self
@@ -187,7 +187,7 @@ def _document(chunk: ScoredChunk, place: Place | None) -> Document:
 
 
 def _chunk(document: Document, rank: int) -> ScoredChunk:
-    """Return any retriever's document as a chunk. Its rank replaces a missing id or source."""
+    """Return any retriever's document as a chunk. The rank replaces a missing id or source."""
     name = document.metadata.get("document_id") or document.metadata.get("source")
     start = document.metadata.get("start")
     start = start if isinstance(start, int) else 0

@@ -1,8 +1,8 @@
 """Let a running server of the same user and corpus answer `rag search` and `rag ask`.
 
 The server listens on a Unix socket in a folder that only its user can open. The socket's name has
-two hashes: of the corpus file's path, the working directory and the version of this package, and of
-the file's content. A command finds a server only if all of these are equal.
+two hashes. The first hash is of the corpus file's path, the working directory and the version of
+this package. The second hash is of the file's content. A command computes the same name.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from rag_pipeline.corpus import Corpus
 
 NEAREST = 3
-"""Number of passages that are shown if nothing answers."""
+"""Number of passages that a command shows without an answer."""
 _ALIVE_SECONDS = 1.0
-"""A server is not asked if it does not reply to `/live` within this many seconds."""
+"""Maximum seconds for a server's reply to `/live`. A slower server gets no request."""
 _REPLY_SECONDS = 65.0
 _WORD = re.compile(r"\w+")
 
 
 def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str | None) -> Any:
-    """Return the chunks of the release with their places, as `rag search --json` prints them."""
+    """Return the chunks and places of a search in the form of `rag search --json`."""
     from rag_pipeline.config.access import read_caller
 
     chunks = corpus.search(query, k=k, where=where, caller=read_caller(labels))
@@ -46,9 +46,9 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
 
 
 def ask(corpus: "Corpus", question: str, labels: str | None, **options: Any) -> Any:
-    """Return an answer as `rag ask --json` prints it.
+    """Return an answer in the form of `rag ask --json`.
 
-    If nothing answers the question, the nearest passages get their places.
+    If no passage answers the question, the nearest passages have their places.
     """
     from rag_pipeline.client.records import Answer
     from rag_pipeline.config.access import read_caller
@@ -66,7 +66,7 @@ WORK: Mapping[str, Callable[..., Any]] = {"search": search, "ask": ask}
 
 
 def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
-    """Return a running server's reply to a request, or None if no server can answer it."""
+    """Return a running server's reply to a request, or None if no server answers."""
     body = json.dumps({"file": str(file.resolve()), **asked})
     try:
         with closing(_Connection(socket_path(file))) as connection:
@@ -81,9 +81,9 @@ def ask_server(file: Path, work: str, asked: Mapping[str, Any]) -> Any:
 
 
 def serves_earlier_file(file: Path) -> bool:
-    """Return whether the only servers of a corpus file opened it before its last change.
+    """Return whether all servers of a corpus file opened the file before its last change.
 
-    A change of an environment variable that the file names counts as a change of the file.
+    A change of an environment variable in the file counts as a change of the file.
     """
     try:
         path = socket_path(file)
@@ -101,7 +101,7 @@ def _is_alive(path: Path) -> bool:
 
 
 def answering(corpora: Sequence["Corpus"]) -> "Route":
-    """Return the route of these requests. A request over the network gets status 404."""
+    """Return the route of `ask_server`. A request over the network gets status 404."""
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -137,7 +137,7 @@ def listening_to_user(corpora: Sequence["Corpus"]) -> Iterator[list[socket.socke
         with suppress(OSError):
             if corpus.config.file is not None:
                 path = socket_path(corpus.config.file)
-                path.unlink(missing_ok=True)  # of a server that was killed
+                path.unlink(missing_ok=True)  # a killed server leaves its socket
                 made[path] = socket.socket(socket.AF_UNIX)
                 made[path].bind(str(path))
     try:
@@ -151,8 +151,8 @@ def listening_to_user(corpora: Sequence["Corpus"]) -> Iterator[list[socket.socke
 def socket_path(file: Path) -> Path:
     """Return the path of the socket for the current content of a corpus file.
 
-    The path also depends on the values of the environment variables that the file names. Raise
-    OSError if the file cannot be read, or if another user owns or may open the sockets' folder.
+    The path also depends on the values of the environment variables in the file. Raise OSError if
+    the file cannot be read, or if another user owns or may open the sockets' folder.
     """
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     folder /= f"rag-{os.getuid()}"

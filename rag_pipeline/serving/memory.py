@@ -1,4 +1,4 @@
-"""Keep the open releases of a server within a budget of memory."""
+"""Keep the open releases of a server within a limit of memory."""
 
 import os
 from collections import Counter
@@ -23,17 +23,17 @@ def half_of_memory() -> int:
 
 
 class OpenReleases:
-    """Closes the least recently searched corpora while the open ones exceed a budget of memory.
+    """Closes the least recently searched corpora while the open corpora exceed a memory limit.
 
-    The corpus of the latest search stays open, even if it alone exceeds the budget.
+    The corpus of the latest search stays open, even if it alone exceeds the limit.
     """
 
     def __init__(self, corpora: Iterable[SearchedCorpus], budget: int) -> None:
-        """Watch the released corpora. `budget` is in bytes."""
+        """Watch the released corpora. `budget` is the limit in bytes."""
         self.corpora = [one for one in corpora if isinstance(one, ReleasedCorpus)]
         self.budget = budget
         self.closed = Counter[str]()
-        """Number of times that each corpus was closed."""
+        """The number of closings of each corpus."""
         self._lock = Lock()
         for one in self.corpora:
             one.corpus.after_opening = self._make_room

@@ -1,4 +1,4 @@
-"""Remove the server's absolute paths from errors that clients read. Only the log shows them."""
+"""Remove the server's absolute paths from errors for clients. Only the log contains them."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 from rag_pipeline.errors import InputError
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
-"""The id of the request that is being answered, or ""."""
+"""The id of the current request, or ""."""
 _OF_DOCUMENT = re.compile(r"^(/v1/(?:documents|pages)/).*", re.DOTALL)
 _log = logging.getLogger("rag_pipeline.serving")
 _FOLDER = r"""(?:[^/:\n'"]*[^/:\n'"\s]/)"""
@@ -27,12 +27,12 @@ start of a path.
 def told(error: Exception) -> str:
     """Return an error's message for a client, without absolute paths.
 
-    If the message names such paths, log it whole. An InputError names the client's own path, so it
-    is not logged.
+    If the message contains such a path, log the whole message. An InputError is not logged, because
+    it contains the client's own path.
     """
     message = str(error)
     shown = _FOLDERS.sub("", message)
-    if shown != message and type(error) is not InputError:  # such a path is the client's own
+    if shown != message and type(error) is not InputError:
         _log.warning(json.dumps({"request_id": REQUEST_ID.get(), "error": message}))
     return shown
 

@@ -1,4 +1,4 @@
-"""Metrics of a server in the text format of Prometheus. They contain no questions and no texts."""
+"""Measure a server in the text format of Prometheus. Metrics contain no questions and no texts."""
 
 import os
 from collections import Counter
@@ -13,7 +13,7 @@ from rag_pipeline.serving.memory import OpenReleases
 from rag_pipeline.serving.turns import Turns
 
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable with the folder in which the workers of a server count together."""
+"""The environment variable with the folder for the counts of all workers of a server."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -21,7 +21,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 class Metrics:
     """Counts the requests of a server, and reads the state of its corpora at each scrape.
 
-    The counts of all workers are added. Only `rag_working`, `rag_waiting`, `rag_release`,
+    Counts are sums over all workers. Only `rag_working`, `rag_waiting`, `rag_release`,
     `rag_open_bytes`, `rag_closed` and `process_…` describe the worker that answers the scrape.
     """
 
@@ -62,12 +62,12 @@ class Metrics:
                 self._counted[one.name, hit] = total
 
     def shown(self) -> bytes:
-        """Return all metrics. This blocks, because it reads the ledgers."""
+        """Return all metrics. The call blocks, because it reads the ledgers."""
         return generate_latest(self._registry)
 
 
 class _State:
-    """Reads gauges at each scrape, and counts the ledgers' model calls since the server started."""
+    """Reads gauges at each scrape, and counts model calls since the start of the server."""
 
     def __init__(self, opened: OpenReleases, turns: Turns) -> None:
         self._opened, self._corpora = opened, opened.corpora

@@ -1,4 +1,4 @@
-"""Tell operators and load balancers whether a server is alive and ready, and how it performs."""
+"""Serve the state and the metrics of a server to operators and load balancers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from rag_pipeline.serving.tools import health_of
 from rag_pipeline.serving.turns import Turns
 
 _WAITING_THREADS = 64
-"""Number of requests at work if most of their time is spent waiting for a model's server."""
+"""Number of requests at work if they mostly wait for a model's server."""
 
 
 def turns_of(own: Assistant, settings: ServerSettings, processors: int) -> Turns:
-    """Return the `Turns` of a server, for as many requests as `ServerSettings.threads` says."""
+    """Return the `Turns` of a server for the number of requests in `ServerSettings.threads`."""
     released = [one for one in own.corpora.values() if isinstance(one, ReleasedCorpus)]
     asks = own.model is not None or bool(settings.allowed_hosts)
     asks = asks or any(any(remote_models(one.corpus.config)) for one in released)
@@ -59,7 +59,7 @@ def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Ro
 
     async def figures(request: Request) -> Response:
         if request.state.caller.corpora is not None:
-            return JSONResponse({"error": "this token may name some corpora only"}, 403)
+            return JSONResponse({"error": "this token is limited to some corpora"}, 403)
         return Response(await asyncio.to_thread(metrics.shown), media_type=CONTENT_TYPE)
 
     return [
@@ -71,7 +71,7 @@ def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Ro
 
 
 def _open_all(opened: OpenReleases) -> None:
-    """Open each corpus. If they did not all fit into memory before, only read their manifests."""
+    """Open each corpus, or read only the manifests if memory was too small for all corpora."""
     for one in opened.corpora:
         if opened.closed:
             one.corpus.searched()

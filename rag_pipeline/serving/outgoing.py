@@ -1,4 +1,4 @@
-"""Send requests to other servers: to allowed hosts, without redirects, limited in size and time."""
+"""Send requests to allowed hosts, without redirects, and with limits of size and time."""
 
 import atexit
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ def check_hosts(allowed: Sequence[str]) -> None:
     """Raise ConfigError for an entry that is not `host` or `host:port`."""
     for entry in allowed:
         if urlsplit(f"//{entry}").netloc != entry or "@" in entry or not entry.strip():
-            raise ConfigError(f"--allow-host {entry!r}: write a host, or host:port")
+            raise ConfigError(f"--allow-host {entry!r}: write host or host:port")
 
 
 def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
-    """Return the address in a header if its host is allowed. Raise InputError otherwise.
+    """Return the address in a header. Raise InputError if its host is not allowed.
 
     An allowed host without a port allows only the scheme's default port.
     """
@@ -40,10 +40,10 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise InputError(f"{shown}: not an http(s) address without user name")
     if parts.query or parts.fragment or len(value) > _LONGEST_HEADER:
-        raise InputError(f"{shown}: an address without query and fragment is wanted")
+        raise InputError(f"{shown}: send an address without query and fragment")
     own = 443 if parts.scheme == "https" else 80
     if (sent.host, sent.port or own) != (parts.hostname, port or own):
-        raise InputError(f"{shown}: not an address")  # parsers disagree about it
+        raise InputError(f"{shown}: not an address")  # two parsers read different hosts
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     entry = name if port in (None, own) else f"{name}:{port}"
     if entry.lower() not in {a.lower() for a in allowed}:
@@ -54,10 +54,7 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
 def post_json(
     what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Post JSON and return the reply's JSON.
-
-    Raise ProviderError, with a message that begins with `what`, if that fails.
-    """
+    """Post JSON and return the reply's JSON. A ProviderError begins with `what`."""
     try:
         stream = _client().stream("POST", url, json=body, headers=headers)
         return bounded_json(what, stream, _SECONDS, _MOST_BYTES)
@@ -67,10 +64,7 @@ def post_json(
 
 @lru_cache(maxsize=1)
 def _client() -> httpx.Client:
-    """Return the client of all backends.
-
-    It follows no redirects and ignores the proxies that the environment names.
-    """
+    """Return the client of all backends. It ignores redirects and proxies of the environment."""
     client = httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
     atexit.register(client.close)
     return client

@@ -1,4 +1,4 @@
-"""Show a cited span on its page of the PDF, as an image with boxes around the span."""
+"""Return a page of a PDF as an image, with boxes around a cited span."""
 
 import base64
 
@@ -10,17 +10,17 @@ from rag_pipeline.loading.page_map import PageMap
 
 
 def page_view(assistant: Assistant, wanted: PageQuery) -> PageImage:
-    """Return a page with the boxes of a span, by default the page on which the span starts.
+    """Return a page with the boxes of a span, by default the page with the span's start.
 
-    A box is left, top, width and height, as shares (0 to 1) of the page. Raise InputError if there
-    is no such page.
+    A box is left, top, width and height, as shares (0 to 1) of the page. Raise InputError for an
+    unknown page.
     """
     corpora = [wanted.corpus] if wanted.corpus else None
     corpus, document = assistant.find_document(wanted.document_id, corpora)
     start, end = wanted.start, wanted.end
     held = assistant.corpora.get(corpus)
     if document.page_map is None or not isinstance(held, ReleasedCorpus):
-        raise InputError(f"{wanted.document_id[:200]!r} has no pages to show, only text")
+        raise InputError(f"{wanted.document_id[:200]!r} has text but no pages")
     placed = PageMap.from_bytes(document.page_map)
     number = wanted.page or placed.page_at(start)
     if number > len(placed.sizes):

@@ -1,4 +1,4 @@
-"""Tell MCP clients which authorization servers issue tokens, as RFC 9728 says."""
+"""Tell MCP clients the addresses of authorization servers (RFC 9728)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from starlette.types import Scope
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _RESOURCE = "/mcp"
 METADATA_PATHS = (_WELL_KNOWN, f"{_WELL_KNOWN}{_RESOURCE}")
-"""Paths that need no token. MCP clients read the second one first."""
+"""Paths that need no token. MCP clients read the second path first."""
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 
@@ -42,6 +42,6 @@ def challenge(
 
 
 def _address(scope: Scope, headers: Mapping[str, str]) -> str:
-    """Return the server's address as the client names it, or "" if the name is unusable."""
+    """Return the server's address from the client's header, or "" if the header is unusable."""
     host = headers.get("host", "")
     return f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else ""

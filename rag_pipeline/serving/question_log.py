@@ -1,7 +1,6 @@
-"""Write people's questions and judgements to files, to measure with them later.
+"""Write people's questions and judgements to files, for later measurements.
 
-Nothing is written unless a file is named. Only the file's owner can read it, because questions may
-be private.
+The operator must name the files. Only the owner can read a file, because questions may be private.
 """
 
 import json
@@ -24,9 +23,9 @@ class KeptLines:
     """A file with a JSON line per record. Servers and threads may share it."""
 
     def __init__(self, path: Path, option: str, durable: bool = False) -> None:
-        """Raise ConfigError, which names `option`, if the file cannot be written.
+        """Raise ConfigError, with the name of `option`, if the file cannot be written.
 
-        If `durable` is true, a record is on disk before `add` returns.
+        If `durable` is True, a record is on disk before `add` returns.
         """
         self._path = path
         self._durable = durable
@@ -37,10 +36,7 @@ class KeptLines:
             raise ConfigError(f"{option} {path}: cannot write it: {error.strerror}") from None
 
     def add(self, record: Mapping[str, Any]) -> bool:
-        """Add a record with the time. Return False if the file is full.
-
-        Raise OSError if the record cannot be written.
-        """
+        """Add a record with the time, or return False if the file is full. May raise OSError."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._lock:
             if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
@@ -49,7 +45,7 @@ class KeptLines:
         return True
 
     def _append(self, text: str) -> None:
-        # One write in append mode: lines of several servers do not mix.
+        # One write in append mode, because lines of several servers must not mix.
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(handle, text.encode())
@@ -73,4 +69,4 @@ class QuestionLog:
         try:
             self._lines.add({"query": query, "datasets": list(datasets or ())})
         except OSError as error:
-            _log.warning("%s: a question was not kept: %s", error.filename, error.strerror)
+            _log.warning("%s: cannot write a question: %s", error.filename, error.strerror)

@@ -1,4 +1,4 @@
-"""Limit how many requests per minute an address or token may send to all processes of a server."""
+"""Limit the requests per minute of an address or token to all processes of a server."""
 
 import sqlite3
 import time
@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _FULL_SECONDS = 60.0
-"""After this many seconds, any bucket is full again and need not be stored."""
+"""After this many seconds, every bucket is full again, so its row can be deleted."""
 
 
 class Buckets:
@@ -26,12 +26,9 @@ class Buckets:
         )
 
     def wait(self, name: str, per_minute: int) -> float:
-        """Take one request from a name's bucket, and return 0.0.
-
-        If the bucket is empty, return the seconds until it has a request.
-        """
+        """Take a request from a name's bucket. Return 0.0, or the seconds until one is there."""
         per_second, size = per_minute / 60, max(per_minute / 10, 1.0)
-        now, held = time.monotonic(), 1.0  # the clock of all processes of a machine
+        now, held = time.monotonic(), 1.0  # all processes of a machine share this clock
         with suppress(sqlite3.Error), self._rows:
             self._rows.execute("BEGIN IMMEDIATE")
             self._rows.execute("DELETE FROM buckets WHERE since < ?", [now - _FULL_SECONDS])

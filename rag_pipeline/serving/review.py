@@ -1,4 +1,4 @@
-"""Let people decide on synthetic questions, on the web page of `rag serve --review`."""
+"""Let people accept or reject synthetic questions on the web page of `rag serve --review`."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from rag_pipeline.workspace import Workspace
 
 
 class ReviewRequest(BaseModel):
-    """A dataset, or "" for the first one, and the ids of the questions that were skipped."""
+    """A dataset ("" for the first dataset) and the ids of skipped questions."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     dataset: str = Field(default="", max_length=200)
@@ -25,7 +25,7 @@ class ReviewRequest(BaseModel):
 class ReviewDecided(ReviewRequest):
     """A decision on a question. `query` is its edited wording, or None.
 
-    If `sure` is true, the wording is accepted even if it has a problem.
+    If `sure` is true, a wording with a problem is accepted, too.
     """
 
     query_id: str = Field(min_length=1, max_length=1000)
@@ -49,9 +49,9 @@ def reviewing() -> list[Endpoint]:
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
-    """Return a corpus's workspace.
+    """Return a corpus's workspace. Raise InputError if the caller may not see all its documents.
 
-    Raise InputError unless the caller sees all documents, because questions may quote any of them.
+    Questions may quote any document.
     """
     shown = {
         n: d for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus) and d.shows_all()
@@ -63,13 +63,13 @@ def _workspace(own: Assistant, dataset: str) -> Workspace:
 
 
 def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
-    """Return the next question that waits for a decision, or None, as a JSON object."""
+    """Return the next question without a decision, or null, as a JSON object."""
     found = next_waiting(_workspace(own, wanted.dataset), wanted.after)
     if found is None:
         return {"question": None}
-    told = found.record.model_dump(mode="json", include={"query_id", "query", "answer", "tags"})
+    record = found.record.model_dump(mode="json", include={"query_id", "query", "answer", "tags"})
     gold = [{"document_name": g.document_id, "text": text} for g, text in found.gold]
-    return {"question": {**told, "left": found.left, "gold": gold}}
+    return {"question": {**record, "left": found.left, "gold": gold}}
 
 
 def decide_question(own: Assistant, wanted: ReviewDecided, request: Request) -> Response:
@@ -80,7 +80,7 @@ def decide_question(own: Assistant, wanted: ReviewDecided, request: Request) -> 
     workspace = _workspace(own, wanted.dataset)
     found = next_waiting(workspace, [i for i in wanted.after if i != wanted.query_id])
     if found is None or found.record.query_id != wanted.query_id:
-        raise InputError(f"{wanted.query_id!r} does not wait for a decision any more; reload")
+        raise InputError(f"{wanted.query_id!r} already has a decision; reload the page")
     words = (wanted.query or "").strip()
     if wanted.decision == "accept" and words and not wanted.sure:
         problem = problem_of_words(workspace, found, words)

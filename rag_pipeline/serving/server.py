@@ -33,24 +33,20 @@ from rag_pipeline.serving.workers import serve_by_workers
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
 _MOST_THREADS = 256
-"""Maximum number of threads.
-
-`Turns` admits fewer requests. The other threads finish the work of requests that timed out.
-"""
+"""Maximum number of threads. Threads beyond the `Turns` finish requests that timed out."""
 _CONNECTIONS = 4
-"""Maximum open connections, as a multiple of `max_concurrency`. Each holds at most one body."""
+"""Maximum open connections, as a multiple of `max_concurrency`."""
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     """Serve by HTTP until SIGINT or SIGTERM, then finish open requests within `stop_seconds`.
 
-    Each request writes a line of JSON to standard error. Raises ConfigError for an unusable
-    address.
+    Each request writes a line of JSON to standard error. Raise ConfigError for an unusable address.
     """
     check_address(settings)
     with listening_to_user(corpora) as local:
         if settings.workers > 1:
-            build_app(open_assistant(corpora), settings)  # tells of mistakes once
+            build_app(open_assistant(corpora), settings)  # raises errors once for all workers
             serve_by_workers(corpora, settings, local)
         else:
             serve_here(corpora, settings, local)
@@ -59,13 +55,13 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
 def serve_here(
     corpora: Sequence[Corpus], settings: ServerSettings, local: Sequence[socket.socket] = ()
 ) -> None:
-    """Serve by HTTP in this process, also on the sockets `local`."""
+    """Serve by HTTP in this process. Also listen on the sockets `local`."""
     log_to_stderr()
     export()
     own = _for_many_searches(corpora)
     app = build_app(own, settings)
     own.warm(lambda: bool(app.state.opened.closed))
-    release_memory()  # opening models frees 100 MB
+    release_memory()  # the opening of models leaves 100 MB of free memory
     server = StoppableServer(listening(app, settings), settings.drain_seconds)
     server.run([*bound(settings), *local])
 
@@ -85,7 +81,7 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
 
 
 def check_address(settings: ServerSettings) -> None:
-    """Raise ConfigError for an address that cannot be listened on."""
+    """Raise ConfigError if the server cannot listen on its address."""
     for tried in bound(replace(settings, workers=1)):
         tried.close()
 
@@ -93,7 +89,7 @@ def check_address(settings: ServerSettings) -> None:
 def bound(settings: ServerSettings) -> list[socket.socket]:
     """Return sockets that are bound to the address. Each of several workers may bind its own.
 
-    Raise ConfigError if the address cannot be used.
+    Raise ConfigError if the address is unusable.
     """
     made: list[socket.socket] = []
     try:
@@ -113,13 +109,13 @@ def bound(settings: ServerSettings) -> list[socket.socket]:
         for one in made:
             one.close()
         raise ConfigError(
-            f"--host {settings.host} --port {settings.port}: cannot listen there: "
-            f"{error.strerror}; name another --port, or stop the process on this one"
+            f"--host {settings.host} --port {settings.port}: cannot listen: {error.strerror}; "
+            f"choose another --port, or stop the process that uses this port"
         ) from None
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
-    """Return uvicorn's settings. They allow only HTTP/1.1, and limit each wait for a client."""
+    """Return uvicorn's settings. They allow only HTTP/1.1 and limit each wait for a client."""
 
     class Bounded(_BoundedConnection):
         client_seconds = settings.body_seconds
@@ -142,8 +138,8 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 class StoppableServer(uvicorn.Server):
     """Serves until SIGINT or SIGTERM, then finishes open requests within a limited time.
 
-    After the signal it still takes new requests for `drain_seconds`, while `/ready` tells load
-    balancers to send no more. A second SIGINT stops it immediately.
+    After the signal, the server still accepts requests for `drain_seconds`. `/ready` then tells
+    load balancers to use other servers. A second SIGINT stops the server immediately.
     """
 
     def __init__(self, config: uvicorn.Config, drain_seconds: float = 0.0) -> None:
@@ -151,12 +147,12 @@ class StoppableServer(uvicorn.Server):
         self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal. uvicorn's own method would raise it again after the stop."""
+        """Record the signal. uvicorn's own method would raise the signal again after the stop."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server. Its requests run in threads that do not delay the process's end."""
+        """Start the server with threads that do not delay the end of the process."""
         asyncio.get_running_loop().set_default_executor(_NotAwaited(_MOST_THREADS))
         await super().startup(sockets)
         if self.started:
@@ -178,29 +174,29 @@ class StoppableServer(uvicorn.Server):
 
 
 class _NotAwaited(ThreadPoolExecutor):
-    """Threads that do not delay the process's end, even while they still wait for a model."""
+    """Threads that do not delay the end of the process, even while they wait for a model."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class _BoundedConnection(H11Protocol):
-    """Limits how long a client may keep the server waiting, and with how many connections.
+    """Limits the waits for a client, and the number of connections.
 
-    uvicorn itself waits without limit for the end of a request's headers, and for a client to
-    read its reply. At a limit of connections, the connection that has been silent longest is cut
-    off. So a new client is always let in.
+    uvicorn itself waits without limit for the end of a request's headers, and for the client to
+    read its reply. At the limit of connections, the connection with the longest silence is closed.
+    So a new client can always connect.
     """
 
     client_seconds: float
     _heard = 0.0
-    """Time of the event loop when the client last sent something."""
+    """The time of the client's last data, by the clock of the event loop."""
     _headers_due: asyncio.TimerHandle | None = None
     _reading_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # any unsent byte pauses, and so starts the time
+        transport.set_write_buffer_limits(high=0)  # any unsent byte calls `pause_writing`
         self._heard = self.loop.time()
         most = self.config.limit_concurrency or 0
         self._make_room(self._of_this_address(), most // 2)
@@ -239,10 +235,7 @@ class _BoundedConnection(H11Protocol):
         return [c for c in self._open() if (c.client or ("",))[0] == address]
 
     def _make_room(self, crowd: "list[_BoundedConnection]", most: int) -> None:
-        """If there are more than `most` connections, cut off the one that has been silent longest.
-
-        A connection whose request is at work is not cut off.
-        """
+        """Above `most` connections, close the waiting connection with the longest silence."""
         silent = [c for c in crowd if c._waits_for_client()]
         if len(crowd) > most and silent:
             cut = min(silent, key=lambda c: c._heard)
@@ -250,7 +243,7 @@ class _BoundedConnection(H11Protocol):
             cut.transport.abort()
 
     def _waits_for_client(self) -> bool:
-        """Return whether the server waits for a request, its body, or the reading of its reply."""
+        """Return whether the server waits for the client: to send a request or to read a reply."""
         asked = self.cycle
         return asked is None or asked.response_complete or asked.more_body or self.flow.write_paused
 
@@ -259,7 +252,7 @@ class _BoundedConnection(H11Protocol):
         self._reading_due = self.loop.call_later(self.client_seconds, self._check_reading, unread)
 
     def _check_reading(self, before: int) -> None:
-        """Cut off a client that has read none of its `before` unread bytes in time."""
+        """Close the connection if the client has read none of its `before` unread bytes."""
         if self.transport.get_write_buffer_size() < before:
             self._time_reading()
         else:
@@ -271,10 +264,9 @@ class _BoundedConnection(H11Protocol):
             self._reading_due = None
 
     def _watch(self) -> None:
-        """Limit the wait for a request's headers.
+        """Limit the wait for a request's headers. uvicorn closes idle connections.
 
-        Between two requests, the time starts with the first byte of the second request. uvicorn
-        closes idle connections.
+        Between two requests, the time starts with the first byte of the second request.
         """
         waits = self.conn.their_state is h11.IDLE
         if waits and (self.cycle is None or self.conn.trailing_data[0]):

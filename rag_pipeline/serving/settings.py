@@ -1,4 +1,4 @@
-"""Settings of a server: its address, token and limits."""
+"""Define the settings of a server: its address, token and limits."""
 
 import os
 from dataclasses import dataclass, field
@@ -15,35 +15,30 @@ _LEAST_TOKEN = 16
 class ServerSettings:
     """The settings of a server. Limits hold for each worker, except `requests_per_minute`.
 
-    - `host`, `port`: the address to listen on, 127.0.0.1:9003 by default
-    - `token`: a bearer token that admits requests; None (default) needs no token without `callers`
-    - `allowed_hosts`: `host` or `host:port` of backends that requests may name by header; none by
-      default
-    - `max_body_bytes`: maximum bytes of a request's body, 1,000,000 by default
-    - `timeout_seconds`: seconds of work until a reply must begin, 60 by default; a begun reply may
-      take twice as long
-    - `body_seconds`: maximum seconds until a request's headers, and then its body, have arrived.
-      A client may also read none of its reply for at most this time. 10 by default
-    - `max_concurrency`: maximum requests that work or wait, 128 by default; one address may have
-      half of them
-    - `threads`: maximum requests at work. None (default) means 64 if models may be asked over the
-      network. Else it means two per processor, divided among the workers, but at least 2
-    - `workers`: number of processes, which share the port and map the releases into memory; 1 by
-      default
-    - `wait_seconds`: maximum seconds that a request waits for its turn, 0.5 by default
-    - `requests_per_minute`: maximum requests of a client address to all workers, 60,000 by default
-    - `memory_bytes`: maximum bytes of all open releases; the least recently searched is closed
-      first; 0 (default) means half of the memory of the machine or container
-    - `stop_seconds`: seconds in which a stopping server finishes open requests, 10 by default
-    - `drain_seconds`: seconds before that, in which it still takes new requests while `/ready`
-      answers 503; 0 by default
-    - `log_questions`: file to which questions are added; None (default) adds none
-    - `feedback`: file to which judgements of answers are added; None (default) takes none
-    - `review`: whether clients may decide on synthetic questions, false by default
-    - `callers`: file of tokens and signers that identify callers, or None (default)
-    - `caller`: who sends the requests that `callers` does not identify; by default a caller without
-      labels
-    - `rates`: file in which all workers count requests a minute; None (default) counts in memory
+    - `host`, `port`: The address to listen on, by default 127.0.0.1:9003.
+    - `token`: The bearer token of requests. Without `token` and `callers`, requests need no token.
+    - `allowed_hosts`: Hosts (`host` or `host:port`) of backends that request headers may name.
+    - `max_body_bytes`: Maximum bytes of a request's body.
+    - `timeout_seconds`: Maximum seconds until a reply begins. Its rest may take twice as long.
+    - `body_seconds`: Maximum seconds for a request's headers, for its body, and for a pause in
+      which the client reads none of its reply.
+    - `max_concurrency`: Maximum requests at work or waiting. One address may have half of them.
+    - `threads`: Maximum requests at work. None means 64 if models may be called over the network.
+      Otherwise it means two per processor, divided among the workers, but at least 2.
+    - `workers`: Number of processes. They share the port and map the releases into memory.
+    - `wait_seconds`: Maximum seconds that a request waits for its turn.
+    - `requests_per_minute`: Maximum requests of a client address to all workers.
+    - `memory_bytes`: Maximum bytes of all open releases. If they need more, the least recently
+      searched release is closed. 0 means half of the memory of the machine or container.
+    - `stop_seconds`: Seconds in which a stopping server finishes open requests.
+    - `drain_seconds`: Seconds before that, in which a stopping server still accepts requests while
+      `/ready` returns 503.
+    - `log_questions`: The file for questions, or None.
+    - `feedback`: The file for judgements of answers, or None.
+    - `review`: Whether clients may accept and reject synthetic questions.
+    - `callers`: The file of tokens and signers that identify callers, or None.
+    - `caller`: The caller of requests that `callers` does not identify, by default without labels.
+    - `rates`: The file in which all workers count requests per minute. None counts in memory.
     """
 
     host: str = "127.0.0.1"
@@ -77,18 +72,18 @@ class ServerSettings:
 def read_token(variable: str, host: str, callers: Path | None = None) -> str | None:
     """Return the bearer token in an environment variable, or None if it is empty or not set.
 
-    Raise ConfigError for a token of fewer than 16 characters. Also raise it if `host` is not a
-    loopback address and there is neither a token nor a file of callers.
+    Raise ConfigError for a token of fewer than 16 characters. If `host` is not a loopback address,
+    also raise ConfigError without a token and a file of callers.
     """
     token = os.environ.get(variable) or None
     if token is not None and len(token) < _LEAST_TOKEN:
         raise ConfigError(
             f"{variable}: the token has {len(token)} characters; use at least {_LEAST_TOKEN}, "
-            f"such as from: openssl rand -hex 32"
+            f"for example from: openssl rand -hex 32"
         )
     if token is None and callers is None and not is_loopback(host):
         raise ConfigError(
-            f"--host {host}: beyond loopback a bearer token is needed; set the environment "
-            f"variable {variable}, name --callers, or listen on 127.0.0.1"
+            f"--host {host}: other machines can reach this address, so a bearer token is needed; "
+            f"set the environment variable {variable}, add --callers, or listen on 127.0.0.1"
         )
     return token

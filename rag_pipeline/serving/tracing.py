@@ -1,7 +1,7 @@
 """Record requests and the assistant's stages as OpenTelemetry spans (see `calls.telemetry`).
 
-The names of attributes follow OpenTelemetry's semantic conventions for HTTP. Queries, documents,
-tokens and keys are never part of a span.
+The names of attributes follow OpenTelemetry's semantic conventions for HTTP. A span never contains
+queries, documents, tokens or keys.
 """
 
 from collections.abc import Iterator, Sequence

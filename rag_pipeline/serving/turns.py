@@ -1,14 +1,14 @@
-"""Let a few requests work at a time. The others wait for a short, limited time."""
+"""Limit the number of requests at work. Other requests wait for a short, limited time."""
 
 import asyncio
 from collections import deque
 
 
 class Turns:
-    """Counts the requests of one event loop that work, and those that wait.
+    """Counts the working and the waiting requests of one event loop.
 
-    More threads than processors only make every request slower. A wait of several seconds helps
-    nobody, because a refused client can ask another server.
+    More threads than processors would make every request slower. The wait is short, because a
+    refused client can ask another server.
     """
 
     def __init__(self, at_once: int, wait_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Serve from several processes that listen on one port and map the same release into memory."""
+"""Serve from several processes. They listen on one port and map the same release into memory."""
 
 import multiprocessing
 import os
@@ -23,16 +23,13 @@ from rag_pipeline.serving.rates import Buckets
 from rag_pipeline.serving.settings import ServerSettings
 
 _LEAST_SECONDS = 10.0
-"""If a worker ends within this many seconds, the server ends, too.
-
-Another worker would end for the same reason.
-"""
+"""If a worker ends within this many seconds, the server ends, because a new worker would, too."""
 
 
 def serve_by_workers(
     corpora: Sequence[Corpus], settings: ServerSettings, local: Sequence[socket]
 ) -> None:
-    """Run `settings.workers` processes until SIGINT or SIGTERM. Replace a process that dies.
+    """Run `settings.workers` processes until SIGINT or SIGTERM, and replace ended processes.
 
     All processes also listen on the sockets `local`. Raise ConfigError if a process ends within 10
     seconds after its start.
@@ -42,7 +39,7 @@ def serve_by_workers(
         figures.mkdir()
         os.environ[SHARED_FIGURES] = str(figures)
         settings = replace(settings, rates=Path(folder) / "rates.sqlite")
-        Buckets(settings.rates)  # made before the workers write it
+        Buckets(settings.rates)  # create the file before the workers write it
         configs = [(one.config, one.verify) for one in corpora]
         _Workers(configs, settings, Path(folder), local).run()
 
@@ -56,10 +53,10 @@ class _Workers:
         local: Sequence[socket],
     ) -> None:
         self._arguments = configs, settings, folder, local
-        # A fork would copy the threads' locks of LanceDB and onnxruntime without their threads.
+        # A fork would copy the locks of LanceDB's and onnxruntime's threads, but not the threads.
         self._context = multiprocessing.get_context("spawn")
         self._running: dict[BaseProcess, float] = {}
-        """When each process started, in seconds of the monotonic clock."""
+        """The start of each process, in seconds of the monotonic clock."""
         self._is_stopping = False
 
     def run(self) -> None:
@@ -87,14 +84,15 @@ class _Workers:
         if self._is_stopping:
             return
         if lived < _LEAST_SECONDS:
-            raise ConfigError(f"a worker ended with {dead.exitcode} after {lived:.0f} s; see above")
-        sys.stderr.write(f"a worker ended with {dead.exitcode}; another one starts\n")
+            status = f"exit code {dead.exitcode}"
+            raise ConfigError(f"a worker ended after {lived:.0f} s with {status}; see above")
+        sys.stderr.write(f"a worker ended with exit code {dead.exitcode}; a new worker starts\n")
         self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Tell the workers to stop. Pass on the first signal as SIGTERM.
+        """Stop the workers with SIGTERM, or with SIGINT at the second SIGINT.
 
-        The workers get a terminal's SIGINT themselves, and a second SIGINT stops them immediately.
+        A terminal also sends SIGINT to the workers. A second SIGINT stops a worker immediately.
         """
         sent = signal.SIGINT if self._is_stopping and number == signal.SIGINT else signal.SIGTERM
         self._is_stopping = True

@@ -71,7 +71,7 @@ def test_without_an_allow_list_no_backend_is_reached(serving, outside):
 
 def test_half_of_a_backend_is_refused(own):
     backends = HeaderBackends(["a"])
-    with pytest.raises(InputError, match="X-RERANK-MODEL: missing beside X-RERANK-URL"):
+    with pytest.raises(InputError, match="X-RERANK-MODEL: required with X-RERANK-URL"):
         backends.assistant(own, {"x-rerank-url": "http://a/rerank"})
     assert backends.assistant(own, {"user-agent": "x"}) is own
 

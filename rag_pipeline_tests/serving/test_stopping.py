@@ -92,8 +92,8 @@ def test_an_address_that_is_taken_is_told_before_anything_is_opened():
         with pytest.raises(ConfigError) as caught:
             serve_http([], ServerSettings(port=port))
     assert str(caught.value) == (
-        f"--host 127.0.0.1 --port {port}: cannot listen there: Address already in use; name "
-        f"another --port, or stop the process on this one"
+        f"--host 127.0.0.1 --port {port}: cannot listen: Address already in use; choose "
+        f"another --port, or stop the process that uses this port"
     )
 
 

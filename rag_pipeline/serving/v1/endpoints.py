@@ -1,4 +1,4 @@
-"""Describe each endpoint once. Its models check requests and make the OpenAPI document."""
+"""Describe each endpoint. The models check requests and define the OpenAPI document."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,11 +18,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 Form = Callable[[str, int], dict[str, Any]]
 """Returns the JSON of an error from its message and status."""
 Streaming = Callable[[Callable[[], Assistant], Any, Request], Awaitable[Response]]
-"""Streams a reply. The first argument returns the assistant, and may block."""
+"""Streams a reply. The first argument is a function that returns the assistant and may block."""
 
 
 class NotFoundError(InputError):
-    """The address of a request names something unknown."""
+    """The address of a request contains an unknown name."""
 
 
 def failure(message: str, status: int) -> dict[str, Any]:
@@ -34,12 +34,12 @@ def failure(message: str, status: int) -> dict[str, Any]:
 class Endpoint:
     """A path with the models of its request and reply.
 
-    - `takes`: the model of the JSON body, or for GET of the parameters in path and query
-    - `returns`: the model of the reply
-    - `work`: makes the reply in a thread; its assistant sees what the caller may see
-    - `streams`: answers a request whose field `stream` is true; None never streams
-    - `missing`: the HTTP status of an InputError
-    - `form`: makes the JSON of an error
+    - `takes`: The model of the JSON body, or for GET the model of the parameters in path and query.
+    - `returns`: The model of the reply.
+    - `work`: Makes the reply in a thread, with an assistant for the caller.
+    - `streams`: Answers a request with the field `stream: true`. None means no streaming.
+    - `missing`: The HTTP status of an InputError.
+    - `form`: Makes the JSON of an error.
     """
 
     path: str
@@ -53,7 +53,7 @@ class Endpoint:
     form: Form = failure
 
     def route(self, own: Assistant) -> Route:
-        """Return the route, which answers with the assistant `own`."""
+        """Return the route that answers with the assistant `own`."""
 
         async def handler(request: Request) -> Response:
             wanted, caller = await self._read(request), request.state.caller
@@ -74,7 +74,7 @@ class Endpoint:
 
 
 def clear(handler: Handler, missing: int = 400, form: Form = failure) -> Handler:
-    """Return a handler that answers errors of `handler` with a status and one line."""
+    """Return a handler that turns errors of `handler` into a status and a message of one line."""
 
     async def answered(request: Request) -> Response:
         try:

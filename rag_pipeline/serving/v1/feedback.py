@@ -1,4 +1,4 @@
-"""Keep what people say of answers, for `rag questions import`."""
+"""Keep people's judgements of answers, for `rag questions import`."""
 
 import uuid
 from pathlib import Path
@@ -16,8 +16,8 @@ from rag_pipeline.serving.v1.endpoints import Endpoint
 def feedback_endpoint(file: Path) -> Endpoint:
     """Return the endpoint that adds each judgement to a file, as a line of JSON.
 
-    A named passage must be in a document that the caller may see. The line has the caller's labels,
-    and the text and content hash of each passage. Raise ConfigError if the file is not writable.
+    A passage must be in a document that the caller may see. The line has the caller's labels, and
+    the text and content hash of each passage. Raise ConfigError if the file is not writable.
     """
     lines = KeptLines(file, "--feedback", durable=True)
 
@@ -34,9 +34,9 @@ def feedback_endpoint(file: Path) -> Endpoint:
         }
         try:
             if not lines.add(record):
-                raise StoreError("the file of feedback is full")
+                raise StoreError("the feedback was not stored: its file is full")
         except OSError as error:
-            raise StoreError(f"the feedback was not kept: {error.strerror}") from None
+            raise StoreError(f"the feedback was not stored: {error.strerror}") from None
         return Feedback(id=record["id"])
 
     return Endpoint(
@@ -51,7 +51,7 @@ def feedback_endpoint(file: Path) -> Endpoint:
 def quoted_passage(seen: Assistant, corpus: str, passage: NamedPassage) -> dict[str, Any]:
     """Return a passage with its text and its document's content hash.
 
-    Raise InputError if the caller sees no such document, or if the document has no such span.
+    Raise InputError for an invisible or unknown document, or for a span outside of it.
     """
     _, document = seen.find_document(passage.document_id, [corpus])
     if not passage.start < passage.end <= len(document.text):

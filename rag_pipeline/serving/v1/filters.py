@@ -1,4 +1,4 @@
-"""Turn OpenAI's filters of attributes into a filter in SQL.
+"""Turn OpenAI's filters of attributes into SQL.
 
 Source: OpenAI's API reference, `POST /v1/vector_stores/{id}/search`.
 """
@@ -18,7 +18,7 @@ _COLUMNS = {
     "filename": "document_id",
     "title": "title",
 }
-"""Keys that are columns. Every other key is a key of the metadata."""
+"""Keys with a column. Every other key is a key of the metadata."""
 _MOST = 100
 """Maximum number of comparisons, and of values in a list."""
 
@@ -30,7 +30,7 @@ class _Part(BaseModel):
 
 
 class Comparison(_Part):
-    """A comparison of an attribute. A document that lacks the attribute passes no comparison."""
+    """A comparison of an attribute. A document without the attribute passes no comparison."""
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: str = Field(min_length=1, max_length=200)
@@ -76,10 +76,7 @@ class Compound(_Part):
 
 
 def where_of(filters: Comparison | Compound | None) -> str | None:
-    """Return the filter in SQL, or None if there is none.
-
-    Raise InputError for more than 100 comparisons or a bad value.
-    """
+    """Return the filter in SQL, or None. Raise InputError for a bad value or > 100 comparisons."""
     if isinstance(filters, Compound) and filters.count() > _MOST:
         raise InputError(f"filters: {filters.count()} comparisons; at most {_MOST} are allowed")
     return None if filters is None else filters.sql()

@@ -1,4 +1,4 @@
-"""Offer corpora by OpenAI's interface: search in vector stores, models and chat completions.
+"""Serve corpora by OpenAI's interface: search in vector stores, models and chat completions.
 
 A corpus's name is the id of its vector store and of its model. Source: OpenAI's API reference.
 """
@@ -42,17 +42,14 @@ class _Asked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """Leave out nulls, because clients send a null for each parameter that is not set."""
+        """Remove nulls, because clients send null for each parameter that is not set."""
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if value is not None}
 
 
 class RankingOptions(_Asked):
-    """Options of the ranking.
-
-    Passages that answer with a probability (0 to 1) below `score_threshold` are left out.
-    """
+    """Options of the ranking. The result has no score (0 to 1) below `score_threshold`."""
 
     ranker: Literal["auto", "default-2024-11-15"] = "auto"
     score_threshold: float = Field(0.0, ge=0.0, le=1.0)
@@ -125,7 +122,7 @@ class TextPart(_Asked):
 
 
 class Message(_Asked):
-    """A turn of a conversation."""
+    """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[TextPart] | None = None
@@ -148,7 +145,7 @@ class ChatBody(_Asked):
 
 
 class UrlCitation(Record):
-    """Where the message cites a source, and the address of the source's document.
+    """A citation with the address of the source's document.
 
     `start_index` and `end_index` are the offsets of the source's number in the message.
     """
@@ -203,7 +200,7 @@ def openai_failure(message: str, status: int) -> dict[str, Any]:
 
 
 def openai_endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
-    """Return the endpoints. Each question is added to `log`. A stream lasts at most `seconds`."""
+    """Return the endpoints. They add each question to `log`. A stream lasts at most `seconds`."""
 
     def search(seen: Assistant, wanted: VectorStoreQuery, request: Request) -> VectorStorePage:
         name = _known(seen, request.path_params["vector_store_id"])
@@ -271,13 +268,13 @@ def _known(seen: Assistant, name: str) -> str:
 def vector_store_page(seen: Assistant, wanted: VectorStoreQuery, name: str) -> VectorStorePage:
     """Return the passages of a corpus that answer one or several queries best, best first.
 
-    Raise InputError for a bad filter, or if queries should be rewritten but no chat model is set.
+    Raise InputError for a bad filter, or for `rewrite_query` without a chat model.
     """
     queries = wanted.queries
     if wanted.rewrite_query:
         model = seen.model
         if model is None:
-            raise InputError("rewrite_query needs a chat model: set assistant.chat, or send false")
+            raise InputError("rewrite_query needs a chat model; set assistant.chat, or send false")
         queries = [model.rewrite(query) for query in queries]
     where, most = where_of(wanted.filters), wanted.max_num_results
     best: dict[str, tuple[Any, float]] = {}
@@ -317,12 +314,12 @@ def _seconds(facts: CorpusFacts) -> int:
 def _question(seen: Assistant, wanted: ChatBody) -> AskBody:
     """Return the last message as a question.
 
-    The user's earlier messages are its turns. Those of system and developer are its instructions.
+    Earlier messages of the user become turns. Messages of system and developer become instructions.
     """
     _known(seen, wanted.model)
     *before, last = wanted.messages
     if last.role != "user":
-        raise InputError(f"messages: the last one is of {last.role!r}; it must be the user's")
+        raise InputError(f"messages: the last role is {last.role!r}; it must be 'user'")
     turns = [m.text for m in before if m.role == "user" and 0 < len(m.text) <= 4000]
     guidance = "\n\n".join(m.text for m in before if m.role in ("system", "developer"))
     return AskBody(

@@ -1,4 +1,4 @@
-"""Make the OpenAPI 3.1 document from the models of the endpoints."""
+"""Make the OpenAPI 3.1 document of the endpoints from their models."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from rag_pipeline.client.records import Failure
 from rag_pipeline.serving.v1.endpoints import Endpoint, failure
 
 _REFUSALS = {
-    "400": "The request cannot be answered",
+    "400": "The server cannot answer the request",
     "401": "A valid token is missing",
     "404": "Not found",
-    "422": "A field is wrong",
+    "422": "A field is invalid",
     "429": "Too many requests",
-    "503": "The server cannot answer now",
+    "503": "The server is not ready",
 }
 
 

@@ -22,7 +22,7 @@ from rag_pipeline.serving.v1.streaming import event_stream
 
 
 def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
-    """Return the endpoints. Each question is added to `log`. A stream lasts at most `seconds`."""
+    """Return the endpoints. They add each question to `log`. A stream lasts at most `seconds`."""
 
     def search(seen: Assistant, wanted: SearchBody, request: Request) -> Passages:
         log.keep(wanted.query, wanted.corpora)
@@ -43,7 +43,7 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
     return [
         Endpoint(
             path="/v1/search",
-            summary="Find the passages that answer best",
+            summary="Find the best passages",
             takes=SearchBody,
             returns=Passages,
             work=search,
@@ -86,7 +86,7 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
 
 def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
-    """Return the passages that a search finds, and their places."""
+    """Return the found passages with their places."""
     names, document_id = wanted.corpora or None, wanted.document_id or None
     chosen = seen.chosen(wanted.query, names, document_id)
 
@@ -105,7 +105,7 @@ def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
 def answered(
     seen: Assistant, wanted: AskBody, log: QuestionLog, progress: Progress | None = None
 ) -> Answer:
-    """Answer a question, and keep it in the log."""
+    """Answer a question, and add the question to the log."""
     log.keep(wanted.query, wanted.corpora)
     made = seen.ask(
         wanted.query,

@@ -1,4 +1,4 @@
-"""Send stages and result of a work as server-sent events, while the work runs in a thread."""
+"""Send the stages and the result of some work as server-sent events."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -23,16 +23,16 @@ async def event_stream(
     of_failure: Callable[[str], Events],
     seconds: float,
 ) -> Response:
-    """Return the reply as soon as the work begins its first stage, or ends without a stage.
+    """Do the work in a thread, and return the reply when the first stage begins or the work ends.
 
     `at_stage`, `of_result` and `of_failure` make the events. If the work raises an error of this
-    package before its first stage, raise that error. Any other error, and a timeout of `seconds`,
-    ends the stream. The last events then carry an error message.
+    package before its first stage, raise this error. Any other error, and a timeout of `seconds`,
+    ends the stream. The last events then contain an error message.
     """
     loop, sent = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
     def progress(name: str, done: int, total: int) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody reads any more
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(sent.put_nowait, list(at_stage(name, done, total)))
 
     async def run() -> None:
@@ -41,11 +41,11 @@ async def event_stream(
                 made = await asyncio.to_thread(work, progress)
             sent.put_nowait([*of_result(made), None])
         except TimeoutError:
-            sent.put_nowait([*of_failure(f"not answered in {seconds:g} s"), None])
+            sent.put_nowait([*of_failure(f"no answer within {seconds:g} s"), None])
         except RagPipelineError as error:
             sent.put_nowait(error)
         except Exception:
-            sent.put_nowait([*of_failure("the server failed; its log says why"), None])
+            sent.put_nowait([*of_failure("the server failed; see its log"), None])
             raise
 
     task = asyncio.create_task(run())

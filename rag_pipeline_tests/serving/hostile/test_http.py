@@ -298,7 +298,7 @@ def test_a_tool_that_takes_too_long_says_so_in_a_whole_reply(own, monkeypatch):
     with serving(own, token=TOKEN, timeout_seconds=0.3) as server:
         made = tool(server, "assistant", {"query": "How much does a parcel weigh?"})["result"]
         go_on.set()
-    assert (made["isError"], made["content"][0]["text"]) == (True, "not answered in 0.3 s")
+    assert (made["isError"], made["content"][0]["text"]) == (True, "no answer within 0.3 s")
 
 
 def test_more_than_a_client_may_ask_are_refused(own, client):
