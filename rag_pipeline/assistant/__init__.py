@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 
 
 def open_assistant(corpora: Sequence[Corpus], model: LanguageModel | None = None) -> Assistant:
-    """Return an assistant over the releases of some corpora, with the settings of the first corpus.
+    """Return an assistant for the releases of some corpora, with the settings of the first corpus.
 
-    The default model is the first corpus's `assistant.chat`. Raises ConfigError if two corpora have
-    the same name. Raises MissingExtraError if the model needs a package that is not installed.
+    The default model is the first corpus's `assistant.chat`. Raise ConfigError if two corpora have
+    the same name. Raise MissingExtraError if the model needs a package that is not installed.
     """
     searched: dict[str, SearchedCorpus] = {}
     expansions: dict[str, ExpandedCorpus] = {}
     for corpus in corpora:
         if corpus.name in searched:
-            raise ConfigError(f"two corpora are called {corpus.name!r}; give one another name")
+            raise ConfigError(f"two corpora have the name {corpus.name!r}; rename one of them")
         searched[corpus.name] = ReleasedCorpus(corpus)
         expansion = corpus.config.assistant.expansion
         if expansion is not None:

@@ -1,4 +1,4 @@
-"""Search released corpora, one or several together, and merge their passages and documents."""
+"""Search one or several released corpora, and merge their passages and documents."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,11 +34,11 @@ MAX_CHARACTERS = 4_000
 """Maximum length of a question in characters."""
 _DISCOVERED = 200
 _RERANKED = 50
-"""Maximum number of documents that are reranked by their best passages."""
+"""Maximum number of documents to rerank by their best passages."""
 _CANDIDATES = 50
-"""Least number of passages to retrieve for `CorporaSearcher.reranker`."""
+"""Minimum number of passages for `CorporaSearcher.reranker`."""
 _MAX_CANDIDATES = 100
-"""Maximum number of passages to rerank. The passages after them keep their order."""
+"""Maximum number of passages to rerank. Further passages keep their order."""
 
 Found = TypeVar("Found", ScoredChunk, FoundDocument)
 Made = TypeVar("Made")
@@ -49,13 +49,13 @@ PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 def choose(
     corpora: Mapping[str, SearchedCorpus], names: Sequence[str] | None
 ) -> list[SearchedCorpus]:
-    """Return the named corpora, or all corpora if no names are given.
+    """Return the named corpora, or all corpora without names.
 
-    Raises InputError if a name is unknown, or if there are neither names nor corpora.
+    Raise InputError if a name is unknown, or if there are neither names nor corpora.
     """
     if not names:
         if not corpora:
-            raise InputError("name the dataset to search")
+            raise InputError("no dataset is named; name the dataset to search")
         return list(corpora.values())
     for name in names:
         if name not in corpora:
@@ -72,9 +72,9 @@ def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
 def with_releases(
     chosen: Sequence[SearchedCorpus], work: Callable[[], Made]
 ) -> tuple[Made, tuple[Released, ...]]:
-    """Return the result of some work, and the releases that it searched.
+    """Return the result of some work, and the searched releases.
 
-    The work is done again if a newer release was opened meanwhile.
+    If a newer release is opened during the work, do the work again.
     """
     own = [corpus for corpus in chosen if isinstance(corpus, ReleasedCorpus)]
     before = [corpus.released() for corpus in own]
@@ -104,9 +104,9 @@ def with_unread(
 
 @dataclass(eq=False, kw_only=True)
 class CorporaSearcher:
-    """Searches corpora together. Threads may share it.
+    """Searches several corpora. Threads may share the object.
 
-    `expansions` maps the name of a corpus to the documents found outside for it.
+    `expansions` has the documents from outside, by the name of their corpus.
     """
 
     corpora: Mapping[str, SearchedCorpus]
@@ -116,9 +116,10 @@ class CorporaSearcher:
     expansions: Mapping[str, ExpandedCorpus] = field(default_factory=dict)
 
     def seen_by(self, caller: Caller) -> Self:
-        """Return a copy that has only the corpora and documents that a caller may see.
+        """Return a copy with only the corpora and documents that a caller may see.
 
-        Documents from outside have no labels. Only a caller who sees the whole corpus sees them.
+        Documents from outside have no labels. A caller may see them if he may see all documents of
+        the corpus.
         """
         if caller == OPERATOR:
             return self
@@ -143,17 +144,17 @@ class CorporaSearcher:
         rerank: bool = False,
         where: str | None = None,
     ) -> list[FoundDocument]:
-        """Return at most k documents that best match a question, best first.
+        """Return at most k documents that match a question, best first.
 
-        `where` is a filter in SQL (see `Corpus.search`). Documents of several corpora are merged
-        by reciprocal rank, because their scores are not comparable.
+        `where` is a filter in SQL (see `Corpus.search`). Documents of several corpora are merged by
+        reciprocal rank, because their scores are not comparable.
         """
         chosen = self.chosen(query, corpora)
         request = SearchRequest(
             query=query, k=_DISCOVERED, rerank=rerank, where=where, discover=True, tokens=True
         )
         found = in_parallel(lambda corpus: corpus.search(request), chosen)
-        if rerank:  # the corpus's reranker has ordered chunks, but not documents
+        if rerank:  # the corpus's reranker has reordered chunks, but not documents
             found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)
         if not rerank or self.reranker is None:
@@ -179,8 +180,8 @@ class CorporaSearcher:
     ) -> list[ScoredChunk]:
         """Return at most k passages of the named corpora or of one document, best first.
 
-        All corpora are searched if `corpora` is empty. `where` is a filter in SQL (see
-        `Corpus.search`). The setting `expand` of each release widens its passages.
+        If `corpora` is empty, search all corpora. `where` is a filter in SQL (see `Corpus.search`).
+        The setting `expand` of each release widens its passages.
         """
         chosen, found = self._found(query, corpora, document_id, k, where)
         return [passage for _, passage in _widened(chosen, found.chunks)]
@@ -188,7 +189,7 @@ class CorporaSearcher:
     def rated(
         self, query: str, corpus: str, k: int = 10, where: str | None = None
     ) -> list[tuple[ScoredChunk, float]]:
-        """Return the passages of `search` in one corpus, each with the probability that it answers.
+        """Return the passages of `search` in one corpus, each with its probability of answering.
 
         The `confidence` of an answer is the probability of the passage nearest to the question.
         """
@@ -197,17 +198,14 @@ class CorporaSearcher:
         return [(passage, chances[n]) for n, passage in _widened(chosen, found.chunks)]
 
     def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
-        """Return each passage's place in its document, or None if the document cannot be read."""
+        """Return each passage's place in its document, or None for an unreadable document."""
         document_of = self.document_reader()
         return [place_in(passage, document_of(passage)) for passage in passages]
 
     def find_document(
         self, document_id: str, corpora: Sequence[str] | None = None
     ) -> tuple[str, Document]:
-        """Return the name of the first corpus that has a document, and the document.
-
-        Raises InputError if no corpus has it.
-        """
+        """Return the name of the first corpus with a document, and the document, or InputError."""
         corpus, document = self._holder(document_id, choose(self.corpora, corpora))
         return corpus.name, document
 
@@ -217,13 +215,13 @@ class CorporaSearcher:
         """Return the corpora to search for a question.
 
         These are the named corpora, by default all, or only the corpus of the document. If no
-        corpus shows the document, return those that show no documents. Raises InputError if the
-        question is empty or too long, or if a corpus or document is unknown.
+        corpus has the document, return the corpora that show no whole documents. Raise InputError
+        if the question is empty or too long, or if a corpus or document is unknown.
         """
         check_query(query)
         if len(query) > MAX_CHARACTERS:
             raise InputError(
-                f"the query has {len(query)} characters; at most {MAX_CHARACTERS} are read"
+                f"the query has {len(query)} characters; the maximum is {MAX_CHARACTERS}"
             )
         chosen = choose(self.corpora, names)
         if document_id is None:
@@ -239,10 +237,7 @@ class CorporaSearcher:
     def merged_search(
         self, request: SearchRequest, chosen: Sequence[SearchedCorpus]
     ) -> SearchResult:
-        """Return the `k` best passages of some corpora, merged by reciprocal rank.
-
-        If there is a `reranker`, it orders the merged passages again.
-        """
+        """Return the `k` best passages of some corpora, fused by reciprocal rank and reranked."""
         assert request.k is not None
         candidates = request.k if self.reranker is None else max(request.k, _CANDIDATES)
         wanted = replace(request, k=candidates, tokens=True)
@@ -265,9 +260,9 @@ class CorporaSearcher:
         )
 
     def document_reader(self) -> DocumentOf:
-        """Return a function that returns the document of a passage.
+        """Return a function that returns the document of a passage, or None if it is unreadable.
 
-        The function reads each document once. It returns None if the document cannot be read.
+        The function reads each document once.
         """
 
         @cache
@@ -313,7 +308,7 @@ class CorporaSearcher:
 def _widened(
     chosen: Sequence[SearchedCorpus], passages: Sequence[ScoredChunk]
 ) -> list[tuple[int, ScoredChunk]]:
-    """Widen passages by the setting `expand` of their releases. Return each with its old index."""
+    """Widen passages by the setting `expand` of their releases. Return them with old indexes."""
     made: dict[int, ScoredChunk] = {}
     releases = {c.name: c.corpus for c in chosen if isinstance(c, ReleasedCorpus)}
     for name in {passage.corpus for passage in passages}:
@@ -355,7 +350,7 @@ def _merged_documents(
 def _merged(
     chosen: Sequence[SearchedCorpus], found: Sequence[Sequence[Found]]
 ) -> list[tuple[Found, float]]:
-    """Fuse the results of all corpora by reciprocal rank. Return them with their new scores."""
+    """Fuse the results of all corpora by reciprocal rank. Return the results with new scores."""
     results: list[Found] = []
     rankings = []
     for corpus, own in zip(chosen, found, strict=True):

@@ -1,4 +1,4 @@
-"""Complete a question that follows earlier questions, by rules.
+"""Complete a question from earlier questions, by rules.
 
 | earlier | question | complete |
 |---|---|---|
@@ -36,11 +36,11 @@ _POINTING = re.compile(
 
 
 def complete(question: str, turns: Sequence[str]) -> str:
-    """Return a question that is understood without `turns`, the questions before it.
+    """Return a question that is clear without `turns`, the earlier questions.
 
     A question that starts like "and in …?" replaces the same part of the previous question. If a
-    question has a pronoun and no name, the names of the previous question are added. If that has no
-    names either, the whole previous question is added.
+    question has a pronoun and no name, the names of the previous question are added. Without such
+    names, the whole previous question is added.
     """
     if not turns:
         return question
@@ -56,7 +56,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
 def _replaced(before: str, part: str) -> str:
     """Return the previous question with `part` instead of its last part of the same kind.
 
-    A year replaces all years. If there is no part of the same kind, `part` is added at the end.
+    A year replaces all years. Without a part of the same kind, `part` is added at the end.
     """
     year, names = _YEAR.fullmatch(part), key_entities(before)
     part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part

@@ -1,4 +1,4 @@
-"""Keep answers, and give them again if the same question, caller and releases come again."""
+"""Cache answers by question, caller and releases."""
 
 import time
 from collections.abc import Hashable
@@ -15,9 +15,9 @@ _MOST_BYTES = 32 << 20
 
 
 class KeptAnswers:
-    """Holds the latest answers. Threads may share it.
+    """A cache of the latest answers. Threads may share the object.
 
-    The key of an answer has all that it depends on: releases, callers, question and options.
+    The key of an answer has all its inputs: releases, callers, question and options.
     """
 
     def __init__(self) -> None:
@@ -25,10 +25,7 @@ class KeptAnswers:
         self._lock = Lock()
 
     def get(self, key: Hashable, progress: Progress | None) -> AssistedAnswer | None:
-        """Return a kept answer, or None if there is none.
-
-        The trace says that its steps began now, took no time, and are kept.
-        """
+        """Return a kept answer, or None. All steps of its trace begin now and are marked."""
         with self._lock:
             made = self._kept.get(key)
         if made is None:
@@ -52,7 +49,7 @@ class KeptAnswers:
 
 
 def _size_of(answer: AssistedAnswer) -> int:
-    """Return about how many bytes an answer takes."""
+    """Return the approximate bytes of an answer."""
     texts = sum(len(one.text) + len(one.context) + len(one.token_signs) for one in answer.passages)
     quotes = sum(2_000 + len(source.text) for source in answer.sources)
     return 5_000 + len(answer.text) + texts + 1_000 * len(answer.passages) + quotes

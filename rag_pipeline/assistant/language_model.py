@@ -32,15 +32,15 @@ _MOST_QUERIES = 5
 _LONGEST_QUERY = 300
 _MOST_ENTITIES = 20
 _MARGIN = 1.25
-"""Safety factor for prompts that have more tokens than estimated."""
+"""Safety factor for prompts with more tokens than estimated."""
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
 class LanguageModel:
-    """Does the steps of an assistant with a chat model. Threads may share it.
+    """Does the steps of an assistant with a chat model. Threads may share the object.
 
     `ask` sends prompts to the model with these `settings`. `current` returns the prompts in use.
-    Every method that asks the model raises ProviderError if the reply does not fit the signature.
+    Every method that calls the model raises ProviderError if the reply does not fit the signature.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class LanguageModel:
         return other
 
     def rewrite(self, query: str, turns: Sequence[str] = ()) -> str:
-        """Return the query in clearer words. `turns` are the queries before it.
+        """Return the query in clearer words. `turns` are the earlier queries.
 
-        The result is understood without `turns`. Raises ProviderError if the reply is empty or too
-        long for a question.
+        The result is clear without `turns`. Raise ProviderError if the reply is empty or too long
+        for a question.
         """
         if turns:
             before = "\n".join(prompts.block("question", turn) for turn in turns)
@@ -87,7 +87,7 @@ class LanguageModel:
         return rewritten
 
     def detect(self, query: str) -> Intent:
-        """Return the query's intent. Entities that are not in the query are left out."""
+        """Return the query's intent. Drop entities that are not in the query."""
         made = self._predict("intent", question=query)
         if made.kind not in KINDS:
             raise ProviderError(f"intent: {made.kind!r} is not one of: {', '.join(KINDS)}")
@@ -98,7 +98,7 @@ class LanguageModel:
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> list[str]:
-        """Return 1 to 5 boosted queries for one document. Raise ProviderError if none is given."""
+        """Return 1 to 5 boosted queries for a document. Raise ProviderError for an empty reply."""
         made = self._predict(
             "keywords",
             question=query,
@@ -109,16 +109,16 @@ class LanguageModel:
         queries = [" ".join(q.split())[:_LONGEST_QUERY] for q in made.queries]
         queries = list(dict.fromkeys(q for q in queries if re.search(r"\w", q)))
         if not queries:
-            raise ProviderError("keywords: none were given")
+            raise ProviderError("keywords: the reply has no keywords")
         return queries[:_MOST_QUERIES]
 
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
     ) -> Answer:
-        """Return an answer in the form that the intent asks for.
+        """Return an answer in the form of the intent.
 
         Only the first chunks that fit into the model's context window are used. Citations and
-        quotes are checked against these chunks. `problems` lists wrong citations and quotes.
+        quotes are compared with these chunks. `problems` lists wrong citations and quotes.
         """
         name = {
             "clause_lookup": "clause",
@@ -147,8 +147,8 @@ class LanguageModel:
     ) -> Reflection:
         """Return a review of an answer.
 
-        If a verdict is False, the model answers again with the review's advice. The new answer is
-        returned only if it answers, differs and has no more problems than the old answer.
+        If a verdict is False, the model answers again with the review's advice. The result contains
+        the new answer only if it answers, differs and has no more problems than the old answer.
         """
         asked = {
             "question": query,
@@ -172,10 +172,7 @@ class LanguageModel:
         return Reflection(verdicts, better if is_better else None)
 
     def _predict(self, name: str, **inputs: str) -> Any:
-        """Return the model's reply to one of the prompts.
-
-        Raises ProviderError if the reply does not fit the prompt's signature.
-        """
+        """Return the model's reply to a prompt. Raise ProviderError for an unfit reply."""
         import dspy
         from dspy.utils.exceptions import DSPyError
 
@@ -215,7 +212,7 @@ class LanguageModel:
 
 
 class _Adopted:
-    """Reads the adopted prompts of a store, and reads them again if the store has new prompts."""
+    """Reads the adopted prompts of a store, again if the store has new prompts."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store = store
@@ -238,8 +235,8 @@ class _Adopted:
 def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel | None:
     """Return the chat model of a corpus's assistant with its adopted prompts.
 
-    Return None if the assistant has no model. Unless `patient` is True, a call fails after
-    `model_seconds`. Raises MissingExtraError if dspy is not installed, and StoreError if a file of
+    Return None if the assistant has no model. If `patient` is False, a call fails after
+    `model_seconds`. Raise MissingExtraError if dspy is not installed, and StoreError if a file of
     prompts is invalid.
     """
     chat = corpus.config.assistant.chat

@@ -1,4 +1,4 @@
-"""Do the assistant's steps by rules if the language model fails."""
+"""Do the assistant's steps by rules if the chat model fails."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """Holds a review of an answer: verdicts by name, and a better answer or None."""
+    """A review of an answer: verdicts by name, and a better answer or None."""
 
     verdicts: Mapping[str, bool]
     better: Answer | None = None
@@ -32,15 +32,15 @@ def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings
     """Return a chat model's settings for a waiting user: no batches and short timeouts."""
     seconds = settings.model_seconds
     impatient = chat.within(seconds, min(seconds, _PATIENCE_SECONDS))
-    return impatient.model_copy(update={"batch": False})  # a provider's batches take hours
+    return impatient.model_copy(update={"batch": False})  # batches take hours
 
 
 class ModelWithFallback:
     """Does the steps of one answer with a model, and by rules if the model fails.
 
-    The model is not asked again after an outage, a spent budget or a timeout, so a user waits for
-    one failure at most. If `needs_model` is True, CallsStoppedError and BudgetError are raised
-    instead. Threads may share it.
+    After an outage, a spent budget or a timeout, the model gets no further calls, so a user waits
+    for one failure at most. If `needs_model` is True, CallsStoppedError and BudgetError are raised.
+    Threads may share the object.
     """
 
     def __init__(self, needs_model: bool = False) -> None:
@@ -53,8 +53,8 @@ class ModelWithFallback:
     ) -> T:
         """Return the result of `ask`, or the result of `rule` if the model fails.
 
-        A failure is added to `detail["by_rule"]` with its reason. Raises MissingExtraError if the
-        model needs a package that is not installed.
+        `detail["by_rule"]` gets the reason of a failure. Raise MissingExtraError if the model needs
+        a package that is not installed.
         """
         reason = self._stopped
         if reason is None:
@@ -74,8 +74,8 @@ class ModelWithFallback:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return one warning with the steps done by rules and the first reason, or ()."""
+        """Return a warning with the steps done by rules and the first reason, or ()."""
         if not self._failed:
             return ()
         reason = next(iter(self._failed.values()))
-        return (f"done by rules, as the model failed: {', '.join(self._failed)} ({reason})",)
+        return (f"done by rules, because the model failed: {', '.join(self._failed)} ({reason})",)

@@ -26,14 +26,14 @@ from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 
 MeasureAnswer = Callable[[Query, AssistedAnswer], float | None]
-"""Returns the score, 0 to 1, of the answer to a query, or None if scoring failed."""
+"""Returns the score, 0 to 1, of the answer to a query, or None after a failure."""
 Tell = Callable[[str], None]
-"""Called with the name of each step when the step begins."""
+"""Called with the name of each step at its start."""
 
 _FEWEST_QUERIES = 6
 _MOST_EXAMPLES = 4
 _GOOD_ENOUGH = 0.5
-"""Least score of an answer that becomes an example."""
+"""Minimum score of an answer that becomes an example."""
 _K = 5
 
 
@@ -45,25 +45,25 @@ def optimize_prompts(
     seed: int = 0,
     progress: Tell = lambda what: None,
 ) -> stored.PromptVersion:
-    """Optimize the assistant's prompts for a metric, store the result and return it.
+    """Optimize the assistant's prompts for a metric. Store and return the result.
 
-    The queries that the metric can score are shuffled by `seed` and split in three parts. Each
-    trial answers the first part. Up to 4 answers per signature become examples, if they score at
+    The queries that the metric can score are shuffled by `seed` and split into three parts. Each
+    trial answers the first part. Up to 4 answers per signature become examples if they score at
     least 0.5 (BootstrapFewShot of DSPy, Khattab et al., ICLR 2024). The second part selects the
-    best trial. The result is adopted if it has examples and is no worse on the last part than the
-    prompts in use. Raises ConfigError if there is no model. Raises InputError if there are too few
-    queries, or if `metric` or `trials` is invalid.
+    best trial. The result is adopted if it has examples and scores on the last part at least as
+    well as the prompts in use. Raise ConfigError without a model. Raise InputError for too few
+    queries or an invalid `metric` or `trials`.
     """
     model, measure = open_language_model(corpus, patient=True), measure_of(corpus, metric)
     if model is None:
         raise ConfigError(
-            f"{corpus.config.where}: assistant.chat is not set; prompts are optimized for a model; "
-            f"name one of `chats`"
+            f"{corpus.config.where}: assistant.chat is not set, and prompts are optimized for a "
+            f"model; set it to one of `chats`"
         )
     if trials < 1:
         raise InputError(f"trials is {trials}; it must be at least 1")
     by_facts = metric == "EntityF1"
-    # The prompts go to every caller's model calls, so only public documents give examples.
+    # The prompts are part of every caller's model calls, so examples are from public documents.
     released = ReleasedCorpus(corpus).seen_by(ANYBODY)
     queries = [
         q
@@ -127,7 +127,7 @@ def optimize_prompts(
 def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
     """Return the function that measures EntityF1 of an answer or AnswerPresence@5 of its passages.
 
-    Raises InputError if the metric has another name.
+    Raise InputError for any other metric.
     """
     if metric == "AnswerPresence":
         return lambda query, made: answer_presence(
@@ -159,7 +159,7 @@ def split(queries: Sequence[Query], seed: int) -> tuple[list[Query], list[Query]
 
 
 class _Program(dspy.Module):
-    """Holds the prompts that DSPy compiles, and a function that answers with them."""
+    """The prompts that DSPy compiles, with a function that answers with these prompts."""
 
     def __init__(self, answer: Callable[[Prompts, str], AssistedAnswer]) -> None:
         super().__init__()

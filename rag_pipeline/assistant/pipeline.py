@@ -54,16 +54,16 @@ _FIRST_QUERIES = (
     "Compare the documents.",
     "List all documents.",
 )
-"""Queries of every kind. Each loads the rules of its kind."""
+"""Queries of every intent, because each intent loads its own rules."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Assistant(CorporaSearcher):
-    """Answers questions from corpora. Threads may share it.
+    """Answers questions from corpora. Threads may share the object.
 
     If the confidence of an answer is low, `expansions` search outside the corpora. If the model
-    fails, rules answer with a warning. With `needs_model`, the model's CallsStoppedError or
-    BudgetError is raised instead, and quotes never replace an answer that no passage supports.
+    fails, rules answer with a warning. With `needs_model`, a CallsStoppedError or BudgetError of
+    the model is raised, and quotes never replace an answer that no passage supports.
     """
 
     model: LanguageModel | None = None
@@ -77,10 +77,7 @@ class Assistant(CorporaSearcher):
         model: LanguageModel | None,
         reranker: PassageScorer | None,
     ) -> "Assistant":
-        """Return an assistant with the same settings and other backends.
-
-        Only the expansions of corpora that both assistants share are kept.
-        """
+        """Return an assistant with other backends, and with the expansions of shared corpora."""
         own = {
             name: expansion
             for name, expansion in self.expansions.items()
@@ -89,9 +86,9 @@ class Assistant(CorporaSearcher):
         return replace(self, corpora=corpora, model=model, reranker=reranker, expansions=own)
 
     def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
-        """Open every release and answer by rules, so that the first question is fast.
+        """Open every release and answer by rules, because the first question should be fast.
 
-        No chat model or reranker is asked. Skip corpora that fail. Stop when `is_full()` is True.
+        Call no chat model or reranker. Skip corpora that fail. Stop when `is_full()` is True.
         """
         for corpus in self.corpora.values():
             if is_full():
@@ -108,7 +105,7 @@ class Assistant(CorporaSearcher):
                     with_reader = self.reader, calibration_of([corpus]), self.document_reader()
                     list(form_answers([found], ExtractiveAnswers(), *with_reader))
             except RagPipelineError as error:
-                _log.warning("%s: not warmed: %s", corpus.name, error)
+                _log.warning("%s: the first search failed: %s", corpus.name, error)
 
     def ask(
         self,
@@ -122,13 +119,14 @@ class Assistant(CorporaSearcher):
         where: str | None = None,
         turns: Sequence[str] = (),
     ) -> AssistedAnswer:
-        """Answer a question. Raise InputError if it is empty, or for an unknown corpus or document.
+        """Answer a question. Raise InputError for an empty one, or an unknown corpus or document.
 
         `turns` are the earlier questions, oldest first. They complete a question like "and in
-        Lyon?". If `rewrite` is True, the model also rewrites questions without turns.
-        `instructions` guide the model. Without a model, the trace says that they are ignored. The
-        answer is made from `contexts` passages. `rewrite` and `contexts` are as configured if None.
-        `where` is a SQL filter (see `Corpus.search`). It and `document_id` exclude expansions.
+        Lyon?". If `rewrite` is True, the model also rewrites questions without turns. The answer is
+        made from `contexts` passages. The defaults of `rewrite` and `contexts` are the settings.
+        `instructions` guide the model. The trace reports ignored instructions. `where` is a SQL
+        filter (see `Corpus.search`). Expansions are searched only without `where` and
+        `document_id`.
         """
         chosen = self.chosen(query, corpora, document_id)
         asked = query, document_id, instructions, rewrite, contexts, where, tuple(turns)
@@ -165,7 +163,7 @@ class Assistant(CorporaSearcher):
 
 @dataclass(eq=False, kw_only=True)
 class _Answering:
-    """Does the steps of one question. `Assistant.ask` creates one object per question."""
+    """Does the steps of one question. `Assistant.ask` creates an object per question."""
 
     assistant: Assistant
     chosen: Sequence[SearchedCorpus]
@@ -187,10 +185,10 @@ class _Answering:
         self._boost: Boost | None = None
         self._document_of = self.assistant.document_reader()
         self.is_whole = True
-        """Whether no step has failed, so that the same question gets the same answer."""
+        """Whether no step has failed. Then the same question gets the same answer."""
 
     def _expansions(self) -> list[ExpandedCorpus]:
-        """Return the chosen corpora's expansions, or [] if a document or filter is given."""
+        """Return the chosen corpora's expansions, or [] with a document or filter."""
         if self.document_id is not None or self.where is not None:
             return []
         known = self.assistant.expansions
@@ -281,7 +279,7 @@ class _Answering:
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
-        """Answer from the passages. If they lack a definition, search for `NEUTRAL_QUERIES`."""
+        """Answer from the passages. Without the asked definition, search for `NEUTRAL_QUERIES`."""
         answer = self._answer(found, detail)
         by_method = self._make_answers is not None
         if answer.answered or by_method or self._intent.kind != "definition":
@@ -335,7 +333,7 @@ class _Answering:
     ) -> tuple[Answer, SearchResult]:
         """Answer again with kept documents from outside, and then search outside for more.
 
-        Stop at `min_confidence`. Return the most confident answer. A failure does not change it.
+        Stop at `min_confidence`. Return the answer with the highest confidence. Ignore failures.
         """
         confidence = detail["confidence"] = self._confidence(answer, found)
         for looks in (False, True):

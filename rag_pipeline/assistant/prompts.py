@@ -1,6 +1,6 @@
 """Store optimized prompts with their scores in JSON files, `assistant/prompts/<n>.json`.
 
-The examples in a file hold text of documents and queries until the file is deleted.
+The examples in a file contain texts of documents and queries.
 """
 
 import re
@@ -20,18 +20,18 @@ class _PromptRecord(BaseModel):
 
 
 class StoredPrompt(_PromptRecord):
-    """Holds the instructions and examples of one signature."""
+    """The instructions and examples of one signature."""
 
     instructions: str
     examples: list[dict[str, Any]]
 
 
 class PromptVersion(_PromptRecord):
-    """Records one result of an optimization.
+    """The result of an optimization.
 
-    The scores are means over queries that gave no examples and selected no prompts. `validated` is
-    the number of these queries. `score_before` is the score of the prompts in use before the
-    optimization. `fingerprint` identifies the signatures.
+    The scores are means over `validated` queries, which gave no examples and selected no prompts.
+    `score_before` is the score of the prompts in use before the optimization. `fingerprint`
+    identifies the signatures.
     """
 
     number: int
@@ -64,7 +64,7 @@ def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
 
 
 def save(store: Store, version: PromptVersion) -> PromptVersion:
-    """Store a version under the next free number and return it with the number."""
+    """Store a version under the next free number. Return the version with its number."""
     number = max(_numbers(store), default=0)
     while True:
         number += 1

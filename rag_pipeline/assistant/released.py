@@ -25,10 +25,7 @@ AnswerMaker = Callable[[SearchResult], Answer]
 
 
 class SearchedCorpus(Protocol):
-    """Searches a set of documents.
-
-    If `shows_documents` is False, the corpus finds passages, but cannot return whole documents.
-    """
+    """Searches a set of documents. With `shows_documents = False`, it returns only passages."""
 
     name: str
 
@@ -43,7 +40,7 @@ class SearchedCorpus(Protocol):
 
 
 class ReleasedCorpus:
-    """Searches the served release of a corpus, and a newer release as soon as it is open."""
+    """Searches the newest open release of a corpus."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -52,7 +49,7 @@ class ReleasedCorpus:
         self._cached: LRUCache[tuple[str, SearchRequest], SearchResult]
         self._cached = LRUCache(_MOST_BYTES, _size_of)
         self.cached = Counter[bool]()
-        """Number of searches that the cache answered (True) and did not answer (False)."""
+        """Number of searches with a cached result (True) and without one (False)."""
         self._lock = Lock()
 
     def seen_by(self, caller: Caller) -> "ReleasedCorpus":
@@ -62,7 +59,7 @@ class ReleasedCorpus:
         return seen
 
     def held_bytes(self) -> int:
-        """Return about how many bytes the open release takes, not counting cached results."""
+        """Return the approximate bytes of the open release, without cached results."""
         served = self.corpus.opened()
         return 0 if served is None else served.bytes
 
@@ -73,15 +70,15 @@ class ReleasedCorpus:
             self._cached.clear()
 
     def shows_all(self) -> bool:
-        """Return whether no document is hidden."""
+        """Return whether the caller may see all documents."""
         labels = self.corpus.labels(self.caller)
         return labels is None or labels.shows_all(self.caller)
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Search the release. Results are cached by release, caller and request.
 
-        A request with `boost` or `allowed` is not cached. If the request has no `stages`, `boost`
-        is ignored, because the release was evaluated without `boost`.
+        A request with `boost` or `allowed` is not cached. Without `stages`, `boost` is ignored,
+        because the release was evaluated without `boost`.
         """
         request = replace(request, caller=self.caller)
         if request.boost is not None or request.allowed is not None:
@@ -95,7 +92,7 @@ class ReleasedCorpus:
                 return self._cached[key]
         found = self.corpus.retrieve(request)
         is_whole = found.rerank_error is None and found.boost_error is None
-        # If the release has changed meanwhile, the searched release is unclear.
+        # If the release changed during the search, the searched release is unknown.
         if is_whole and self.corpus.searched().release_id == release_id:
             with self._lock, suppress(ValueError):  # a result larger than the cache
                 self._cached[key] = found
@@ -134,7 +131,7 @@ class ReleasedCorpus:
         return self.corpus.document(document_id, self.caller)
 
     def describe(self) -> dict[str, Any]:
-        """Return facts of the searched release. `error` says why a newer one cannot be opened."""
+        """Return facts of the searched release, with the `error` of an unusable newer release."""
         problem, labels = {}, self.corpus.labels(self.caller)
         try:
             release = self.corpus.release()
@@ -155,7 +152,7 @@ class ReleasedCorpus:
 
 
 def _size_of(found: SearchResult) -> int:
-    """Return about how many bytes a result takes."""
+    """Return the approximate bytes of a result."""
     return 1_000 + sum(
         1_000 + len(c.text) + len(c.context) + len(c.token_signs) for c in found.chunks
     )

@@ -1,4 +1,4 @@
-"""Represent the assistant's answer with its sources and the trace of its steps."""
+"""Define the assistant's answer with its sources and the trace of its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.search.standing import amendments, lost, standings
 
 Progress = Callable[[str, int, int], None]
-"""Called when a step begins, with its name, the number of steps done and of all steps."""
+"""Called at the start of a step with its name, the number of steps done, and of all steps."""
 Detail = dict[str, Any]
 """Details of a step for the trace. Each step has its own keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistedAnswer:
-    """Holds an answer of the assistant with its sources and the trace of its steps.
+    """An answer of the assistant with its sources and the trace of its steps.
 
-    `Assistant.ask` creates it for the command line and the servers. `passages` are the chunks that
-    the answer was made from. `problems` lists wrong citations. `doubted` holds the sentences of
-    `text` that no cited passage supports. `warnings` lists the steps that rules did instead of the
-    model, and documents that may not be in force. `releases` are the searched releases.
+    `passages` are the chunks that the answer was made from. `problems` lists wrong citations.
+    `doubted` lists the sentences of `text` that no cited passage supports. `warnings` lists the
+    steps that rules did instead of the model, and documents that may not be in force. `releases`
+    are the searched releases.
     """
 
     query: str
@@ -57,7 +57,7 @@ class AssistedAnswer:
 def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
     """Return the origin of a chunk from outside the corpus, or None for a corpus's own chunk.
 
-    A document cannot forge an origin, because metadata that was loaded holds no mappings.
+    A document cannot forge an origin, because loaded metadata contain no mappings.
     """
     origin = passage.metadata.get("expanded")
     return origin if isinstance(origin, Mapping) else None
@@ -66,7 +66,7 @@ def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
 def cited(
     answer: Answer, passages: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> tuple[Answer, tuple[Source, ...]]:
-    """Check an answer's citations against the documents. Return the answer and its sources."""
+    """Compare an answer's citations with the documents. Return the answer and its sources."""
     of_chunk = {passage.chunk_id: passage for passage in reversed(passages)}
 
     def holds(citation: Citation) -> bool:
@@ -111,9 +111,9 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
     """Return a warning for each document that is left out, may not be in force, or is amended.
 
     A document is left out if a cited document replaces it. The other warnings are about cited
-    documents. A cited document may not be in force if the retrieved documents' names show that it
-    is a draft, a copy or an old version. A cited document is amended if a retrieved document amends
-    it.
+    documents. A document may not be in force if its name, or another retrieved document's name,
+    marks it as a draft, a copy or an old version. A document is amended if a retrieved document
+    amends it.
     """
     ids = {chunk.document_id for chunk in found.chunks}
     standing, cited = standings(ids), {citation.document_id for citation in answer.citations}

@@ -158,7 +158,7 @@ SIGNATURES: dict[str, type[dspy.Signature]] = {
 
 
 class Prompts(dspy.Module):
-    """Holds one predictor per signature, with its instructions and examples."""
+    """One predictor per signature, with its instructions and examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def _plain(demo: Any) -> dict[str, Any]:
 
 
 class ChatEngine:
-    """Serves as DSPy engine and sends every request through `ask`."""
+    """A DSPy engine that sends every request through `ask`."""
 
     supports_response_schema = True
     supported_params = frozenset({"response_format"})
@@ -210,7 +210,7 @@ class ChatEngine:
         self._ask = ask
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the model's reply. Raise ProviderError if the call failed."""
+        """Return the model's reply. Raise ProviderError if the call fails."""
         (reply,) = self._ask([as_prompt(request)])
         if isinstance(reply, ProviderError):
             raise reply
@@ -227,7 +227,7 @@ class ChatEngine:
 
 def open_lm(ask: Ask, name: str) -> dspy.LM:
     """Return a DSPy model that sends requests through `ask`. DSPy's cache and retries are off."""
-    # The prefix hides the vendor's name, because DSPy would apply rules of the vendor.
+    # The prefix hides the vendor's name, because DSPy has rules for vendors.
     return dspy.LM(f"rag_pipeline/{name}", cache=False, num_retries=0, engine=ChatEngine(ask))
 
 

@@ -29,7 +29,7 @@ from rag_pipeline.errors import InputError, ProviderError, first_problem
 
 Reply = TypeVar("Reply", bound=BaseModel)
 _SECONDS = 130.0
-"""Timeout in seconds. By default a server ends a streamed answer after 120 seconds."""
+"""Timeout in seconds. By default, a server ends a streamed answer after 120 seconds."""
 _EVENTS: dict[str, type[BaseModel]] = {"stage": Stage, "answer": Answer}
 
 
@@ -64,7 +64,7 @@ class DocumentOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Reply]):
-    """A request to the server, and the type of the record that its reply becomes."""
+    """A request to the server, and the type of its reply."""
 
     path: str
     reply: type[Reply]
@@ -74,7 +74,7 @@ class _Call(Generic[Reply]):
     def request(self, client: httpx.Client | httpx.AsyncClient) -> httpx.Request:
         sent = self.sent.model_dump(exclude_unset=True)
         if self.method == "GET":
-            sent.pop("document_id", None)  # it is part of the path
+            sent.pop("document_id", None)  # the path contains it
             return client.build_request("GET", self.path, params=sent)
         return client.build_request("POST", self.path, json=sent)
 
@@ -84,7 +84,7 @@ class _Call(Generic[Reply]):
         try:
             return self.reply.model_validate_json(response.content)
         except ValidationError as error:
-            raise ProviderError(f"{self.path}: the server's reply: {error}") from None
+            raise ProviderError(f"{self.path}: invalid reply of the server: {error}") from None
 
 
 def _checked(kind: type[Reply], **fields: Any) -> Reply:
@@ -118,7 +118,7 @@ def _event(fields: dict[str, str]) -> Stage | Answer:
 
 
 def _failure(status: int, text: str) -> InputError | ProviderError:
-    """Return the error of a reply: InputError if the request is wrong, or else ProviderError."""
+    """Return the error of a reply: InputError for a wrong request, or else ProviderError."""
     try:
         message = json.loads(text)["error"]
     except (ValueError, LookupError, TypeError):
@@ -137,7 +137,7 @@ class _Events:
         self._fields: dict[str, str] = {}
 
     def add(self, line: str) -> Stage | Answer | None:
-        """Return the record that a line completes, or None if the event has more lines."""
+        """Add a line. Return the record if its event is complete, or else None."""
         if line and not line.startswith(":"):
             name, _, value = line.partition(": ")
             self._fields[name] = value

@@ -1,6 +1,6 @@
 """Define the requests and replies of a server's `/v1`. `rag ask --json` prints the same `Answer`.
 
-Offsets count the Unicode code points of a document's text. They are half open.
+Offsets are half open and count Unicode code points of a document's text.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ Filter = Annotated[
 Turns = Annotated[
     list[Question],
     Field(
-        description="The questions before this one, oldest first. They complete a question such as "
-        "'and in Lyon?'.",
+        description="The earlier questions, oldest first. They complete a question such as 'and in "
+        "Lyon?'.",
         max_length=MAX_TURNS,
     ),
 ]
@@ -36,7 +36,7 @@ class _Body(BaseModel):
 class _Chosen(_Body):
     query: Question
     corpora: list[CorpusName] = Field([], description="Corpora to search. Empty: all.")
-    document_id: DocumentId = Field("", description="Search this document only.")
+    document_id: DocumentId = Field("", description="Search only this document.")
     where: Filter = ""
 
 
@@ -67,7 +67,7 @@ class DocumentQuery(BaseModel):
 
 
 class PageQuery(BaseModel):
-    """The page of a PDF to return. If `page` is empty, it is the first page of the span."""
+    """The page of a PDF to return, by default the first page of the span."""
 
     model_config = ConfigDict(extra="forbid")
     document_id: str = Field(min_length=1, max_length=1000)
@@ -90,7 +90,7 @@ class Record(BaseModel):
 
 
 class Released(Record):
-    """The release that was searched. `released` is the time when the release was made."""
+    """The searched release. `released` is the time of its creation."""
 
     corpus: str
     release: str
@@ -106,8 +106,8 @@ Place = Annotated[
     dict[str, Any] | None,
     BeforeValidator(_place),
     Field(
-        description="Where the span is in the original file: `label` and, by format, page, section,"
-        " sheet, row, slide, pointer or line."
+        description="The span's place in the original file: `label` and, by format, page, section, "
+        "sheet, row, slide, pointer or line."
     ),
 ]
 
@@ -135,7 +135,7 @@ class Passage(Record):
 
 
 class Passages(Record):
-    """The passages that were found, best first."""
+    """The found passages, best first."""
 
     releases: tuple[Released, ...]
     passages: tuple[Passage, ...]
@@ -144,9 +144,9 @@ class Passages(Record):
 class Source(Record):
     """A cited span.
 
-    `verified` tells whether the document has this text there. `supports` is false if the text does
-    not support a sentence that cites it. `content_hash` is the hash of the document, or "" if it is
-    unknown.
+    `verified` is true if the document has this text at these offsets. `supports` is false if the
+    text does not support a sentence that cites it. `content_hash` is the hash of the document, or
+    "" if it is unknown.
     """
 
     number: int
@@ -174,7 +174,7 @@ class AnswerDocument(Record):
 
 
 class AnswerIntent(Record):
-    """The kind of answer to a question, and the question's field of knowledge and names."""
+    """The form of the answer to a question, and the question's field of knowledge and names."""
 
     kind: str
     domain: str
@@ -182,7 +182,7 @@ class AnswerIntent(Record):
 
 
 class AnswerRow(Record):
-    """A row of a comparison. `number` is its first source's number, or null in an empty row."""
+    """A row of a comparison. `number` is the number of its first source, or null without one."""
 
     document_id: str
     text: str
@@ -199,10 +199,10 @@ class Step(Record):
 
 
 class Answer(Record):
-    """An answer with its sources, and with the documents, passages and steps that led to it.
+    """An answer with its sources, and with the documents, passages and steps behind it.
 
     `answered` is false if no document answers. `confidence` is the estimated probability, 0 to 1,
-    that the answer is right, or null. `problems` lists wrong citations. `doubted` holds the
+    that the answer is right, or null. `problems` lists wrong citations. `doubted` lists the
     sentences that no source supports.
     """
 
@@ -223,7 +223,7 @@ class Answer(Record):
 
 
 class Stage(Record):
-    """A step that begins, as an event of a streamed answer."""
+    """The start of a step, as an event of a streamed answer."""
 
     name: str
     done: int
@@ -257,7 +257,7 @@ class PageImage(Record):
 class CorpusFacts(Record):
     """A corpus with the numbers of documents and chunks that the caller may see, or with its error.
 
-    `questions` are examples to start with: measured queries that the release answers.
+    `questions` are examples: measured queries that the release answers.
     """
 
     name: str
@@ -278,7 +278,7 @@ class Corpora(Record):
 
 
 class Failure(BaseModel):
-    """The reason why a request was refused or failed."""
+    """The reason for a refused or failed request."""
 
     error: str
     request_id: str = ""
@@ -293,9 +293,9 @@ class NamedPassage(_Body):
 
 
 class FeedbackBody(_Body):
-    """A judgement of an answer. `passage` is the passage that answers the question.
+    """A judgement of an answer, with the answer's `release` and `sources`.
 
-    `release` and `sources` are those of the judged answer.
+    `passage` is the passage that answers the question.
     """
 
     query: Question

@@ -35,7 +35,7 @@ def test_a_server_that_dies_between_two_questions(talking, released):
     by_rules = open_assistant([released]).ask("How expensive may a hotel be?")
     assert (ill.text, ill.sources, ill.intent) == (by_rules.text, by_rules.sources, by_rules.intent)
     (warning,) = ill.warnings
-    assert warning.startswith("done by rules, as the model failed: intent, keywords, answer (")
+    assert warning.startswith("done by rules, because the model failed: intent, keywords, answer (")
     assert "test-model at 127.0.0.1" in warning
     assert steps_by_rule(ill)[0] == "intent" and steps_by_rule(ill)[-1] == "answer"
 
@@ -80,7 +80,7 @@ def test_what_can_not_work_is_not_asked_again_in_one_answer():
     assert by_model(detail, "answer", lambda: "model", lambda: "rule") == "rule"
     assert detail == {"by_rule": {"intent": "garbled", "keywords of a": "spent", "answer": "spent"}}
     assert by_model.warnings == (
-        "done by rules, as the model failed: intent, keywords, answer (garbled)",
+        "done by rules, because the model failed: intent, keywords, answer (garbled)",
     )
     with pytest.raises(MissingExtraError):
         ModelWithFallback()({}, "intent", fails(MissingExtraError("a", "b")), lambda: "rule")

@@ -1,4 +1,4 @@
-"""Search documents from outside with the release's configuration, and find and keep new ones."""
+"""Search documents from outside with the release's configuration. Find and keep new documents."""
 
 import threading
 import time
@@ -28,19 +28,19 @@ from rag_pipeline.store import Store, TableState, state_digest
 from rag_pipeline.workspace import Workspace
 
 _NAME = "released"
-"""Name of every variant of the expansion, independent of the release's names."""
+"""The name of every variant in the settings of the expansion."""
 _KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
-"""Number of documents that are requested for each document that may be kept."""
+"""Number of requested documents for each document that may be kept."""
 _PASSAGES_READ = 50
 _LEAST_CONFIDENCE = 0.1
-"""Least probability that a kept document holds the answer."""
+"""Minimum probability that a kept document holds the answer."""
 _HOUR = 3_600.0
 _LOCKS = 16
 
 
 class ExpandedCorpus:
-    """Searches the documents found outside for one corpus. Threads may share it.
+    """Searches the documents from outside for one corpus. Threads may share the object.
 
     The documents are chunked, contextualized, embedded and searched with the settings of the
     released configuration. Each search indexes new documents first.
@@ -59,7 +59,7 @@ class ExpandedCorpus:
         self.documents = ExpandedDocuments(released.config, settings, clock)
         self._released = released
         self._indexed = _IndexedExpansion(released, self.documents)
-        # For concurrent equal questions, only one thread searches outside.
+        # Of several threads with the same question, only one searches outside.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
     def search(self, request: SearchRequest) -> SearchResult:
@@ -103,7 +103,7 @@ class ExpandedCorpus:
         """Find documents outside that answer a question, keep them, and return the new documents.
 
         If documents of the question are kept already, return [] until they expire. If another
-        thread searches for the same question, wait and return its documents. Raises ProviderError,
+        thread searches for the same question, wait and return its documents. Raise ProviderError,
         ConfigError or StoreError if the source or the store fails.
         """
         lock = self._looking[hash(query) % _LOCKS]
@@ -142,7 +142,7 @@ class ExpandedCorpus:
 def to_the_point(query: str, found: Sequence[Document], reader: Reader) -> list[Document]:
     """Return the documents that may hold an answer, by descending confidence.
 
-    The default calibration is used, because a release's calibration is fitted to its documents.
+    The default calibration applies, because a release's calibration is fitted to its documents.
     """
     asked = [SearchResult(query=query, chunks=_passages(one)) for one in found]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
@@ -167,7 +167,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """Indexes kept documents with the release's configuration if either has changed."""
+    """Indexes kept documents with the release's configuration after a change of either."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)
@@ -194,7 +194,7 @@ class _IndexedExpansion(Corpus):
 def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     """Return the corpus's settings with the release's configuration as the only configuration.
 
-    A `given` chunking is replaced by `recursive`, because it has no chunks of other documents.
+    `recursive` replaces a `given` chunking, because that has no chunks of other documents.
     """
     pinned = release.typed_settings()
     chunking = pinned.chunking
@@ -204,7 +204,7 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     changes: dict[str, object] = {
         "chunkings": {_NAME: chunking},
         "contextualizers": {_NAME: pinned.contextualizer},
-        # A semantic chunking may name another embedding to compare sentences with.
+        # A semantic chunking may compare sentences with another embedding.
         "embeddings": {**config.embeddings, _NAME: at_current_endpoint(config, pinned.embedding)},
         "retrievers": {_NAME: pinned.retriever},
         "rerankers": {_NAME: at_current_endpoint(config, pinned.reranker)},
@@ -235,7 +235,7 @@ def _drop_superseded(store: Store, path: str | None) -> None:
 
 @contextmanager
 def _clear_errors(workspace: Workspace) -> Iterator[None]:
-    """Raise StoreError for the errors that occur if another process clears the store meanwhile.
+    """Raise StoreError for the errors that occur if another process clears the store.
 
     The assistant then answers without documents from outside.
     """

@@ -1,8 +1,8 @@
-"""Keep documents found outside a corpus, with their source, address, time and query.
+"""Keep documents from outside a corpus, with their source, address, time and query.
 
-    <store>/<corpus>/expansion/   tables and indexes of these documents alone
+    <store>/<corpus>/expansion/   the tables and indexes of only these documents
 
-A new build of the corpus does not change them. Deleting the folder deletes them.
+A new build of the corpus does not change this folder. Deleting the folder deletes the documents.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ _SLUG_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Describes a kept document. `place` is the path or address where it was found.
+    """A kept document without its text, with the `place` (path or address) and `time` of its find.
 
-    `time` is the time when it was found (ISO 8601, UTC).
+    The `time` is in UTC (ISO 8601).
     """
 
     document_id: str
@@ -69,7 +69,7 @@ def expanded_id(found: Document) -> str:
 class ExpandedDocuments:
     """Stores one corpus's kept documents. Threads and processes may share the store.
 
-    If `_settings` is None, expansion is off. Then no document is added and none expires. `_clock`
+    Without `_settings`, expansion is off. Then no document is added and none expires. `_clock`
     returns the time in Unix seconds.
     """
 
@@ -104,10 +104,10 @@ class ExpandedDocuments:
     def keep(
         self, found: Sequence[Document], query: str, source: str, taken: Collection[str] = ()
     ) -> list[Kept]:
-        """Store the first `documents_per_query` documents, and return those that are kept.
+        """Store the first `documents_per_query` documents. Return the kept documents among these.
 
         A document that is already kept is not changed. `taken` has the ids of the corpus's own
-        documents, which are left out. If more than `max_documents` are kept, drop the oldest.
+        documents, which are left out. Of more than `max_documents` documents, drop the oldest.
         """
         settings = self._settings
         assert settings is not None
@@ -141,7 +141,7 @@ class ExpandedDocuments:
                 self.table.ensure()
                 self.table.replace([d.document_id for d in new], [rows])
                 self.table.compact()
-            # Read the table again, because other processes may have written meanwhile.
+            # Read the table again, because other processes may have written to it.
             ordered = self._all()
             excess = [k.document_id for k in ordered[settings.max_documents :]]
             self.drop(excess)
@@ -165,7 +165,7 @@ class ExpandedDocuments:
         return count
 
     def prune(self, state: TableState | None = None) -> list[Kept]:
-        """Drop expired documents and documents that the corpus now has itself, and return them.
+        """Drop and return expired documents, and documents that the corpus now has itself.
 
         `state` is the state of the corpus's documents table.
         """
@@ -184,9 +184,9 @@ class ExpandedDocuments:
                 table.drop(document_ids)
 
     def collect(self, dry_run: bool) -> list[Freed]:
-        """Delete expired documents and old versions of tables, and return what was freed.
+        """Delete expired documents and old versions of tables, and return the removed parts.
 
-        If `dry_run` is True, nothing is deleted.
+        If `dry_run` is True, delete nothing.
         """
         freed = [
             Freed("expanded document", k.document_id, f"found {k.time[:10]}, expired", k.characters)

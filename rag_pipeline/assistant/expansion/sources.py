@@ -1,8 +1,8 @@
 """Find documents for a question in a folder, with a SearXNG server or with a model's web search.
 
-All results are data. They are decoded, stripped of markup and cut, but no link is followed. No page
-of a search result is fetched, so a result cannot make this machine call an address. Only the text
-of the search result itself is kept.
+All results are data. They are decoded, stripped of markup and shortened. No link is followed and no
+page is fetched, so a result cannot make this machine call an address. Only the text of the search
+result itself is kept.
 """
 
 import hashlib
@@ -48,21 +48,21 @@ _PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
 
 
 WebResult = tuple[Any, Any, Any]
-"""Unchecked address, title and text of a search result, of any type."""
+"""The unchecked address, title and text of a search result. Each may have any type."""
 
 
 class OutsideSource(Protocol):
     """Finds documents outside the corpus. Their ids are paths or addresses."""
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return at most k documents, best first, whose content hashes are not in `indexed`.
+        """Return at most k documents, best first. Leave out content hashes in `indexed`.
 
-        Raises ProviderError or ConfigError with the cause if the source cannot be reached.
+        Raise ProviderError or ConfigError, with the cause, if the source cannot be reached.
         """
 
 
 def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
-    """Return the source that `expansion` configures. Nothing is opened yet."""
+    """Return the source in the settings `expansion`, without opening it."""
     look_in, most = expansion.look_in, expansion.max_characters
     if isinstance(look_in, FolderSource):
         return Folder(config.path(look_in.path), most)
@@ -79,7 +79,7 @@ class WebPages:
     max_characters: int
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return the first k results that have an address and a text, and are not in `indexed`."""
+        """Return the first k results with an address and a text that are not in `indexed`."""
         pages = (page(*result, self.max_characters) for result in self.search(query))
         return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
 
@@ -87,7 +87,7 @@ class WebPages:
 class Folder:
     """Finds documents in a folder by the BM25 score of their best passage.
 
-    Every question hashes the folder's files. If a file has changed, a new index is built.
+    For each question, the folder's files are hashed. If a file has changed, a new index is built.
     """
 
     def __init__(self, path: Path, max_characters: int) -> None:
@@ -98,9 +98,9 @@ class Folder:
         self._index: LexicalIndex | None = None
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
-        """Return at most k documents by their best passages that share a term with the query.
+        """Return at most k documents that share a term with the query, by their best passages.
 
-        Raises ConfigError if the folder cannot be read.
+        Raise ConfigError if the folder cannot be read.
         """
         settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
         try:
@@ -116,7 +116,7 @@ class Folder:
             ranked.setdefault(chunk_id.rpartition("#")[0])
         made: list[Document] = []
         for document_id in ranked:
-            with suppress(DocumentError):  # changed or deleted meanwhile
+            with suppress(DocumentError):  # the file has just been changed or deleted
                 made.append(self._load(sources[document_id]))
             if len(made) == k:
                 break
@@ -191,8 +191,8 @@ def bounded_json(
 ) -> Any:
     """Return the JSON of a streamed httpx reply.
 
-    Raises ProviderError if the reply takes more than `seconds`, has more than `most_bytes`, or is
-    no JSON. The error begins with `what`. `hints` gives endings of the error by HTTP status.
+    Raise ProviderError if the reply takes more than `seconds`, has more than `most_bytes`, or is no
+    JSON. The error begins with `what`. `hints` has endings of the error by HTTP status.
     """
     end = time.monotonic() + seconds
     with stream as reply:
@@ -212,7 +212,7 @@ def bounded_json(
 
 
 def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebResult]:
-    """Yield a model's statements about the pages that it finds with OpenAI's web search tool."""
+    """Yield the pages that OpenAI's web search tool finds, with a model's statements about them."""
     from rag_pipeline.models.providers.openai import OpenAIProtocol
     from rag_pipeline.models.providers.openai_web_search import search_web
 
@@ -224,10 +224,7 @@ def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebR
 
 
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:
-    """Return a search result as a document, or None if it has no http(s) address or no text.
-
-    The loader's parser removes markup and scripts.
-    """
+    """Return a search result without markup as a document, or None without address or text."""
     if not (isinstance(url, str) and isinstance(text, str)) or not is_web_address(url):
         return None
     text = text[: 4 * max_characters]  # a generous limit, because markup is removed later
@@ -255,7 +252,7 @@ def is_web_address(url: str) -> bool:
 
 
 def cut(text: str, characters: int) -> str:
-    """Return at most the first `characters` characters of a text, if possible cut between words."""
+    """Return the first `characters` characters of a text, or fewer to end between words."""
     if len(text) <= characters:
         return text
     head = text[:characters]
