@@ -14,7 +14,7 @@ from dataclasses import replace
 from benchmarks.shared import options
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.release.causes import causes_between
+from rag_pipeline.release.causes import causes
 from rag_pipeline.release.compared_builds import ComparedBuild, open_build
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.planted_changes import KINDS, plant
@@ -47,7 +47,7 @@ def main() -> None:
             if kind == "retriever"
             else plant(workspace, after, kind, own, "after")
         )
-        (found,) = causes_between(workspace, before, after, [query.query_id])
+        (found,) = causes(workspace, before, after, [query.query_id])
         if found.worse != "after" or found.change == "none":
             continue  # the change did no harm to this question
         right = found.change == kind and (kind == "retriever" or found.where == own)

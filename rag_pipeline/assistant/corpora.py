@@ -72,10 +72,7 @@ def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
 def with_releases(
     chosen: Sequence[SearchedCorpus], work: Callable[[], Made]
 ) -> tuple[Made, tuple[Released, ...]]:
-    """Return the result of some work, and the searched releases.
-
-    If a newer release is opened during the work, do the work again.
-    """
+    """Return the result of some work and the searched releases. A new release restarts the work."""
     own = [corpus for corpus in chosen if isinstance(corpus, ReleasedCorpus)]
     before = [corpus.released() for corpus in own]
     made = work()

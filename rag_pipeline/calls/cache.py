@@ -176,10 +176,7 @@ class CallCache:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of this store's answers that were last used before `since`.
-
-        `since` is a time in Unix seconds.
-        """
+        """Return the keys of this store's answers without a use since `since` (Unix seconds)."""
         old = answers.c.used < int(since)
         query = select(answers.c.key).where(old, answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}

@@ -48,10 +48,7 @@ async def run_bounded(
 
 
 def run_calls(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its value.
-
-    If an event loop runs already, as in a notebook or a web server, a new thread runs it.
-    """
+    """Run a coroutine, in a new thread if an event loop runs already, and return its value."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -163,10 +163,7 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
-        """Take the server's address, and its bearer token if it needs one.
-
-        A call fails after `seconds` without a reply.
-        """
+        """Take the server's address and token. A call fails after `seconds` without a reply."""
         self._http = httpx.Client(**_options(url, token, seconds))
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:
@@ -224,10 +221,6 @@ class AsyncClient:
     """Calls a server like `Client`, with methods that are awaited."""
 
     def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
-        """Take the server's address, and its bearer token if it needs one.
-
-        A call fails after `seconds` without a reply.
-        """
         self._http = httpx.AsyncClient(**_options(url, token, seconds))
 
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Passages:

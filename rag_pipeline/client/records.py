@@ -293,10 +293,7 @@ class NamedPassage(_Body):
 
 
 class FeedbackBody(_Body):
-    """A judgement of an answer, with the answer's `release` and `sources`.
-
-    `passage` is the passage that answers the question.
-    """
+    """A judgement of an answer, with its `release`, its `sources` and the right `passage`."""
 
     query: Question
     corpus: str = Field(min_length=1, max_length=200)

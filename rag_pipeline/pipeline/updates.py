@@ -1,7 +1,4 @@
-"""Make each asset, and return the metadata of the result.
-
-`rag_pipeline.indexing` builds the tables with rows per document.
-"""
+"""Make each asset, and return the metadata of the result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -325,10 +322,6 @@ def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any
     return indexing.load_shards(stale), asdict(found), f"{len(stale)} files or objects to load"
 
 
-def _load_shard(workspace: Workspace, _: Key, shard: Sequence[Any]) -> Loaded:
-    return indexing.load_shard(workspace, shard)
-
-
 def _finish_documents(
     workspace: Workspace, _: Key, found: ShardPlan, parts: Sequence[Loaded]
 ) -> Materialized:
@@ -336,4 +329,9 @@ def _finish_documents(
     return _documents_outcome(workspace, report)
 
 
-SHARDS_OF_DOCUMENTS = Shards(_plan_documents, _load_shard, Loaded, _finish_documents)
+SHARDS_OF_DOCUMENTS = Shards(
+    _plan_documents,
+    lambda workspace, _, shard: indexing.load_shard(workspace, shard),
+    Loaded,
+    _finish_documents,
+)

@@ -86,24 +86,21 @@ class _Difference:
 
 
 def causes(
-    workspace: Workspace, one: str, other: str, query_ids: Sequence[str], k: int = 5
-) -> Iterator[Cause]:
-    """Yield for each query the cause of different ranks in two builds.
-
-    `one` and `other` name releases or configurations. Raise StoreError if a build does not exist.
-    """
-    builds = open_build(workspace, one), open_build(workspace, other)
-    return causes_between(workspace, *builds, query_ids, k)
-
-
-def causes_between(
     workspace: Workspace,
-    one: ComparedBuild,
-    other: ComparedBuild,
+    first: str | ComparedBuild,
+    second: str | ComparedBuild,
     query_ids: Sequence[str],
     k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield for each query the cause of different ranks. Raise InputError for an unknown id."""
+    """Yield for each query the cause of different ranks in two builds.
+
+    A build is open, or is the name of a release or configuration. Raise StoreError for an unknown
+    build, and InputError for an unknown query id.
+    """
+    one, other = (
+        open_build(workspace, build) if isinstance(build, str) else build
+        for build in (first, second)
+    )
     changed = differing(one, other)
     gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}

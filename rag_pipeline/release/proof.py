@@ -65,10 +65,7 @@ class Held:
 
 
 def read_answer(file: Path) -> KeptAnswer:
-    """Read a kept answer of `rag ask --json`, `/v1`, a chat completion or MCP from a file.
-
-    Raise InputError for any other content.
-    """
+    """Read a kept answer of the command line, `/v1` or MCP. Raise InputError for other files."""
     try:
         record = json.loads(file.read_text("utf-8"))
         while isinstance(record, dict) and "sources" not in record:

@@ -49,10 +49,7 @@ def reviewing() -> list[Endpoint]:
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
-    """Return a corpus's workspace. Raise InputError if the caller may not see all its documents.
-
-    Questions may quote any document.
-    """
+    """Return a corpus's workspace. Raise InputError if the caller may not see all documents."""
     shown = {
         n: d for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus) and d.shows_all()
     }

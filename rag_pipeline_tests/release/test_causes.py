@@ -5,7 +5,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.cli.why import totals
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.release.causes import Cause, Change, causes, causes_between
+from rag_pipeline.release.causes import Cause, Change, causes
 from rag_pipeline.release.compared_builds import open_build
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.planted_changes import KINDS, plant
@@ -20,7 +20,7 @@ def test_the_planted_change_is_named_with_its_document(released: Corpus, kind: s
     before = open_build(workspace, "plain" if kind == "embedding" else "default")
     after = plant(workspace, before, kind, ACME)
     after = plant(workspace, after, "chunk", HOTEL, "after")
-    (found,) = causes_between(workspace, before, after, ["q1"], k=1)
+    (found,) = causes(workspace, before, after, ["q1"], k=1)
     assert (found.better, found.worse, found.rank_better) == (before.name, "after", 1)
     assert (found.change, found.where) == (kind, ACME)
 
@@ -31,7 +31,7 @@ def test_a_changed_setting_is_named_with_its_values(released: Corpus) -> None:
     one = before.settings.retriever.model_copy(update={"k": 1})
     settings = before.settings.model_copy(update={"retriever": one})
     after = replace(before, name="after", settings=settings)
-    (found,) = causes_between(workspace, before, after, ["q1"], k=5)
+    (found,) = causes(workspace, before, after, ["q1"], k=5)
     assert (found.better, found.worse, found.rank_worse) == ("before", "after", None)
     assert (found.change, found.where) == ("retriever", "retriever.k: 20 -> 1")
 
@@ -39,14 +39,14 @@ def test_a_changed_setting_is_named_with_its_values(released: Corpus) -> None:
 def test_equal_builds_have_no_cause(released: Corpus) -> None:
     workspace = released.workspace
     build = open_build(workspace, "default")
-    (found,) = causes_between(workspace, build, replace(build, name="again"), ["q1"])
+    (found,) = causes(workspace, build, replace(build, name="again"), ["q1"])
     assert found.change == "none"
     assert found.sentence.endswith("both find it at the same rank")
 
 
 def test_a_missing_release_is_named(released: Corpus) -> None:
     with pytest.raises((StoreError, ConfigError), match="release-000009"):
-        causes(released.workspace, "release-000009", "default", ["q1"])
+        next(causes(released.workspace, "release-000009", "default", ["q1"]))
 
 
 def test_the_command_names_the_cause(released: Corpus) -> None:

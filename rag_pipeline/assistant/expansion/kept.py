@@ -33,10 +33,7 @@ _SLUG_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kept document without its text, with the `place` (path or address) and `time` of its find.
-
-    The `time` is in UTC (ISO 8601).
-    """
+    """A kept document without its text. It was found at a `place` (path or address) and `time`."""
 
     document_id: str
     content_hash: str
@@ -184,10 +181,7 @@ class ExpandedDocuments:
                 table.drop(document_ids)
 
     def collect(self, dry_run: bool) -> list[Freed]:
-        """Delete expired documents and old versions of tables, and return the removed parts.
-
-        If `dry_run` is True, delete nothing.
-        """
+        """Delete and return expired documents and old versions. With `dry_run`, delete nothing."""
         freed = [
             Freed("expanded document", k.document_id, f"found {k.time[:10]}, expired", k.characters)
             for k in (self.expired() if dry_run else self.prune())

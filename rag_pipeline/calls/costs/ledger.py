@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Select, Table, delete, func, select, update
@@ -39,13 +39,6 @@ _LEAST_CALLS, _LEAST_TOKENS = 5, 200
 """Minimum number of calls, and of their estimated tokens, for a learned factor."""
 _MOST_FACTOR = 8.0
 """Larger factors, and factors below the inverse, are ignored. Such a server counts other units."""
-
-
-class _Cost(NamedTuple):
-    """The expected and the highest possible cost of a call, in USD."""
-
-    expected: float
-    most: float
 
 
 @dataclass(slots=True)
@@ -148,25 +141,22 @@ class Ledger:
         limit = self.budget_usd
         if limit is None or (price := self._price(provider, model)) == FREE:
             return list(requests)
-        costs = {
-            name: _Cost(price.usd(expected, batch), price.usd(most, batch))
-            for name, (expected, most) in requests.items()
-        }
+        total = sum(price.usd(expected, batch) for expected, _ in requests.values())
+        highest = {name: price.usd(most, batch) for name, (_, most) in requests.items()}
         process = self.database.process_name
 
         def work(connection: Connection) -> list[str] | None:
             spent = self._spent_by(lambda query: connection.execute(query).all())
             reserved, others = self._reserved(connection)
             left = limit - spent - reserved
-            expected = sum(cost.expected for cost in costs.values())
-            amounts = _fitting(costs, left) if expected <= left and left > 0 else {}
+            amounts = _fitting(highest, left) if total <= left and left > 0 else {}
             if not amounts and not others:
-                if expected > left or left <= 0:
-                    raise self._over_budget(spent, reserved, expected)
-                amounts = {next(iter(costs)): left}  # reserve the whole rest, so no call joins it
+                if total > left or left <= 0:
+                    raise self._over_budget(spent, reserved, total)
+                amounts = {next(iter(highest)): left}  # reserve the whole rest, so no call joins it
             if not amounts:
                 # This function runs again if a commit succeeds but its confirmation is lost.
-                _cancel(connection, list(costs))
+                _cancel(connection, list(highest))
                 return None
             row = {"store": self.store, "corpus": self.corpus, "process": process}
             rows = [{"id": name, "usd": usd, **row} for name, usd in amounts.items()]
@@ -306,14 +296,14 @@ class Ledger:
             own.write(lambda connection: connection.execute(delete(charges)))
 
 
-def _fitting(costs: Mapping[str, _Cost], left: float) -> dict[str, float]:
+def _fitting(highest: Mapping[str, float], left: float) -> dict[str, float]:
     """Return by name the highest costs of the first requests that `left` USD cover together."""
     fitting: dict[str, float] = {}
-    for name, cost in costs.items():
-        left -= cost.most
+    for name, cost in highest.items():
+        left -= cost
         if left < 0:
             break
-        fitting[name] = cost.most
+        fitting[name] = cost
     return fitting
 
 

@@ -10,7 +10,6 @@ from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.pipeline.dry_run.priced_models import (
     PricedModel,
     asks_a_chat,
-    calls_a_model,
     paid_models,
     paid_reranker,
     pays,
@@ -207,7 +206,7 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     dry = DryWorkspace(workspace)
     every = steps(config)
     for step in every:
-        if step.row.open_partition and calls_a_model(config, step):
+        if step.row.open_partition and step.row.models(config, step.key(config)):
             yield from needed_by_table(dry, step)
     queries = DryQueries(dry, every, load_queries(dry))
     for step in every:

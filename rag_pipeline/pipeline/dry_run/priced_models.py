@@ -39,11 +39,6 @@ def paid_models(workspace: Workspace, step: Step) -> list[PricedModel]:
     return list(dict.fromkeys(model for model in priced if model is not None))
 
 
-def calls_a_model(config: CorpusConfig, step: Step) -> bool:
-    """Return whether a step calls a model, local or remote."""
-    return bool(_models_of(config, step))
-
-
 def called_vendor(config: CorpusConfig, step: Step) -> str | None:
     """Return the vendor of the first model that a step calls, or None if it calls none."""
     return next((_vendor(settings) for settings in _models_of(config, step)), None)
