@@ -51,7 +51,7 @@ def choose(
 ) -> list[SearchedCorpus]:
     """Return the named corpora, or all corpora without names.
 
-    Raise InputError if a name is unknown, or if there are neither names nor corpora.
+    Raise InputError if a name is unknown, or if both names and corpora are missing.
     """
     if not names:
         if not corpora:

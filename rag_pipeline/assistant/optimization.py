@@ -75,7 +75,7 @@ def optimize_prompts(
         wanted = "entities" if by_facts else "gold_spans"
         raise InputError(
             f"{corpus.config.where}: {len(queries)} queries have {wanted}, but {metric} needs at "
-            f"least {_FEWEST_QUERIES} such queries (after `rag run` has read them)"
+            f"least {_FEWEST_QUERIES}; add queries with {wanted} and run `rag run`"
         )
     first, second, last = split(queries, seed)
 

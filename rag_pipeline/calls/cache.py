@@ -129,7 +129,7 @@ class CallCache:
         if not new:
             return
         now = int(time.time())
-        # Sorted, so that transactions with the same keys do not block each other.
+        # Transactions with the same keys block each other if their orders differ.
         rows = [self._row(key, new[key], usage.get(key), now) for key in sorted(new)]
         upsert = self.database.upsert(answers, "value", "is_file", "used", "usage", "hash")
 

@@ -353,8 +353,8 @@ def limits_database(folder: Path) -> Database:
 def shared_database() -> Database | None:
     """Return the Postgres database in RAG_DATABASE_URL, or else in DAGSTER_POSTGRES_URL.
 
-    Returns None if neither is set, or if RAG_DATABASE_URL is `none`. Raises ConfigError for any
-    other kind of database.
+    Return None if both are unset, or if RAG_DATABASE_URL is `none`. Raise ConfigError for any other
+    kind of database.
     """
     named = os.environ.get(VARIABLE)
     if named == _NONE:

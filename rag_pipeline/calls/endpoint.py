@@ -345,7 +345,7 @@ class Endpoint:
                 message += f"; the provider asks for a pause of {error.retry_after:,.0f} s"
             answered = self.circuit.last_success > sending.started
             if not answered and (error.limited or self.circuit.blames(error)):
-                raise CallsStoppedError(f"{message}, and no other call succeeded meanwhile")
+                raise CallsStoppedError(f"{message}, and no other call succeeded in this time")
             raise PaidInVainError(message) if in_vain else GivenUpError(message)
         ceiling = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(sending.tries - 1, 16))
         return min(left, (error.retry_after or 0.0) + random.uniform(0, ceiling))

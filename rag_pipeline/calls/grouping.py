@@ -26,7 +26,7 @@ def padded_groups(
 ) -> Iterator[list[int]]:
     """Yield positions in groups of at most `most_size` in total.
 
-    All items of a group are padded to the largest one, so each counts with the size of that item.
+    All items of a group are padded to the size of its largest item, so each counts with this size.
     An item above `most_size` is a group of its own.
     """
     group: list[int] = []

@@ -176,7 +176,7 @@ class RateLimiter:
         except StoreError as error:
             if database.is_shared:
                 raise
-            _log.warning("%s; rate limits hold for each process alone", error)
+            _log.warning("%s; each process now has its own rate limits", error)
             self.database = None
             return work()
 

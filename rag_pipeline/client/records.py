@@ -199,7 +199,7 @@ class Step(Record):
 
 
 class Answer(Record):
-    """An answer with its sources, and with the documents, passages and steps behind it.
+    """An answer with its sources, and with the documents, passages and steps that led to it.
 
     `answered` is false if no document answers. `confidence` is the estimated probability, 0 to 1,
     that the answer is right, or null. `problems` lists wrong citations. `doubted` lists the

@@ -32,7 +32,7 @@ class Key(str):
         embedding: str = "",
         configuration: str = "",
     ) -> "Key":
-        """Return the key of a configuration, or of the first one, two or three variants."""
+        """Return the key of a configuration, or of the variants of its first stages."""
         parts = (chunking, contextualizer, embedding)
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts

@@ -53,9 +53,9 @@ EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Ve
 
 @runtime_checkable
 class RemoteEmbedder(Embedder, Protocol):
-    """Embeds with a model behind a network, which accepts concurrent requests.
+    """Embeds with a model behind a network. Requests may be concurrent.
 
-    An *input* is one text. For a contextual model, it is the chunks of a document.
+    An *input* is one text, or for a contextual model the chunks of one document.
     """
 
     max_concurrency: int

@@ -65,7 +65,7 @@ class Asset:
     place: Callable[[Key], str] | None = None
     """Returns its file in the store, or the folder of its builds. None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Returns whether it lacks only failed judgements. A later run asks for them again."""
+    """Returns whether the asset lacks only failed judgements. A later run asks for them again."""
     has_new_inputs: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Returns whether its inputs changed after its last build, in a run that then ended."""
     update: Callable[[Workspace, Key], Materialized] | None = None
@@ -86,11 +86,11 @@ class Asset:
     made_by: str = ""
     """The asset whose Dagster job also makes it, or "". A separate run would take longer."""
     needs_all_inputs: bool = True
-    """Whether one failed input stops it. If False, it is made from the other inputs."""
+    """Whether one failed input stops the asset. If False, the other inputs suffice."""
     on_demand: bool = False
-    """Whether only a person starts it. Plans never contain such an asset."""
+    """Whether only a person starts the asset. Plans never contain such an asset."""
     of_files: bool = False
-    """Whether it is made from files that people change."""
+    """Whether the asset is made from files that people change."""
     watched: bool = False
     """Whether its age is monitored. A scheduled run reports such an asset even if it is current."""
     version: Callable[[Workspace], str | None] | None = None

@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 class Details(NamedTuple):
-    """A small table. Dagster shows a long one only after a click."""
+    """A small table. If it is long, Dagster shows the table only after a click."""
 
     rows: Rows
 

@@ -248,7 +248,7 @@ def _write_builds(
 
 
 def _check_content(release: Release, folder: Path, file: Path) -> None:
-    """Raise InputError unless the files hold the builds that the manifest pins."""
+    """Raise InputError if the files differ from the builds in the manifest."""
     pinned = release.pinned
     try:
         with pa.OSFile(str(folder / VECTORS)) as source, pa.ipc.open_stream(source) as rows:

@@ -126,7 +126,7 @@ def _choose_best(
     queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
     reason = f"best {metric}: {mean:.4f} over {queries}, of {configurations}"
     if len(used) > 1:
-        reason += f"; several are equal in {metric}, so {', '.join(used[1:])} decided"
+        reason += f"; several do not differ clearly in {metric}, so {', '.join(used[1:])} decided"
     if left_out:
         reason += f"; {left_out} lack it for too many queries"
     return config.configuration(best), [reason, *notes]

@@ -147,7 +147,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
 
 def _vector_faults(table: Table, only: set[str] | None) -> tuple[Counter[str], Counter[str]]:
-    """Count by document the vectors that are not finite, and those without unit length."""
+    """Count by document the vectors that are not finite, and the finite ones of other lengths."""
     not_finite, not_unit = Counter[str](), Counter[str]()
     ids = None if only is None else sorted(only)
     for batch in table.read(["document_id", "vector"], ids):
@@ -267,7 +267,7 @@ def _on_changed_rows(
 ) -> Callable[[Workspace, str], CheckResult]:
     """Return a check that reads only the documents that changed since the check last passed.
 
-    `tables_of` returns the tables in which changes count. The first one is the checked table.
+    `tables_of` returns the tables in which changes count, beginning with the checked table.
     """
 
     @wraps(check)

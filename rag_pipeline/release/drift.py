@@ -57,9 +57,9 @@ def new_reference(release_id: str, first: int) -> ReferenceRelease:
 
 
 def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRelease:
-    """Return the reference: `gate.reference`, or else the stored one, or else the served release.
+    """Return the reference for comparison `number`.
 
-    `number` is the number of the comparison.
+    The reference is `gate.reference`, or else the stored reference, or else the served release.
     """
     pinned = workspace.config.gate.reference
     record = workspace.store.read_json(_FILE)
@@ -81,7 +81,7 @@ def reference_id(workspace: Workspace) -> str | None:
 def keep_reference(
     workspace: Workspace, drift: Drift | None, passed: bool, released: str | None, number: int
 ) -> None:
-    """Write the reference of comparison `number`, the next one.
+    """Write the reference of the next comparison, which has the number `number`.
 
     `passed` is True if the comparison with the served release allows the candidate. `released` is
     the id of the candidate's release, or None if the candidate was refused. `drift` is None for a

@@ -99,7 +99,7 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     wanted = measured_metrics(gate.metrics, [served.scores])
     if not common & _measured(served.scores, wanted):
         problem = _not_comparable(workspace, own, served, wanted)
-        reason = problem or f"{against} has no value of a gate metric: nothing to compare"
+        reason = problem or f"{against} has no value in a gate metric, so nothing is compared"
         decision = allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
         return replace(decision, allowed=not problem, common=len(common), passed=not problem)
     number, groups = comparison_number(workspace, candidate), load_groups(workspace)

@@ -103,7 +103,7 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
     if found.comparison.groups:
         text += f" in {found.comparison.groups} groups"
     if few := few_groups(groups):
-        text += f" about {few} document{'s' if few > 1 else ''} alone, too few for others"
+        text += f" about only {counted(few, 'document')}, too few to predict other documents"
     return text
 
 

@@ -146,7 +146,7 @@ def _connections() -> Any:
 def _complete(
     given: Mapping[str, str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> bool:
-    """Return whether the headers name a backend. Raise InputError if a required one is missing."""
+    """Return whether the headers name a backend. Raise InputError for a missing header."""
     named = [name for name in wanted if name in given]
     lacking = [name for name in wanted if name not in given and name not in optional]
     if named and lacking:

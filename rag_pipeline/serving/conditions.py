@@ -45,7 +45,7 @@ class Condition(BaseModel):
         """Return the condition in SQL. Raise InputError for an unknown operator or a bad value."""
         operator, names = self.comparison_operator, self.name
         if operator not in _OPERATORS:
-            raise self._refused(f"no operator; there are: {', '.join(_OPERATORS)}")
+            raise self._refused(f"unknown operator; there are: {', '.join(_OPERATORS)}")
         each = [self._of(_field(n)) for n in ([names] if isinstance(names, str) else names)]
         return f"({(' AND ' if operator in _NEGATIVE else ' OR ').join(each)})"
 
@@ -114,7 +114,7 @@ class MetadataCondition(BaseModel):
     conditions: list[Condition] | None = None
 
     def where(self) -> str | None:
-        """Return the filter in SQL, or None without conditions. Raise InputError for a bad one."""
+        """Return the filter in SQL, or None without conditions. Raise InputError for bad values."""
         if not self.conditions:
             return None
         count = sum(1 if isinstance(one.name, str) else len(one.name) for one in self.conditions)

@@ -116,7 +116,7 @@ def answering(corpora: Sequence["Corpus"]) -> "Route":
         corpus = next(one for one in corpora if str(one.config.file) == file)
 
         def made() -> Any:
-            corpus.reopen()  # a command sees a new release at once
+            corpus.reopen()  # a command must see a new release immediately
             return work(corpus, **asked)
 
         return JSONResponse(await asyncio.to_thread(made))
@@ -159,7 +159,7 @@ def socket_path(file: Path) -> Path:
     folder.mkdir(0o700, exist_ok=True)
     known = folder.lstat()
     if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not a folder of this user alone")
+        raise PermissionError(f"{folder}: other users may open this folder")
     text = file.read_text(encoding="utf-8", errors="replace")
     values = [os.environ.get(name) for name in _WORD.findall(text) if name in os.environ]
     place = [version("rag_pipeline"), __file__, str(Path.cwd()), str(file.resolve())]

@@ -160,7 +160,7 @@ def test_without_a_place_for_the_file_each_process_paces_itself(
     database = Database(tmp_path / "file" / "limits.sqlite")
     limiter = RateLimiter(60, None, clock, "limit", lambda: database)
     assert [limiter.reserve(0) for _ in range(61)][-1] == pytest.approx(1.0)
-    assert caplog.text.count("rate limits hold for each process alone") == 1
+    assert caplog.text.count("each process now has its own rate limits") == 1
 
 
 def test_a_shared_database_that_is_away_is_an_error(clock: Clock) -> None:

@@ -162,7 +162,7 @@ class ExpandedDocuments:
         return count
 
     def prune(self, state: TableState | None = None) -> list[Kept]:
-        """Drop and return expired documents, and documents that the corpus now has itself.
+        """Drop and return expired documents, and documents that the corpus now contains.
 
         `state` is the state of the corpus's documents table.
         """

@@ -284,7 +284,7 @@ class Ledger:
         return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
 
     def take_over(self, own: Database) -> None:
-        """Move the charges of `own`, a database of this machine alone, into this ledger."""
+        """Move the charges of `own`, a database of only this machine, into this ledger."""
         if not own.exists:
             return
         columns = (c for c in charges.columns if c.name not in ("id", "store"))

@@ -29,7 +29,7 @@ class _Provider(Settings):
     models: dict[str, Price]
 
     def over(self, other: "_Provider | None") -> "_Provider":
-        """Return these prices, and those in `other` of models that are not listed here."""
+        """Return these prices, and the prices of further models in `other`."""
         return self.model_copy(update={"models": (other.models if other else {}) | self.models})
 
 

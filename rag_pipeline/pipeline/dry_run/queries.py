@@ -1,6 +1,6 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
-The prompts are those of the real steps. A search needs an index and vectors. If either is missing,
+The prompts equal the prompts of a run. A search needs an index and vectors. If either is missing,
 its expected rows replace the search (see `expected_rows`). Without a last run and without chunks,
 every query gets as many chunks of the mean length as the search may return.
 """
@@ -239,7 +239,7 @@ class DryQueries:
         k = dry.config.retrievers[configuration.retriever].k
         every = dry.config.all_configurations.values()
         alike = (c.name for c in every if c.chunking == configuration.chunking)
-        # The notes are files, so the search for a note stops at the first one.
+        # Each note is a file, so this reads only until a note exists.
         ran = next((name for name in (configuration.name, *alike) if RUN.note(dry, name)), None)
         borrowed = ran != configuration.name
         last: dict[str, list[Row]] = {}

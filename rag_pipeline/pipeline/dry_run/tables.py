@@ -17,7 +17,7 @@ from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import DOCUMENTS, NOTHING_PENDING, Step, upstream
 
 MOST_CHARACTERS = 3_000_000
-"""Of a chunking with more characters, only a sample is built dry, and the counts are scaled."""
+"""Maximum characters of a chunking in a dry run. Above it, counts are scaled from a sample."""
 _CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
 _AT_ONCE = 64
 """Number of documents with rows in memory at the same time."""
