@@ -185,7 +185,7 @@ class _Answering:
         self._boost: Boost | None = None
         self._document_of = self.assistant.document_reader()
         self.is_whole = True
-        """Whether no step has failed. Then the same question gets the same answer."""
+        """Whether every step succeeded. Only then the answer is kept."""
 
     def _expansions(self) -> list[ExpandedCorpus]:
         """Return the chosen corpora's expansions, or [] with a document or filter."""

@@ -1,4 +1,4 @@
-"""Group neighbours into groups that fit a request, a file or a shard."""
+"""Split a sequence into groups that fit a request, a file or a shard."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

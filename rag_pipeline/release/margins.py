@@ -113,7 +113,7 @@ def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics
     The sentence also has the number of further questions that would show a loss of two margins.
     """
     if len(gains) < 2:
-        return "one question can show no loss"
+        return "one question is not enough to show a loss"
     # With many groups, one test judges all metrics. With few groups, the metrics share the error.
     error = GUARD / metrics if few_groups(groups) else GUARD
     least, needed = smallest_loss(gains, groups, error, 2 * margin)

@@ -1,4 +1,4 @@
-"""Measure a server in the text format of Prometheus. Metrics contain no questions and no texts."""
+"""Report metrics of a server in the text format of Prometheus, without questions and texts."""
 
 import os
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Build the MCP server: tools of the assistant, and corpora ("datasets") and documents."""
+"""Build the MCP server: assistant tools, and resources for corpora ("datasets") and documents."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ from rag_pipeline.serving.tracing import record_trace
 P = ParamSpec("P")
 T = TypeVar("T")
 _LOOP: ContextVar[asyncio.AbstractEventLoop] = ContextVar("_LOOP")
-"""The event loop of a tool with a thread for its work."""
+"""The event loop of a tool. The work of the tool runs in a thread."""
 _SHOWN_CHARACTERS = 100_000
 
 QueryText = Annotated[str, Field(description="The question in plain words.", max_length=4000)]

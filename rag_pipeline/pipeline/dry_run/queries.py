@@ -364,5 +364,5 @@ def keep_queries(dry: DryWorkspace, documents: Plan) -> None:
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:
-    """Return `count` passages of `length` characters that no other query or place has."""
+    """Return `count` distinct passages of `length` characters. Each query has other passages."""
     return tuple(f"{query.query_id} {place} ".ljust(length, "x") for place in range(count))
