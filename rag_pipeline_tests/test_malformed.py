@@ -38,7 +38,7 @@ BROKEN_YAML: list[tuple[bytes, str]] = [
     (b"\xff\xfe\x00", "not UTF-8 text"),
     (b"type: other.Thing\nattributes: {}\n", "type: 'other.Thing' is not one of: rag_pipeline"),
     (b"type: rag_pipeline.RagPipeline\nattributes: 3\n", "attributes: expected a mapping"),
-    (b"a: &a [*a]\n", "an alias inside of its own content"),
+    (b"a: &a [*a]\n", "an alias inside its own content"),
     (b"!!python/object/apply:os.system ['true']", "not valid YAML"),
     (b"\ttype: x", "not valid YAML"),
     (b"type: *nobody", "not valid YAML"),

@@ -120,7 +120,7 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
     amended = sorted(amendments(found.chunks).items())
     left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
     return [
-        *(f"{d} is left out: {standing[d]}, and {other} holds" for d, other in left_out),
-        *(f"{d} may not hold: {standing[d]}, by its name" for d in sorted(cited & {*standing})),
+        *(f"{d} is left out: {standing[d]}; {other} is in force" for d, other in left_out),
+        *(f"{d} may not be in force: {standing[d]}" for d in sorted(cited & {*standing})),
         *(f"{d} is amended by {' and '.join(sorted(by))}" for d, by in amended if d in cited),
     ]

@@ -28,7 +28,7 @@ from rag_pipeline.errors import ConfigError, StoreError, import_extra
 VARIABLE = "RAG_DATABASE_URL"
 _DAGSTERS = "DAGSTER_POSTGRES_URL"
 _NONE = "none"
-_EXPECTED = f"name postgresql://user:password@host:5432/database, or {_NONE} for SQLite"
+_EXPECTED = f"use postgresql://user:password@host:5432/database, or {_NONE} for SQLite"
 FORMAT = 2
 """Format of a SQLite file, in its `user_version`."""
 KEYS_AT_ONCE = 500
@@ -38,7 +38,7 @@ _PATIENCE = 60.0
 _CONNECT_SECONDS = 10
 _BLOCKED = {"40001", "40P01"}
 """Postgres's error codes for transactions that blocked each other."""
-_REPAIR = "`rag doctor --full --repair` keeps the rows that can be read"
+_REPAIR = "`rag doctor --full --repair` keeps the readable rows"
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
 _NOW = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
 
@@ -136,7 +136,7 @@ class Database:
     def read_keys(
         self, query: Select[Any], column: Column[Any], keys: Sequence[bytes]
     ) -> Iterator[Any]:
-        """Yield the rows of a query where `column` holds one of any number of `keys`."""
+        """Yield the rows of a query with one of the `keys` in `column`. `keys` may be many."""
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
@@ -210,7 +210,7 @@ class Database:
             except (SQLAlchemyError, sqlite3.Error, OSError) as error:
                 if not (was_open and _may_pass(error)) or time.monotonic() > until:
                     reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-                    cure = f"; start it, or name another by {VARIABLE}" if self.is_shared else ""
+                    cure = f"; start the database, or change {VARIABLE}" if self.is_shared else ""
                     if not self.is_shared and "disk I/O error" in reason:  # the disk may be full
                         free = shutil.disk_usage(self.path.parent).free
                         cure = f"; {free:,} bytes are free there"
@@ -317,7 +317,7 @@ def _may_pass(error: Exception) -> bool:
 def connect_sqlite(path: Path) -> sqlite3.Connection:
     """Open a file in write-ahead mode, and create its folder if it is missing.
 
-    Each statement outside of an explicit BEGIN is a transaction. Raises sqlite3.Error or OSError.
+    Each statement outside of an explicit BEGIN is a transaction. Raise sqlite3.Error or OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(

@@ -238,8 +238,8 @@ class Endpoint:
         jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015). Before failures of several
         inputs stop all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
 
-        Raises ProviderError if this input failed for `patience` seconds, and PaidInVainError after
-        eight unusable replies that may be charged. Raises CallsStoppedError when the circuit opens:
+        Raise ProviderError if this input failed for `patience` seconds, and PaidInVainError after
+        eight unusable replies that may be charged. Raise CallsStoppedError when the circuit opens:
         see `Circuit`.
         """
         failed = _failed_before.get()

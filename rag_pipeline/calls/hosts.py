@@ -4,7 +4,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address means this machine."""
+    """Return whether a name or an address means this machine."""
     if host == "localhost":
         return True
     try:

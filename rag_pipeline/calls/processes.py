@@ -48,7 +48,7 @@ def enlist(database: "Database") -> str:
 
 
 def is_alive(row: Any, now: float) -> bool:
-    """Tell whether the process of a row still runs; `now` is the time in Unix seconds."""
+    """Return whether the process of a row still runs; `now` is the time in Unix seconds."""
     if row.machine == _machine() and row.started:
         return bool(_started(row.pid) == row.started)
     return bool(now - row.seen < EXPIRY_SECONDS)

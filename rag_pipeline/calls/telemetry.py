@@ -176,7 +176,7 @@ def in_run(run_id: str) -> Iterator[None]:
 def export() -> None:
     """Send spans and metrics to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if any.
 
-    Raises MissingExtraError if the exporter is not installed.
+    Raise MissingExtraError if the exporter is not installed.
     """
     if not any(os.environ.get(name) for name in _ENDPOINTS):
         return

@@ -32,7 +32,6 @@ from rag_pipeline.config.parsing import load_config as load_config
 from rag_pipeline.config.parsing import parse_config as parse_config
 from rag_pipeline.config.rerankers import PassageReranker as PassageReranker
 from rag_pipeline.config.rerankers import Reranker as Reranker
-from rag_pipeline.config.rerankers import RerankerSettings as RerankerSettings
 from rag_pipeline.config.retrievers import AdaptiveSelection as AdaptiveSelection
 from rag_pipeline.config.retrievers import Lexical as Lexical
 from rag_pipeline.config.retrievers import LexicalEngine as LexicalEngine

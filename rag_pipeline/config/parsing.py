@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         said = ""
         if isinstance(event, yaml.AliasEvent):
-            said = "" if node in self._sizes else "an alias inside of its own content"
+            said = "" if node in self._sizes else "an alias inside its own content"
         elif node is not None:
             pairs = isinstance(node, yaml.MappingNode)
             inner = [] if isinstance(node, yaml.ScalarNode) else node.value

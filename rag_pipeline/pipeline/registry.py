@@ -151,7 +151,7 @@ _ROWS = (
         watched=True,
         priority=20,
         kind="lancedb",
-        about="Files and JSON Lines records, decoded. Unusable ones are quarantined with the "
+        about="Decoded files and JSON Lines records. Unusable documents go to quarantine with the "
         "reason.",
         activity="load files",
         unit="documents",
@@ -335,7 +335,7 @@ _ROWS = (
         version=current_id,
         priority=20,
         kind="json",
-        about="The manifest that pins the configuration and the exact builds that are served.",
+        about="The manifest that pins the served configuration and its exact builds.",
         activity="serve the best",
     ),
     Asset(
@@ -345,7 +345,7 @@ _ROWS = (
         on_demand=True,
         kind="json",
         about="The prompts of the assistant's model, with examples of good answers if they raise "
-        "its score. Made only on demand, because it costs several answers per query.",
+        "its score. Made only on demand, because the work costs several answers per query.",
         activity="optimize the assistant's prompts",
     ),
 )

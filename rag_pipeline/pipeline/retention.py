@@ -107,7 +107,7 @@ def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
             if gone or (tag.startswith("run-") and tag not in wanted):
                 if not dry_run:
                     table.unpin(tag)
-                yield Freed("pin", f"{name} {tag}", "its release or run is gone", 0)
+                yield Freed("pin", f"{name} {tag}", "its release or run was deleted", 0)
 
 
 # --- files and folders ---
@@ -144,9 +144,9 @@ def _files(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iter
         _Stray("table", unlisted, retention.keep_days,
                lambda path: store.drop_table(_name_of(path)), tables, "/_versions"),
         # An active run needs its own values, so they stay for at least a day.
-        _Stray("step values", "of a run that did not finish", max(retention.keep_days, 1), folder,
+        _Stray("step values", "of an unfinished run", max(retention.keep_days, 1), folder,
                steps_left),
-        _Stray("leftover", "of a build that was killed", 1, folder, store.files.leftovers()),
+        _Stray("leftover", "of a killed build", 1, folder, store.files.leftovers()),
     ):  # fmt: skip
         for path in stray.paths:
             due = store.files.modified(path + stray.changed) + stray.days * _DAY
@@ -210,7 +210,7 @@ def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
         with suppress(StoreError):  # `rag doctor` reports an unreadable table
             size = workspace.store.table(name, None).drop_versions(dry_run)
             if size:
-                yield Freed("versions", name, "superseded and pinned by nothing", size)
+                yield Freed("versions", name, "superseded and not pinned", size)
 
 
 def _unused_since(workspace: Workspace) -> int:
@@ -239,7 +239,7 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
     if not dry_run:
         cache.touch(list(cache.unused(_unused_since(workspace)) - gone))
         cache.prune(keys)
-    yield Freed("calls", counted(len(gone), "answer"), "long unused and needed by no text", size)
+    yield Freed("calls", counted(len(gone), "answer"), "long unused and not needed", size)
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
@@ -251,4 +251,4 @@ def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Fr
         size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
         if not dry_run:
             shutil.rmtree(copy, ignore_errors=True)
-        yield Freed("copy", str(copy), "of a BM25 index that is gone", size)
+        yield Freed("copy", str(copy), "of a deleted BM25 index", size)

@@ -26,7 +26,7 @@ class Buckets:
         )
 
     def wait(self, name: str, per_minute: int) -> float:
-        """Take a request from a name's bucket. Return 0.0, or the seconds until one is there."""
+        """Take a request from a name's bucket and return 0.0, or return the seconds to wait."""
         per_second, size = per_minute / 60, max(per_minute / 10, 1.0)
         now, held = time.monotonic(), 1.0  # all processes of a machine share this clock
         with suppress(sqlite3.Error), self._rows:

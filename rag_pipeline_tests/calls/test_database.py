@@ -75,14 +75,16 @@ def test_the_shared_database_is_named_by_its_own_variable_or_dagsters(
     assert shared_database() is None
     for wrong in ("mysql://user:secret@host/db", "//secret"):
         monkeypatch.setenv("RAG_DATABASE_URL", wrong)
-        with pytest.raises(ConfigError, match=r"RAG_DATABASE_URL: .*name postgresql://") as error:
+        with pytest.raises(ConfigError, match=r"RAG_DATABASE_URL: .*use postgresql://") as error:
             shared_database()
         assert "secret" not in str(error.value)
 
 
 def test_a_server_that_was_never_there_is_an_error_at_once_without_its_password() -> None:
     url = f"postgresql+psycopg2://u:secret@127.0.0.1:{servers.free_port()}/calls"
-    with pytest.raises(StoreError, match=r"start it, or name another by RAG_DATABASE_URL") as error:
+    with pytest.raises(
+        StoreError, match=r"start the database, or change RAG_DATABASE_URL"
+    ) as error:
         Database(make_url(url)).read(text("SELECT 1"))
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)

@@ -208,7 +208,7 @@ def test_an_address_instead_of_a_webhooks_variable_is_refused_and_not_shown():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("attributes: &a\n  corpus: *a\n", "an alias inside of its own content"),
+        ("attributes: &a\n  corpus: *a\n", "an alias inside its own content"),
         (
             "a0: &a0 [x]\n"
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)),

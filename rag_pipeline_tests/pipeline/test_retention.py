@@ -67,7 +67,7 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
     needed = set(needed_calls(workspace))
     freed = retention.collect(workspace)
     # Of the sentences that answers were chosen from, those that `semantic` never saw.
-    assert {(f.what, f.why) for f in freed} <= {("calls", "long unused and needed by no text")}
+    assert {(f.what, f.why) for f in freed} <= {("calls", "long unused and not needed")}
     assert workspace.cache.known(list(needed)) == needed, "sentences, chunks and questions"
     assert retention.collect(workspace) == []
     assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))

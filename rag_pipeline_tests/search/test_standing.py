@@ -121,12 +121,12 @@ def test_the_document_in_force_is_ranked_and_quoted_first(tmp_path):
     assert corpus.search(question)[0].document_id == "travel_2024.md"
     made = assistant.ask(question)
     assert {source.document_id for source in made.sources} == {"travel_2024.md"}
-    left_out = "travel_2022_superseded.md is left out: superseded, and travel_2024.md holds"
+    left_out = "travel_2022_superseded.md is left out: superseded; travel_2024.md is in force"
     assert made.warnings == (left_out,)
 
     asked = assistant.ask("What was the hotel limit in 2022?")
     assert asked.sources[0].document_id == "travel_2022_superseded.md"
-    assert "travel_2022_superseded.md may not hold: superseded, by its name" in asked.warnings
+    assert "travel_2022_superseded.md may not be in force: superseded" in asked.warnings
 
     alone = assistant.ask("How many weeks of paid leave does a parent take?")
     assert alone.sources[0].document_id == "leave_draft.md"

@@ -30,7 +30,7 @@ class Change:
     stale: frozenset[str] = frozenset()
     orphaned: frozenset[str] = frozenset()
     chunks: dict[str, list[Row]] = field(default_factory=dict)
-    """The new chunks by document. Stale documents with unknown chunks are not in it."""
+    """The new chunks by document, without stale documents of unknown chunks."""
     is_whole: bool = False
     """Whether `chunks` are all chunks of the new index."""
 
@@ -94,7 +94,7 @@ def expect_rows(
             shift += len(found) - 1
         kept[query.query_id] = _distinct(others)
         if len(own) == k and not change.is_whole and not rest:
-            # Chunks from below the last rank.
+            # Unknown chunks move up from below the last rank.
             kept[query.query_id] += [None] * (k - len(kept[query.query_id]))
     if fresh and (change.is_whole or any(kept.values())):
         _insert(queries, kept, fresh, tokenizer, borrowed)
