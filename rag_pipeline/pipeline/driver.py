@@ -112,7 +112,7 @@ def drive(
     """
     failed, made = plan.failed, plan.made
     for step in plan.steps if wanted is None else wanted:
-        failed.pop(step, None)  # of an earlier try
+        failed.pop(step, None)  # an earlier try may have failed
         before = upstream(workspace.config, step)
         missing = [each for each in before if each in failed]
         if missing and (step.row.needs_all_inputs or len(missing) == len(before)):

@@ -23,7 +23,7 @@ Speeds = Mapping[str, tuple[float, int]]
 _TEXTS = 20
 _CHARACTERS = 600
 _CHARACTERS_A_TEXT = 230
-"""Characters of documents per embedded text. `rag init` makes two configurations that embed."""
+"""Document characters per embedded text. Both configurations of `rag init` embed all documents."""
 _E5_TO_MINILM = 2.5
 """Ratio of the times of e5 and minilm, for machines without e5."""
 _LEAST_FOREIGN = 0.02

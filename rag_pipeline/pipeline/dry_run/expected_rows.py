@@ -30,7 +30,7 @@ class Change:
     stale: frozenset[str] = frozenset()
     orphaned: frozenset[str] = frozenset()
     chunks: dict[str, list[Row]] = field(default_factory=dict)
-    """The new chunks by document, without stale documents of unknown chunks."""
+    """The new chunks by document. Stale documents with unknown chunks are left out."""
     is_whole: bool = False
     """Whether `chunks` are all chunks of the new index."""
 
